@@ -1,0 +1,26 @@
+"""BERT for TensorFlow: from raw text to pre-trained, fine-tuned and exported models."""
+
+import importlib
+
+__version__ = "0.1.0"
+
+_MODULES = {
+    "BertConfig": "bert_tf.config",
+    "PRESETS": "bert_tf.presets",
+    "preset_config": "bert_tf.presets",
+    "Vocabulary": "bert_tf.text.vocab",
+    "load_vocab": "bert_tf.text.vocab",
+    "WordPieceTokenizer": "bert_tf.text.tokenizer",
+    "pack_segments": "bert_tf.text.packing",
+    "BertEncoder": "bert_tf.models.encoder",
+    "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertTaskModel": "bert_tf.models.task_model",
+}
+__all__ = ["__version__", *_MODULES]
+
+
+def __getattr__(name: str):
+    # Imported on first use, so that `import bert_tf` and every command's --help stay instant.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

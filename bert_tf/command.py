@@ -1,0 +1,63 @@
+"""What every command shares: flags made from a dataclass, quiet TensorFlow logs, one-line errors."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from absl import app, flags, logging
+
+
+def option(default: Any = dataclasses.MISSING, *, help: str, choices: tuple[str, ...] = ()) -> Any:
+    """A dataclass field that becomes the flag of its name. Without a default the flag is required."""
+    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+
+
+def run(options_type: type, function: Callable[[Any], None]) -> None:
+    """Parses the command line into `options_type` and calls `function` with it.
+
+    A `ValueError` or `OSError`, which is how this project reports what a user can mend, ends the
+    program with one line on standard error and exit code 1; `--verbosity=1` adds the traceback.
+    """
+    # TensorFlow reads these when it is first imported, which every command puts off until now.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    # absl prints the main module's docstring for --help; a console script's main module has none.
+    sys.modules["__main__"].__doc__ = sys.modules[options_type.__module__].__doc__
+    for field in dataclasses.fields(options_type):
+        _define_flag(field)
+
+    def main(arguments: list[str]) -> None:
+        if len(arguments) > 1:
+            raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
+        names = [field.name for field in dataclasses.fields(options_type)]
+        try:
+            function(options_type(**{name: flags.FLAGS[name].value for name in names}))
+        except (ValueError, OSError) as error:
+            logging.debug("traceback", exc_info=True)
+            message = " ".join(str(error).split())
+            print(f"{program}: error: {message}", file=sys.stderr)
+            sys.exit(1)
+
+    app.run(main)
+
+
+def _define_flag(field: dataclasses.Field) -> None:
+    required = field.default is dataclasses.MISSING
+    default = None if required else field.default
+    arguments = dict(name=field.name, default=default, help=field.metadata["help"])
+    arguments |= dict(required=required, module_name=sys.argv[0])
+    if choices := field.metadata["choices"]:
+        flags.DEFINE_enum(enum_values=choices, **arguments)
+        return
+    define = {
+        str: flags.DEFINE_string,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        bool: flags.DEFINE_boolean,
+    }
+    # `str | None` and the like: the flag is of the first type named.
+    kind = getattr(field.type, "__args__", (field.type,))[0]
+    define[kind](**arguments)

@@ -1,0 +1,117 @@
+"""The architecture of an encoder, as `bert_config.json` holds it."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import tensorflow as tf
+
+from tfrecords.writer import atomic_write
+
+ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
+
+# Keys of published files that change nothing in what this encoder computes.
+_HARMLESS = frozenset(
+    """_name_or_path architectures attention_type bos_token_id classifier_dropout cls_token_id
+    directionality do_lower_case dtype embedding_size eos_token_id finetuning_task
+    gradient_checkpointing id2label label2id language language_model_type max_seq_length
+    model_type num_labels output_attentions output_hidden_states output_past pad_token_id
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
+    pooler_type problem_type sep_token_id tie_word_embeddings tokenizer_class torch_dtype
+    torchscript transformers_version use_cache""".split()
+)
+# Keys that would change what is computed, with the only value that means what we compute.
+_FIXED = {
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "use_bfloat16": False,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and rates of a BERT encoder; the names are those of `bert_config.json`.
+
+    `hidden_act` names the activation of the feed-forward layers and of the masked-LM transform:
+    "gelu" is the exact form (erf), "gelu_new" the tanh approximation, as Hugging Face names them.
+    google-research/bert wrote "gelu" for either, depending on its age; a checkpoint must keep the
+    form it was trained with.
+
+    Raises:
+        ValueError: for a value no encoder can have; the message names key and value.
+
+    Source: google-research/bert modeling.py `BertConfig`.
+    """
+
+    vocab_size: int
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type is int and not (type(value) is int and value > 0):
+                raise ValueError(f"{field.name} must be a whole number above 0, not {value!r}")
+            if field.type is float:
+                if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+                    raise ValueError(f"{field.name} must be a number of at least 0, not {value!r}")
+                if field.name.endswith("_prob") and value >= 1:
+                    raise ValueError(f"{field.name} must be below 1, not {value!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"num_attention_heads {self.num_attention_heads}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ValueError(f"hidden_act {self.hidden_act!r} is none of {', '.join(ACTIVATIONS)}")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Takes `bert_config.json`'s keys; missing ones keep the defaults, unknown ones raise.
+
+        Extras that published files carry are accepted where they change nothing.
+        """
+        own = {field.name for field in dataclasses.fields(cls)}
+        for key, value in values.items():
+            if key in _FIXED and value != _FIXED[key]:
+                raise ValueError(f"{key} {value!r} is not supported, only {_FIXED[key]!r}")
+            if key not in own and key not in _HARMLESS and key not in _FIXED:
+                raise ValueError(f"unknown key {key!r}; known are {', '.join(sorted(own))}")
+        if "vocab_size" not in values:
+            raise ValueError("vocab_size is missing")
+        return cls(**{key: value for key, value in values.items() if key in own})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys and values of `bert_config.json`."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json_file(cls, path: str) -> Self:
+        """Reads a `bert_config.json`; an error names the file."""
+        if not tf.io.gfile.exists(path):
+            raise FileNotFoundError(f"{path}: no such file; a bert_config.json is needed")
+        with tf.io.gfile.GFile(path) as file:
+            text = file.read()
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError("not a JSON object")
+            return cls.from_dict(values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    def to_json_file(self, path: str) -> None:
+        """Writes `bert_config.json`, whole or not at all."""
+        atomic_write(path, json.dumps(self.to_dict(), indent=2) + "\n")

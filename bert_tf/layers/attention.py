@@ -1,0 +1,69 @@
+"""Multi-head self-attention as three matrix products in two dimensions."""
+
+import functools
+
+import keras
+from keras import ops
+
+from bert_tf.layers.initializers import add_dense
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SelfAttention(keras.layers.Layer):
+    """Scaled dot-product attention of a sequence to itself, with the output projection.
+
+    Query, key and value share one kernel [H, 3H], in this order, and every projection is a
+    product of two matrices, because both are what the CPU's and the TPU's matmul are fast at.
+
+    Args:
+        num_heads: number of heads N; they share the width H evenly.
+        dropout: rate on the attention probabilities.
+        initializer_range: standard deviation of the truncated normal the kernels start from.
+
+    Call: `x` [B, S, H] and `mask_bias`, float32, broadcast to [B, N, S, S] and added to the
+    scores (0 where attention is allowed, a large negative number where it is not) -> [B, S, H].
+
+    Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
+    modeling.py `attention_layer`.
+    """
+
+    def __init__(
+        self, num_heads: int, dropout: float = 0.1, initializer_range: float = 0.02, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.initializer_range = initializer_range
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape, mask_shape=None) -> None:
+        width = input_shape[-1]
+        dense = functools.partial(add_dense, self, stddev=self.initializer_range)
+        self.qkv_kernel, self.qkv_bias = dense("qkv", (width, 3 * width))
+        self.output_kernel, self.output_bias = dense("output", (width, width))
+        self.built = True
+
+    def call(self, x, mask_bias, training=None):
+        batch, length, width = ops.shape(x)
+        head_size = width // self.num_heads
+        flat = ops.reshape(x, (-1, width))
+        qkv = ops.matmul(flat, self.qkv_kernel) + self.qkv_bias
+        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
+        query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))  # [B, N, S, H/N]
+        query *= ops.cast(head_size**-0.5, query.dtype)
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, S, S]
+        probabilities = ops.softmax(ops.cast(scores, "float32") + mask_bias)
+        probabilities = ops.cast(probabilities, self.compute_dtype)
+        context = ops.matmul(self.dropout(probabilities, training=training), value)
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, width))
+        output = ops.matmul(context, self.output_kernel) + self.output_bias
+        return ops.reshape(output, (batch, length, width))
+
+    def compute_output_shape(self, input_shape, mask_shape=None):
+        return input_shape
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.num_heads,
+            "dropout": self.dropout.rate,
+            "initializer_range": self.initializer_range,
+        }

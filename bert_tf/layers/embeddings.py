@@ -1,0 +1,91 @@
+"""The sum of word, position and segment embeddings."""
+
+import keras
+from keras import ops
+
+from bert_tf.layers.initializers import truncated_normal
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEmbeddings(keras.layers.Layer):
+    """Looks up and adds three embeddings, then layer normalization and dropout.
+
+    Args:
+        vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.
+        hidden_size: their width H.
+        dropout: rate after the normalization.
+        layer_norm_eps: epsilon of the normalization.
+        initializer_range: standard deviation of the truncated normal the tables start from.
+
+    Call: `input_word_ids`, `input_type_ids` int [B, S] -> [B, S, H]; S is at most
+    max_position_embeddings.
+
+    Source: BERT (arXiv:1810.04805) figure 2; google-research/bert modeling.py
+    `embedding_postprocessor`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,
+        dropout: float = 0.1,
+        layer_norm_eps: float = 1e-12,
+        initializer_range: float = 0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.initializer_range = initializer_range
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+        )
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, *input_shapes) -> None:
+        def table(name: str, rows: int):
+            return self.add_weight(
+                name=name,
+                shape=(rows, self.hidden_size),
+                initializer=truncated_normal(self.initializer_range),
+                # Rows are cast after the look-up: casting the table would cost more than the
+                # look-up, and make its gradient dense and coarse.
+                autocast=False,
+            )
+
+        self.word_embeddings = table("word_embeddings", self.vocab_size)
+        self.position_embeddings = table("position_embeddings", self.max_position_embeddings)
+        self.type_embeddings = table("token_type_embeddings", self.type_vocab_size)
+        self.layer_norm.build((None, None, self.hidden_size))
+        self.built = True
+
+    def call(self, input_word_ids, input_type_ids, training=None):
+        length = ops.shape(input_word_ids)[1]
+        if isinstance(length, int) and length > self.max_position_embeddings:
+            raise ValueError(
+                f"a sequence of {length} is longer than max_position_embeddings "
+                f"{self.max_position_embeddings}"
+            )
+        x = ops.take(self.word_embeddings, input_word_ids, axis=0)
+        x += self.position_embeddings[:length]
+        x += ops.take(self.type_embeddings, input_type_ids, axis=0)
+        x = ops.cast(x, self.compute_dtype)
+        return self.dropout(self.layer_norm(x), training=training)
+
+    def compute_output_shape(self, word_ids_shape, type_ids_shape=None):
+        return (*word_ids_shape, self.hidden_size)
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "max_position_embeddings": self.max_position_embeddings,
+            "type_vocab_size": self.type_vocab_size,
+            "dropout": self.dropout.rate,
+            "layer_norm_eps": self.layer_norm.epsilon,
+            "initializer_range": self.initializer_range,
+        }

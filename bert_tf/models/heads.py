@@ -1,0 +1,108 @@
+"""The layers on top of the encoder."""
+
+import keras
+from keras import ops
+
+from bert_tf.layers.initializers import activation, add_dense
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MaskedLMHead(keras.layers.Layer):
+    """Scores every word of the vocabulary at the masked positions.
+
+    The positions are gathered before the transform, and the output projection is the table of
+    word embeddings, transposed, plus a bias of its own.
+
+    Args:
+        vocab_size: number of words V.
+        hidden_act: activation of the transform, a name of `bert_config.json`.
+        layer_norm_eps: epsilon of the transform's normalization.
+        initializer_range: standard deviation of the truncated normal the kernel starts from.
+
+    Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, H] -> [B, P, V].
+
+    Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py
+    `get_masked_lm_output`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_act: str = "gelu",
+        layer_norm_eps: float = 1e-12,
+        initializer_range: float = 0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_act = hidden_act
+        self.initializer_range = initializer_range
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+        )
+
+    def build(self, sequence_shape, *other_shapes) -> None:
+        width = sequence_shape[-1]
+        self.kernel, self.bias = add_dense(
+            self, "transform", (width, width), self.initializer_range
+        )
+        self.layer_norm.build((None, width))
+        self.output_bias = self.add_weight(
+            name="output_bias", shape=(self.vocab_size,), initializer="zeros"
+        )
+        self.built = True
+
+    def call(self, sequence, positions, word_embeddings):
+        batch, length, width = ops.shape(sequence)
+        row_starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
+        indices = ops.reshape(positions + row_starts, (-1,))
+        x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
+        x = activation(self.hidden_act)(ops.matmul(x, self.kernel) + self.bias)
+        table = ops.cast(word_embeddings, self.compute_dtype)
+        logits = ops.matmul(self.layer_norm(x), ops.transpose(table)) + self.output_bias
+        return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "hidden_act": self.hidden_act,
+            "layer_norm_eps": self.layer_norm.epsilon,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class DenseHead(keras.layers.Layer):
+    """Dropout and one dense layer on `pooled_output`: the base of the three heads below.
+
+    Args:
+        outputs: width of the dense layer.
+        dropout: rate on the input.
+        initializer_range: standard deviation of the truncated normal the kernel starts from.
+
+    Call: [B, H] -> [B, outputs].
+    """
+
+    def __init__(
+        self, outputs: int, dropout: float = 0.0, initializer_range: float = 0.02, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.outputs = outputs
+        self.initializer_range = initializer_range
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_shape) -> None:
+        self.kernel, self.bias = add_dense(
+            self, "dense", (input_shape[-1], self.outputs), self.initializer_range
+        )
+        self.built = True
+
+    def call(self, pooled, training=None):
+        return ops.matmul(self.dropout(pooled, training=training), self.kernel) + self.bias
+
+    def get_config(self):
+        return super().get_config() | {
+            "outputs": self.outputs,
+            "dropout": self.dropout.rate,
+            "initializer_range": self.initializer_range,
+        }

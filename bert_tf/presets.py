@@ -1,0 +1,50 @@
+"""The published sizes: 24 miniatures (arXiv:1908.08962) and BERT-large (arXiv:1810.04805)."""
+
+from typing import NamedTuple
+
+from bert_tf.config import BertConfig
+
+
+class Size(NamedTuple):
+    """Depth and width; heads are hidden_size / 64, the feed-forward layer is 4 times as wide."""
+
+    num_hidden_layers: int
+    hidden_size: int
+
+
+NAMED_SIZES = {
+    "tiny": Size(2, 128),
+    "mini": Size(4, 256),
+    "small": Size(4, 512),
+    "medium": Size(8, 512),
+    "base": Size(12, 768),
+    "large": Size(24, 1024),
+}
+MINIATURES = {
+    f"L-{layers}_H-{hidden}": Size(layers, hidden)
+    for layers in (2, 4, 6, 8, 10, 12)
+    for hidden in (128, 256, 512, 768)
+}
+PRESETS = NAMED_SIZES | MINIATURES
+
+
+def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
+    """The configuration of a named size.
+
+    Args:
+        name: tiny, mini, small, medium, base, large, or a miniature such as "L-6_H-256".
+        vocab_size: number of lines of the vocabulary; 30522 is bert-base-uncased's.
+
+    Raises:
+        ValueError: where no preset has this name.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+    layers, hidden = PRESETS[name]
+    return BertConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64,
+        intermediate_size=4 * hidden,
+    )

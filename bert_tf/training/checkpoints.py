@@ -1,0 +1,115 @@
+"""Saving, resuming and starting from checkpoints, with every variable under its own name."""
+
+import re
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.training.optimizers import AdamW
+
+
+class Checkpointer:
+    """Keeps the newest training states of a run in a folder.
+
+    A checkpoint holds the model's weights under their Keras paths, the optimizer's moments under
+    `<path>/adam_m` and `<path>/adam_v`, the state of the random generators, and the step. It is
+    in TensorFlow's own format and has no Python object in it.
+
+    Args:
+        directory: where `ckpt-<step>` files go.
+        model, optimizer: what to save.
+        step: int64 variable, the number of finished steps.
+        max_to_keep: older checkpoints are deleted.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        model: keras.Model,
+        optimizer: AdamW,
+        step: tf.Variable,
+        max_to_keep: int = 5,
+    ):
+        self._weights = {weight.path: weight.value for weight in model.weights}
+        self._slots = optimizer.slots
+        generators = [variable for variable in model.variables if variable.path not in self._weights]
+        self._step = step
+        checkpoint = tf.train.Checkpoint(
+            model=self._weights,
+            optimizer=self._slots,
+            generators=[variable.value for variable in generators],
+            step=step,
+        )
+        self._manager = tf.train.CheckpointManager(
+            checkpoint, directory, max_to_keep, checkpoint_name="ckpt"
+        )
+
+    def restore(self) -> str | None:
+        """Restores the newest checkpoint, if there is one, and returns its path.
+
+        Raises:
+            ValueError: where it is of another model; the message names the variable.
+        """
+        path = self._manager.latest_checkpoint
+        if path:
+            _check_shapes(path, saved_shapes(path), self._weights)
+            self._manager.checkpoint.restore(path).assert_existing_objects_matched()
+        return path
+
+    def save(self) -> str:
+        """Writes a checkpoint of the current step and returns its path."""
+        return self._manager.save(checkpoint_number=self._step.numpy())
+
+
+def latest_checkpoint(path: str) -> str:
+    """The checkpoint a user means: the newest of a folder, or the one of this name.
+
+    Raises:
+        FileNotFoundError: where there is none.
+    """
+    found = tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
+    if not found or not tf.io.gfile.exists(f"{found}.index"):
+        raise FileNotFoundError(f"{path}: no checkpoint there (looked for {found or 'a folder'})")
+    return found
+
+
+def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
+    """The paths and shapes of the model weights in a checkpoint of `Checkpointer`."""
+    shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
+    if not paths:
+        raise ValueError(f"{checkpoint}: holds no model weights of ours; convert it first")
+    return paths
+
+
+def load_weights(checkpoint: str, weights: Sequence[keras.Variable]) -> None:
+    """Sets every one of `weights` from a checkpoint of `Checkpointer`.
+
+    Raises:
+        ValueError: where one is missing there or has another shape; nothing is set then.
+    """
+    targets = {weight.path: weight.value for weight in weights}
+    _check_shapes(checkpoint, saved_shapes(checkpoint), targets)
+    reader = tf.train.load_checkpoint(checkpoint)
+    for key in reader.get_variable_to_shape_map():
+        if _path(key) in targets:
+            targets[_path(key)].assign(np.asarray(reader.get_tensor(key)))
+
+
+def _path(key: str) -> str | None:
+    """A weight's path from its key, in which tf.train.Checkpoint writes "/" as ".S"."""
+    match = re.fullmatch(r"model/([^/]+)/\.ATTRIBUTES/VARIABLE_VALUE", key)
+    return match and match[1].replace(".S", "/").replace("..", ".")
+
+
+def _check_shapes(checkpoint: str, saved: dict, targets: dict) -> None:
+    for path, target in targets.items():
+        if path not in saved:
+            raise ValueError(f"{checkpoint}: has no {path}; it is of another model")
+        if saved[path] != tuple(target.shape):
+            raise ValueError(
+                f"{checkpoint}: {path} has shape {saved[path]} there, {tuple(target.shape)} in "
+                "this model; give the configuration the checkpoint was trained with"
+            )

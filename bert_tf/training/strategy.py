@@ -1,0 +1,76 @@
+"""Where to train: CPU, GPUs or a TPU."""
+
+import keras
+import tensorflow as tf
+
+STRATEGIES = ("auto", "cpu", "gpu", "tpu")
+
+
+def make_strategy(
+    name: str = "auto",
+    tpu_name: str | None = None,
+    tpu_zone: str | None = None,
+    gcp_project: str | None = None,
+) -> tf.distribute.Strategy:
+    """The `tf.distribute` strategy for a kind of device.
+
+    Args:
+        name: "cpu", "gpu" (every GPU of the machine), "tpu", or "auto": a TPU if `tpu_name` is
+            given, else the GPUs if there are any, else the CPU.
+        tpu_name, tpu_zone, gcp_project: which TPU; on a TPU virtual machine leave them out.
+
+    Raises:
+        ValueError: where there is no such device.
+    """
+    gpus = tf.config.list_logical_devices("GPU")
+    if name == "auto":
+        name = "tpu" if tpu_name else "gpu" if gpus else "cpu"
+    if name == "tpu":
+        return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
+    if name == "gpu" and not gpus:
+        raise ValueError(
+            "--strategy=gpu: TensorFlow finds no GPU here; look at the driver and at "
+            "`pip install 'tensorflow[and-cuda]'`, or use --strategy=cpu"
+        )
+    devices = gpus if name == "gpu" else tf.config.list_logical_devices("CPU")
+    if len(devices) > 1:
+        return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return tf.distribute.OneDeviceStrategy(devices[0].name)
+
+
+def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu_name or "local", zone=tpu_zone, project=gcp_project
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        where = f"named {tpu_name}" if tpu_name else "on this machine"
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"--strategy=tpu: no TPU {where} ({reason}); on a TPU virtual machine install "
+            "tensorflow-tpu in place of tensorflow, elsewhere give --tpu_name, --tpu_zone and "
+            "--gcp_project"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def describe(strategy: tf.distribute.Strategy) -> str:
+    """For example "2 GPU replicas"."""
+    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
+    count = strategy.num_replicas_in_sync
+    return f"{count} {kind} replica{'s' if count > 1 else ''}"
+
+
+def compiles(strategy: tf.distribute.Strategy) -> bool:
+    """Whether the step should be compiled by XLA: it pays on GPUs, a TPU does it by itself."""
+    return "GPU" in describe(strategy)
+
+
+def set_precision(precision: str) -> None:
+    """Sets the compute type of the layers made from now on: "float32" or "bfloat16".
+
+    Variables, normalization, softmax, losses and the optimizer stay in float32.
+    """
+    keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")

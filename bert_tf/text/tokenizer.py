@@ -1,0 +1,181 @@
+"""The tokenizer of google-research/bert inside the TensorFlow graph."""
+
+import re
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
+
+# `_clean_text` of the original drops U+0000, U+FFFD and the categories Cc and Cf, but keeps tab,
+# line feed and carriage return as white space: Cc is written in ranges here, because RE2 cannot
+# subtract. U+0001 to U+0005 stay where they mark special tokens.
+_CONTROL = r"[\x00{markers}\x06-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F\p{{Cf}}\x{{FFFD}}]+"
+_CONTROLS = _CONTROL.format(markers=r"\x01-\x05")
+_CONTROLS_BUT_MARKERS = _CONTROL.format(markers="")
+_MARKERS = tuple(chr(1 + i) for i in range(len(SPECIAL_TOKENS)))
+_MAX_CHARACTERS_PER_WORD = 200
+
+
+class WordPieceTokenizer(tf.Module):
+    """Splits text into WordPieces exactly as google-research/bert's `FullTokenizer` does.
+
+    Text is cleaned and, with `lower_case`, lower-cased and stripped of accents. TensorFlow Text's
+    `FastWordpieceTokenizer` then splits it at white space, punctuation and CJK characters and
+    spells each word with the longest pieces from the left. A word of more than 200 characters, or
+    one that cannot be spelt, is one [UNK]. Bytes that are not UTF-8 are dropped.
+
+    Works eagerly, in `tf.data` and in `tf.function`; a SavedModel of it holds the vocabulary.
+
+    Args:
+      vocab: the vocabulary; ids are its line numbers.
+      lower_case: for "uncased" vocabularies: lower case, no accents.
+      special_tokens_in_text: read a literal [PAD], [UNK], [CLS], [SEP] or [MASK] as that token. By
+        default they are text like any other.
+    """
+
+    def __init__(
+        self, vocab: Vocabulary, lower_case: bool = True, special_tokens_in_text: bool = False
+    ):
+        super().__init__()
+        self.vocab = vocab
+        self.lower_case = lower_case
+        self.special_tokens_in_text = special_tokens_in_text
+        special_ids = [vocab.ids[token] for token in SPECIAL_TOKENS]
+        with tf.init_scope():
+            # The markers of special tokens follow the vocabulary and are mapped back to its ids.
+            self._wordpiece = tf_text.FastWordpieceTokenizer(
+                [*vocab.tokens, *_MARKERS],
+                token_out_type=tf.int32,
+                # The longest word that may be kept: every character four bytes long.
+                max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
+            )
+            self._ids = tf.constant([*range(len(vocab)), *special_ids], tf.int32)
+            # No word begins with "##": "#" is punctuation, a word by itself.
+            starts = [len(token) < 3 or not token.startswith("##") for token in vocab.tokens]
+            self._starts_word = tf.constant(starts + [True] * len(_MARKERS))
+            self._unk_id = tf.constant(vocab.unk_id, tf.int32)
+            marked = [len(token) for token in SPECIAL_TOKENS]
+            self._marked_bytes = tf.constant([0] * len(vocab) + marked, tf.int64)
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [B] to ids int32 [B, (words), (pieces)]."""
+        pieces, _, _ = self._pieces(self.normalize(text))
+        return pieces.with_flat_values(tf.gather(self._ids, pieces.flat_values))
+
+    def tokenize_flat(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [B] to ids int32 [B, (pieces)]."""
+        return self.tokenize(text).merge_dims(1, 2)
+
+    def words(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Strings [B] to the normalized words that WordPiece spells, strings [B, (words)]."""
+        text = self.normalize(text)
+        pieces, starts, limits = self._pieces(text)
+        starts = tf.gather(starts, pieces.values.row_starts())
+        limits = tf.gather(limits, pieces.values.row_limits() - 1)
+        lines = tf.gather(text, pieces.value_rowids())
+        return pieces.with_values(tf.strings.substr(lines, starts, limits - starts))
+
+    def tokenize_with_offsets(
+        self, text: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Strings [B] to (ids int32, starts int64, limits int64), all [B, (words), (pieces)].
+
+        Bytes start to limit of the original string are the whole characters that a piece came from;
+        an [UNK] spans its word. Characters that normalization drops (control characters,
+        accents written apart) at either end of a piece are not in its span.
+        """
+        text = tf.convert_to_tensor(text, tf.string)
+        pieces, starts, limits = self._pieces(self.normalize(text))
+        lines = tf.gather(pieces.value_rowids(), pieces.values.value_rowids())
+        starts, limits = self._original_offsets(text, lines, starts, limits)
+        # A marker is the second byte of the special token that it replaces.
+        marked = tf.gather(self._marked_bytes, pieces.flat_values)
+        starts = tf.where(marked > 0, starts - 1, starts)
+        limits = tf.where(marked > 0, starts + marked, limits)
+        ids = tf.gather(self._ids, pieces.flat_values)
+        return tuple(pieces.with_flat_values(values) for values in (ids, starts, limits))
+
+    def normalize(self, text: tf.Tensor) -> tf.Tensor:
+        """Strings of any shape, cleaned and, with `lower_case`, lower-cased without accents."""
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+        if self.special_tokens_in_text:
+            text = _mark_special_tokens(text)
+        return self._normalize_marked(text)
+
+    def _normalize_marked(self, text: tf.Tensor) -> tf.Tensor:
+        controls = _CONTROLS_BUT_MARKERS if self.special_tokens_in_text else _CONTROLS
+        text = tf.strings.regex_replace(text, controls, "")
+        if not self.lower_case:
+            return text
+        # ASCII first: ICU lowers by the locale of the machine, which may make I a dotless i. For
+        # all other letters the locales differ in accents only, and these go below.
+        text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+        text = tf_text.normalize_utf8(text, "NFD")
+        return tf.strings.regex_replace(text, r"\p{Mn}+", "")
+
+    def _pieces(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Normalized strings [B] to pieces [B, (words), (pieces)], their byte offsets [pieces]."""
+        flat, starts, limits = self._wordpiece.tokenize_with_offsets(text)
+        ids = flat.values
+        starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
+        starts_word = tf.gather(self._starts_word, ids)
+        words = tf.RaggedTensor.from_row_starts(ids, tf.where(starts_word)[:, 0], validate=False)
+        word_of = words.value_rowids()
+        word_starts = tf.gather(starts, words.row_starts())
+        word_limits = tf.gather(limits, words.row_limits() - 1)
+        lines = tf.gather(flat.value_rowids(), words.row_starts())
+        long = _too_long(text, lines, word_starts, word_limits)
+        # The pieces of a word that is too long become one [UNK].
+        in_long = tf.gather(long, word_of)
+        keep = starts_word | ~in_long
+        ids = tf.boolean_mask(tf.where(in_long, self._unk_id, ids), keep)
+        limits = tf.where(in_long, tf.gather(word_limits, word_of), limits)
+        lengths = tf.where(long, tf.ones_like(word_starts), words.row_lengths())
+        words = tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
+        pieces = tf.RaggedTensor.from_value_rowids(words, lines, flat.nrows(), validate=False)
+        return pieces, tf.boolean_mask(starts, keep), tf.boolean_mask(limits, keep)
+
+    def _original_offsets(self, text, lines, starts, limits):
+        """Turns offsets in the normalized strings into offsets in `text` [B], flat int64 [pieces].
+
+        `lines` [pieces] is the string that each piece is of. Adding up how many bytes each
+        character normalizes to tells which character a normalized byte comes from. (Normalization
+        puts accents in order, but drops them after.)
+        """
+        if self.special_tokens_in_text:
+            text = _mark_special_tokens(text)
+        characters, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")
+        distinct, which = tf.unique(characters.values)
+        distinct = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
+        own_bytes = tf.cast(tf.strings.length(distinct), tf.int64)
+        bytes_made = tf.cast(tf.strings.length(self._normalize_marked(distinct)), tf.int64)
+        bytes_made = tf.gather(bytes_made, which)
+        ends = tf.cumsum(bytes_made)
+        line_starts = tf.gather(characters.row_starts(), lines)
+        base = tf.gather(ends - bytes_made, line_starts)
+        first = tf.searchsorted(ends, base + starts, side="right", out_type=tf.int64)
+        last = tf.searchsorted(ends, base + limits - 1, side="right", out_type=tf.int64)
+        original_starts = tf.gather(offsets.values, first)
+        own = tf.gather(own_bytes, tf.gather(which, last))
+        return original_starts, tf.gather(offsets.values, last) + own
+
+
+def _too_long(text, lines, starts, limits) -> tf.Tensor:
+    """Whether the words `text[line][start:limit]` have too many characters, bool [words]."""
+    # A word of few bytes has few characters, so that hardly any needs to be counted.
+    many_bytes = limits - starts > _MAX_CHARACTERS_PER_WORD
+    suspects = tf.where(many_bytes)
+    lines, starts, limits = (tf.gather_nd(x, suspects) for x in (lines, starts, limits))
+    words = tf.strings.substr(tf.gather(text, lines), starts, limits - starts)
+    many_characters = tf.strings.length(words, unit="UTF8_CHAR") > _MAX_CHARACTERS_PER_WORD
+    return tf.tensor_scatter_nd_update(many_bytes, suspects, many_characters)
+
+
+def _mark_special_tokens(text: tf.Tensor) -> tf.Tensor:
+    """Replaces each special token by " ", its marker and spaces, so that no byte changes place."""
+    text = tf.strings.regex_replace(text, f"[{_MARKERS[0]}-{_MARKERS[-1]}]", "\x06")
+    for token, marker in zip(SPECIAL_TOKENS, _MARKERS, strict=True):
+        spaced = f" {marker}".ljust(len(token))
+        text = tf.strings.regex_replace(text, re.escape(token), spaced)
+    return text

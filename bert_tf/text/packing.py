@@ -1,0 +1,51 @@
+"""Packs tokenized segments as the model reads them: [CLS] a [SEP] or [CLS] a [SEP] b [SEP]."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from bert_tf.text.vocab import Vocabulary
+
+
+def pack_segments(
+    segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor, vocab: Vocabulary
+) -> dict[str, tf.Tensor]:
+    """Joins, trims and pads one or two segments.
+
+    Segments that are too long together share the room: the longer one is cut from its end until
+    they are equal, then both (`_truncate_seq_pair` of google-research/bert).
+
+    Args:
+      segments: one or two ragged tensors int32 [B, (pieces)] or [B, (words), (pieces)].
+      seq_length: int or int32 scalar; must leave room for one piece of each segment.
+      vocab: gives the ids of [PAD], [CLS] and [SEP].
+
+    Returns:
+      `input_word_ids`, `input_mask` (1 where a token is) and `input_type_ids` (1 in the second
+      segment, its [SEP] included), all int32 [B, seq_length].
+
+    Raises:
+      ValueError: a wrong number of segments, or `seq_length` is too small
+        (`tf.errors.InvalidArgumentError` where it is only known when the graph runs).
+    """
+    if len(segments) not in (1, 2):
+        raise ValueError(f"got {len(segments)} segments; BERT's inputs are one or two")
+    special = len(segments) + 1
+    _check_length(seq_length, special + len(segments))
+    segments = [x if x.shape.rank == 2 else x.merge_dims(1, -1) for x in segments]
+    trimmed = tf_text.RoundRobinTrimmer(seq_length - special).trim(segments)
+    ids, types = tf_text.combine_segments(trimmed, vocab.cls_id, vocab.sep_id)
+    ids, mask = tf_text.pad_model_inputs(ids, seq_length, pad_value=vocab.pad_id)
+    types, _ = tf_text.pad_model_inputs(types, seq_length)
+    packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    return {name: tf.cast(values, tf.int32) for name, values in packed.items()}
+
+
+def _check_length(seq_length: int | tf.Tensor, least: int) -> None:
+    static = tf.get_static_value(seq_length) if tf.is_tensor(seq_length) else seq_length
+    message = f"a sequence length of at least {least} is needed for the special tokens and a piece"
+    if static is None:
+        tf.debugging.assert_greater_equal(seq_length, least, message)
+    elif static < least:
+        raise ValueError(f"sequence length {static} is too small: {message}")

@@ -1,0 +1,91 @@
+"""Oracles: the original's `_truncate_seq_pair` in its own terms, and a worked example."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.vocab import Vocabulary
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+
+
+@pytest.fixture(scope="module")
+def vocab():
+    return Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
+
+
+def ragged(rows):
+    return tf.ragged.constant(rows, ragged_rank=1, dtype=tf.int32)
+
+
+def truncate_seq_pair(a, b, room):
+    a, b = list(a), list(b)
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) else b).pop()
+    return a, b
+
+
+@pytest.mark.parametrize("seq_length", [5, 6, 9, 10, 24])
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_pairs_are_cut_as_the_original_cuts_them(vocab, seq_length, as_tensor):
+    lengths = list(itertools.product(range(10), repeat=2))
+    first = [list(range(100, 100 + n)) for n, _ in lengths]
+    second = [list(range(200, 200 + n)) for _, n in lengths]
+    length = tf.constant(seq_length) if as_tensor else seq_length
+    packed = pack_segments([ragged(first), ragged(second)], length, vocab)
+    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+        a, b = truncate_seq_pair(a, b, seq_length - 3)
+        padding = [0] * (seq_length - len(a) - len(b) - 3)
+        ids = [CLS, *a, SEP, *b, SEP]
+        types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        assert packed["input_word_ids"][row].numpy().tolist() == ids + padding
+        assert packed["input_mask"][row].numpy().tolist() == [1] * len(ids) + padding
+        assert packed["input_type_ids"][row].numpy().tolist() == types + padding
+    assert {values.dtype for values in packed.values()} == {tf.int32}
+
+
+def test_pieces_grouped_by_word_are_flattened(vocab):
+    words = tf.ragged.constant([[[7, 8], [9]], [], [[]]], ragged_rank=2, dtype=tf.int32)
+    packed = pack_segments([words], 6, vocab)
+    rows = [[CLS, 7, 8, 9, SEP, PAD], [CLS, SEP, 0, 0, 0, 0], [CLS, SEP, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(packed["input_word_ids"], rows)
+    assert not np.any(packed["input_type_ids"])
+
+
+def test_the_ids_are_the_vocabularys():
+    vocab = Vocabulary(("a", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "[PAD]"))
+    packed = pack_segments([ragged([[0]]), ragged([[]])], 6, vocab)
+    np.testing.assert_array_equal(packed["input_word_ids"], [[3, 0, 2, 2, 5, 5]])
+
+
+def test_static_shape_and_length_known_only_at_run_time(vocab):
+    spec = tf.RaggedTensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[spec])
+    def static(a):
+        return pack_segments([a], 8, vocab)
+
+    for shape in static.get_concrete_function().output_shapes.values():
+        assert shape.as_list() == [None, 8]
+
+    @tf.function(input_signature=[spec, tf.TensorSpec([], tf.int32)])
+    def dynamic(a, seq_length):
+        return pack_segments([a, a], seq_length, vocab)
+
+    pair = dynamic(ragged([[7, 8, 9]]), 7)["input_word_ids"]
+    np.testing.assert_array_equal(pair, [[CLS, 7, 8, SEP, 7, 8, SEP]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 5"):
+        dynamic(ragged([[7, 8, 9]]), 4)
+
+
+def test_bad_input_is_named(vocab):
+    a = ragged([[7]])
+    with pytest.raises(ValueError, match="length 2 is too small: .* at least 3"):
+        pack_segments([a], 2, vocab)
+    with pytest.raises(ValueError, match="length 4 is too small: .* at least 5"):
+        pack_segments([a, a], tf.constant(4), vocab)
+    with pytest.raises(ValueError, match="got 3 segments"):
+        pack_segments([a, a, a], 9, vocab)

@@ -65,16 +65,17 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     if width == 1:
         return values.astype(np.uint8).tobytes(), values.shape[1] * np.arange(1, len(values) + 1)
-    values = values.astype(np.uint32 if width <= 4 else np.uint64)
-    sizes = np.ones(values.shape, np.uint8)
+    rest = values.astype(np.uint32 if width <= 4 else np.uint64)
     groups = np.empty((*values.shape, width), np.uint8)
+    kept = np.ones(groups.shape, bool)
     for k in range(width):
-        rest = values >> (7 * k)
-        groups[..., k] = (rest & 0x7F) | ((rest > 0x7F) * 0x80)
+        groups[..., k] = rest & 0x7F
         if k:
-            sizes += rest > 0
-    kept = np.arange(width, dtype=np.uint8) < sizes[..., None]
-    return groups[kept].tobytes(), np.cumsum(sizes.sum(axis=1, dtype=np.int64))
+            kept[..., k] = rest > 0
+        rest >>= 7
+        groups[..., k] |= (rest > 0).astype(np.uint8) << 7
+    sizes = np.count_nonzero(kept.reshape(len(values), -1), axis=1)
+    return groups[kept].tobytes(), np.cumsum(sizes)
 
 
 @lru_cache(maxsize=100_000)

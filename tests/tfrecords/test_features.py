@@ -1,0 +1,38 @@
+"""Oracle: `tf.train.Example`'s own serialization, byte for byte, and its parser."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrecords.features import serialize_examples
+
+
+def _protobuf_bytes(arrays: dict[str, np.ndarray], row: int) -> bytes:
+    example = tf.train.Example()
+    for name, values in arrays.items():
+        feature = example.features.feature[name]
+        is_float = np.issubdtype(values.dtype, np.floating)
+        (feature.float_list if is_float else feature.int64_list).value.extend(values[row].tolist())
+    return example.SerializeToString(deterministic=True)  # in the order of the names
+
+
+@pytest.mark.parametrize("largest", [1, 127, 128, 16_383, 16_384, 2**31 - 1, 2**40])
+def test_equals_protobuf_byte_for_byte(largest):
+    rng = np.random.default_rng(largest)
+    # Rows of small and large numbers, so that rows have different lengths in bytes.
+    ceilings = rng.choice([1, 2, 200, largest + 1], (50, 1))
+    arrays = {
+        "a": np.minimum(rng.integers(0, ceilings, (50, 128)), largest),
+        "b": rng.normal(size=(50, 20)).astype(np.float32),
+        "c": np.full((50, 1), largest),
+    }
+    assert serialize_examples(arrays) == [_protobuf_bytes(arrays, row) for row in range(50)]
+
+
+def test_long_rows_need_longer_length_fields():
+    arrays = {"a": np.arange(2 * 20_000).reshape(2, 20_000), "b": np.zeros((2, 3), np.float32)}
+    assert serialize_examples(arrays) == [_protobuf_bytes(arrays, row) for row in range(2)]
+
+
+def test_no_rows():
+    assert serialize_examples({"a": np.zeros((0, 4), np.int32)}) == []

@@ -1,0 +1,208 @@
+"""Oracle: the NumPy arrays that the files were written from."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.reader import (
+    check_pretraining_files,
+    expand_files,
+    explain_bad_record,
+    pretraining_dataset,
+)
+from tfrecords.writer import ShardedWriter
+
+S, P, VOCAB = 12, 3, 500
+
+
+def _arrays(rows: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(rows)
+    arrays = {
+        "input_word_ids": rng.integers(0, VOCAB, (rows, S)),
+        "input_mask": rng.integers(0, 2, (rows, S)),
+        "input_type_ids": rng.integers(0, 2, (rows, S)),
+        "masked_lm_positions": rng.integers(0, S, (rows, P)),
+        "masked_lm_ids": rng.integers(0, VOCAB, (rows, P)),
+        "masked_lm_weights": rng.random((rows, P), np.float32),
+        "next_sentence_labels": rng.integers(0, 2, (rows, 1)),
+    }
+    arrays["input_word_ids"][:, 0] = np.arange(rows)  # tells the records apart
+    return arrays
+
+
+def _write(folder, arrays, num_files=1, original=True, compression="") -> list[str]:
+    paths = [str(folder / f"records-{index}") for index in range(num_files)]
+    if original:
+        arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
+    with ShardedWriter(paths, compression) as writer:
+        for record in serialize_examples(arrays):
+            writer.write(record)
+    return paths
+
+
+def _dataset(files, batch_size, training, **kwargs) -> tf.data.Dataset:
+    return pretraining_dataset(files, S, P, VOCAB, batch_size, training, **kwargs)
+
+
+def _numbers(batches) -> list[int]:
+    """The number of each real record in the batches."""
+    found = []
+    for batch in batches:
+        real = batch["example_weights"].numpy() > 0
+        found += batch["input_word_ids"].numpy()[real, 0].tolist()
+    return found
+
+
+@pytest.mark.parametrize("original", [True, False])
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
+    tmp_path, original, compression
+):
+    arrays = _arrays(10)
+    files = _write(tmp_path, arrays, original=original, compression=compression)
+    check_pretraining_files(files, S, P, VOCAB)
+    dataset = _dataset(files, 4, training=False)
+    batches = list(dataset.as_numpy_iterator())
+    assert len(batches) == 3
+    for name, expected in arrays.items():
+        found = np.concatenate([batch[name] for batch in batches])
+        expected = expected[:, 0] if name == "next_sentence_labels" else expected
+        is_float = name == "masked_lm_weights"
+        assert found.dtype == (np.float32 if is_float else np.int32)
+        np.testing.assert_array_equal(found[:10], expected)
+        np.testing.assert_array_equal(found[10:], 0)
+        assert dataset.element_spec[name].shape == (4, *expected.shape[1:])
+    weights = np.concatenate([batch["example_weights"] for batch in batches])
+    np.testing.assert_array_equal(weights, [1] * 10 + [0] * 2)
+
+
+def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_seed(tmp_path):
+    files = _write(tmp_path, _arrays(60), num_files=3)
+
+    def epochs(seed: int) -> tuple[list[int], list[int]]:
+        numbers = _numbers(_dataset(files, 6, training=True, seed=seed).take(20))
+        return numbers[:60], numbers[60:]
+
+    first, second = epochs(seed=1)
+    assert sorted(first) == sorted(second) == list(range(60))
+    assert first != second and first != sorted(first)
+    assert epochs(seed=1) == (first, second)
+    assert epochs(seed=2)[0] != first
+
+
+@pytest.mark.parametrize("num_files", [1, 4])
+def test_input_pipelines_share_the_records(tmp_path, num_files):
+    files = _write(tmp_path, _arrays(40), num_files=num_files)
+
+    def context(pipeline: int) -> tf.distribute.InputContext:
+        return tf.distribute.InputContext(2, pipeline, num_replicas_in_sync=4)
+
+    shares = []
+    for pipeline in range(2):
+        dataset = _dataset(files, 5, training=True, seed=3, input_context=context(pipeline))
+        shares.append(_numbers(dataset.take(4)))
+    assert sorted(shares[0] + shares[1]) == list(range(40))
+
+
+def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_path):
+    files = _write(tmp_path, _arrays(17), num_files=3)
+    found = []
+    for pipeline in range(2):
+        context = tf.distribute.InputContext(2, pipeline, num_replicas_in_sync=4)
+        batches = list(_dataset(files, 2, training=False, input_context=context))
+        # 17 records in steps of 4 replicas of 2 rows: 3 steps, 2 replicas in each pipeline.
+        assert len(batches) == 6
+        found += _numbers(batches)
+    assert sorted(found) == list(range(17))
+
+
+def test_expand_files(tmp_path):
+    for name in ("b.txt", "a.txt", "c[0].txt"):
+        (tmp_path / name).write_text("text")
+    found = expand_files(f"{tmp_path}/[ab].txt, {tmp_path}/c[0].txt,{tmp_path}/b.txt")
+    names = ["a.txt", "b.txt", "c[0].txt", "b.txt"]
+    assert found == [str(tmp_path / name) for name in names]
+    (tmp_path / "empty.txt").touch()
+    for patterns, message in [
+        (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
+        (f"{tmp_path}/e*", "empty.txt is empty"),
+        (f"{tmp_path}", "is a directory"),
+        (" ,", "no input file"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            expand_files(patterns)
+
+
+def test_check_names_the_file_and_the_flag(tmp_path):
+    files = _write(tmp_path, _arrays(4))
+    with pytest.raises(ValueError, match="records-0: input_ids has 12 .*max_seq_length=16"):
+        check_pretraining_files(files, 16, P, VOCAB)
+    with pytest.raises(ValueError, match="masked_lm_.* has 3 .*max_predictions_per_seq=4"):
+        check_pretraining_files(files, S, 4, VOCAB)
+    with pytest.raises(ValueError, match="outside the vocabulary of 100"):
+        check_pretraining_files(files, S, P, 100)
+    (tmp_path / "text").write_text("this is no TFRecord file, whatever its name may be")
+    with pytest.raises(ValueError, match="text is damaged, or not a TFRecord file"):
+        check_pretraining_files([str(tmp_path / "text")], S, P, VOCAB)
+    with ShardedWriter([str(tmp_path / "none")], "GZIP"):
+        pass
+    with pytest.raises(ValueError, match="none holds no records"):
+        check_pretraining_files([str(tmp_path / "none")], S, P, VOCAB)
+    with ShardedWriter([str(tmp_path / "foreign")]) as writer:
+        writer.write(serialize_examples({"label": np.zeros((1, 1), np.int32)})[0])
+    with pytest.raises(ValueError, match="foreign: no feature 'input_word_ids'"):
+        check_pretraining_files([str(tmp_path / "foreign")], S, P, VOCAB)
+    (tmp_path / "v2").mkdir()
+    others = _write(tmp_path / "v2", _arrays(4), original=False)
+    with pytest.raises(ValueError, match="name their features differently"):
+        check_pretraining_files(files + others, S, P, VOCAB)
+
+
+def _truncate(data: bytes) -> bytes:
+    return data[:-20]
+
+
+def _flip_a_bit_of_the_last_record(data: bytes) -> bytes:
+    return data[:-20] + bytes([data[-20] ^ 1]) + data[-19:]
+
+
+@pytest.mark.parametrize("damage", [_truncate, _flip_a_bit_of_the_last_record])
+@pytest.mark.parametrize("training", [True, False])
+def test_damaged_files_are_named_with_the_record(tmp_path, damage, training):
+    files = _write(tmp_path, _arrays(10), num_files=2)
+    assert explain_bad_record(files, S, P, VOCAB) is None
+    damaged = tmp_path / "records-1"
+    damaged.write_bytes(damage(damaged.read_bytes()))
+    with pytest.raises(tf.errors.DataLossError):
+        list(_dataset(files, 2, training=training))
+    explanation = explain_bad_record(files, S, P, VOCAB)
+    assert explanation.startswith(f"{damaged}, record 5: truncated or corrupt")
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("input_word_ids", VOCAB, "input_ids has id 500, outside the vocabulary of 500"),
+        ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has id 507, outside"),
+        ("masked_lm_positions", S, "masked_lm_positions has 12, beyond the 12 ids"),
+    ],
+)
+def test_values_out_of_range_fail_and_are_named(tmp_path, training, name, value, message):
+    arrays = _arrays(10)
+    arrays[name][7, 2] = value
+    files = _write(tmp_path, arrays)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="size .*found"):
+        list(_dataset(files, 5, training=training).take(2))
+    assert f"records-0, record 8: {message}" in explain_bad_record(files, S, P, VOCAB)
+
+
+def test_a_record_of_another_length_is_named(tmp_path):
+    files = _write(tmp_path, _arrays(3))
+    short = {name: values[:, : S - 1] for name, values in _arrays(1).items()}
+    (tmp_path / "short").mkdir()
+    files += _write(tmp_path / "short", short)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        list(_dataset(files, 2, training=False))
+    assert "short/records-0, record 1: input_ids has 11" in explain_bad_record(files, S, P, VOCAB)

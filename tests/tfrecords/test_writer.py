@@ -1,0 +1,54 @@
+"""Oracles: the records read back with TensorFlow, and what the folder holds afterwards."""
+
+import pytest
+import tensorflow as tf
+
+from tfrecords.writer import ShardedWriter, atomic_write
+
+RECORDS = [b"a", b"b", b"c", b"d", b"e"]
+
+
+def _read(path, compression="") -> list[bytes]:
+    return list(tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator())
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_deals_records_in_turn(tmp_path, compression):
+    paths = [tmp_path / "made" / "0", tmp_path / "made" / "1"]
+    with ShardedWriter([str(path) for path in paths], compression) as writer:
+        for record in RECORDS:
+            writer.write(record)
+    assert writer.records_written == 5
+    assert _read(paths[0], compression) == [b"a", b"c", b"e"]
+    assert _read(paths[1], compression) == [b"b", b"d"]
+    assert sorted(paths[0].parent.iterdir()) == paths
+    assert (paths[0].read_bytes()[:2] == b"\x1f\x8b") == (compression == "GZIP")
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+    path = tmp_path / "records"
+    path.write_bytes(b"old")
+    with pytest.raises(KeyError):
+        with ShardedWriter([str(path), str(tmp_path / "other")]) as writer:
+            writer.write(b"new")
+            raise KeyError
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unwritable_place_is_an_os_error_and_leaves_nothing(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(OSError, match="cannot write .*file/records"):
+        with ShardedWriter([str(tmp_path / "fine"), str(tmp_path / "file" / "records")]):
+            pass
+    with pytest.raises(OSError, match="cannot write .*file/small"):
+        atomic_write(str(tmp_path / "file" / "small"), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_atomic_write(tmp_path):
+    path = tmp_path / "new" / "small.txt"
+    for data in ("grüße", b"\x00\xff"):
+        atomic_write(str(path), data)
+        assert path.read_bytes() == (data if isinstance(data, bytes) else data.encode())
+    assert list(path.parent.iterdir()) == [path]

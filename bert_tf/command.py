@@ -1,4 +1,4 @@
-"""What every command shares: flags made from a dataclass, quiet TensorFlow logs, one-line errors."""
+"""What commands share: flags made from a dataclass, quiet TensorFlow logs, one-line errors."""
 
 import dataclasses
 import os
@@ -10,7 +10,7 @@ from absl import app, flags, logging
 
 
 def option(default: Any = dataclasses.MISSING, *, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that becomes the flag of its name. Without a default the flag is required."""
+    """A dataclass field that becomes the flag of its name, required where it has no default."""
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
 
@@ -32,6 +32,7 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
     def main(arguments: list[str]) -> None:
         if len(arguments) > 1:
             raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
+        _import_tensorflow_quietly()
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
             function(options_type(**{name: flags.FLAGS[name].value for name in names}))
@@ -42,6 +43,23 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
             sys.exit(1)
 
     app.run(main)
+
+
+def _import_tensorflow_quietly() -> None:
+    """Imports TensorFlow and finds its devices without what they print about themselves.
+
+    Some of it is written before any log level applies, so standard error goes nowhere meanwhile.
+    """
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _define_flag(field: dataclasses.Field) -> None:

@@ -20,8 +20,8 @@ class SelfAttention(keras.layers.Layer):
         dropout: rate on the attention probabilities.
         initializer_range: standard deviation of the truncated normal the kernels start from.
 
-    Call: `x` [B, S, H] and `mask_bias`, float32, broadcast to [B, N, S, S] and added to the
-    scores (0 where attention is allowed, a large negative number where it is not) -> [B, S, H].
+    Call: `x` [B, S, H] and `mask`, bool, true where attention is allowed, of a shape that
+    broadcasts to [B, N, S, S] -> [B, S, H].
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`.
@@ -42,7 +42,7 @@ class SelfAttention(keras.layers.Layer):
         self.output_kernel, self.output_bias = dense("output", (width, width))
         self.built = True
 
-    def call(self, x, mask_bias, training=None):
+    def call(self, x, mask, training=None):
         batch, length, width = ops.shape(x)
         head_size = width // self.num_heads
         flat = ops.reshape(x, (-1, width))
@@ -51,7 +51,9 @@ class SelfAttention(keras.layers.Layer):
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))  # [B, N, S, H/N]
         query *= ops.cast(head_size**-0.5, query.dtype)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, S, S]
-        probabilities = ops.softmax(ops.cast(scores, "float32") + mask_bias)
+        # Large enough that a masked position's probability underflows to exactly 0.
+        bias = ops.where(mask, 0.0, -1e9)
+        probabilities = ops.softmax(ops.cast(scores, "float32") + bias)
         probabilities = ops.cast(probabilities, self.compute_dtype)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, width))

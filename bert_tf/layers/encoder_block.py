@@ -1,4 +1,4 @@
-"""One layer of the encoder: self-attention and a feed-forward network, each added and normalized."""
+"""One layer of the encoder: self-attention and a feed-forward network."""
 
 import functools
 
@@ -22,7 +22,7 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
 
-    Call: `x` [B, S, H], `mask_bias` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `mask` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -61,9 +61,9 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(input_shape)
         self.built = True
 
-    def call(self, x, mask_bias, training=None):
+    def call(self, x, mask, training=None):
         batch, length, width = ops.shape(x)
-        attended = self.attention(x, mask_bias, training=training)
+        attended = self.attention(x, mask, training=training)
         x = self.attention_norm(x + self.dropout(attended, training=training))
         hidden = ops.matmul(ops.reshape(x, (-1, width)), self.intermediate_kernel)
         hidden = activation(self.hidden_act)(hidden + self.intermediate_bias)

@@ -67,13 +67,11 @@ class BertEncoder(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
-        mask = ops.cast(inputs["input_mask"], "float32")[:, None, None, :]
-        # Large enough that a masked position's probability underflows to exactly 0.
-        mask_bias = (mask - 1.0) * 1e9
+        mask = ops.cast(inputs["input_mask"], "bool")[:, None, None, :]
         x = self.embeddings(inputs["input_word_ids"], inputs["input_type_ids"], training=training)
         encoder_outputs = []
         for block in self.blocks:
-            x = block(x, mask_bias, training=training)
+            x = block(x, mask, training=training)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,

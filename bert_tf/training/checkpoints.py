@@ -34,7 +34,9 @@ class Checkpointer:
     ):
         self._weights = {weight.path: weight.value for weight in model.weights}
         self._slots = optimizer.slots
-        generators = [variable for variable in model.variables if variable.path not in self._weights]
+        generators = [
+            variable for variable in model.variables if variable.path not in self._weights
+        ]
         self._step = step
         checkpoint = tf.train.Checkpoint(
             model=self._weights,

@@ -17,7 +17,7 @@ from bert_tf.training.strategy import compiles
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]
-REPORT_SECONDS = 5.0
+_REPORT_SECONDS = 5.0
 
 
 class Objective(Protocol):
@@ -150,14 +150,14 @@ def fit(
     save_checkpoints_steps: int,
     iterations_per_loop: int = 1000,
     log_dir: str | None = None,
-    on_checkpoint: Callable[[int], None] = lambda step: None,
+    on_checkpoint: Callable[[int], None] | None = None,
 ) -> None:
     """Trains up to `num_train_steps`, from where the trainer's step stands.
 
     Shows a progress bar, writes TensorBoard scalars to `log_dir`, and saves a checkpoint every
     `save_checkpoints_steps` and at the end, each followed by a call of `on_checkpoint` with the
     step. Control returns from the device after at most `iterations_per_loop` steps, and about
-    every `REPORT_SECONDS`, so that slow steps are shown one by one and fast ones cost nothing.
+    every `_REPORT_SECONDS`, so that slow steps are shown one by one and fast ones cost nothing.
 
     Raises:
         ValueError: where the loss is not finite; the checkpoint before it is kept.
@@ -186,6 +186,7 @@ def fit(
             bar.set_postfix_str(", ".join(f"{name} {value:.4g}" for name, value in means.items()))
             if step % save_checkpoints_steps == 0 or step == num_train_steps:
                 checkpointer.save()
-                on_checkpoint(step)
-            steps = max(1, round(REPORT_SECONDS * steps / seconds))
+                if on_checkpoint:
+                    on_checkpoint(step)
+            steps = max(1, round(_REPORT_SECONDS * steps / seconds))
     writer.close()

@@ -24,8 +24,6 @@ def linear_warmup_and_decay(
         decayed = learning_rate * (1.0 - tf.minimum(step / num_train_steps, 1.0))
         if not num_warmup_steps:
             return decayed
-        return tf.where(
-            step < num_warmup_steps, learning_rate * step / num_warmup_steps, decayed
-        )
+        return tf.where(step < num_warmup_steps, learning_rate * step / num_warmup_steps, decayed)
 
     return schedule

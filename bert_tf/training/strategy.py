@@ -63,6 +63,13 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     return f"{count} {kind} replica{'s' if count > 1 else ''}"
 
 
+def check_batch_size(strategy: tf.distribute.Strategy, flag: str, batch_size: int) -> None:
+    """Raises a ValueError where a global batch cannot be shared out evenly among the replicas."""
+    replicas = strategy.num_replicas_in_sync
+    if batch_size % replicas:
+        raise ValueError(f"--{flag}={batch_size} is not a multiple of the {replicas} replicas")
+
+
 def compiles(strategy: tf.distribute.Strategy) -> bool:
     """Whether the step should be compiled by XLA: it pays on GPUs, a TPU does it by itself."""
     return "GPU" in describe(strategy)

@@ -1,0 +1,259 @@
+"""Pre-trains an encoder on the examples that create_pretraining_data made.
+
+  python -m bert_tf.run_pretraining --input_file='train-*.tfrecord' --preset=tiny \\
+    --vocab_file=vocab.txt --do_train --num_train_steps=20000 --num_warmup_steps=1000 \\
+    --learning_rate=1e-3 --do_eval --eval_input_file=heldout.tfrecord --output_dir=runs/tiny
+
+The same command again goes on where the run stopped. --strategy says where to train: the CPU, all
+GPUs of the machine, or a TPU; --preset or --bert_config_file says how large an encoder. Flags and
+defaults are those of google-research/bert's script of the same name.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bert_tf import command
+from bert_tf.command import option
+
+if TYPE_CHECKING:
+    from bert_tf.config import BertConfig
+
+CONFIG = "bert_config.json"
+EVAL_RESULTS = "eval_results.txt"
+_AT_LEAST_1 = (
+    "train_batch_size",
+    "eval_batch_size",
+    "num_train_steps",
+    "save_checkpoints_steps",
+    "keep_checkpoints",
+    "iterations_per_loop",
+    "max_eval_steps",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The flags."""
+
+    input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
+    output_dir: str = option(help="Folder for checkpoints, bert_config.json and logs.")
+    bert_config_file: str | None = option(None, help="The encoder's bert_config.json.")
+    preset: str | None = option(
+        None,
+        help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
+        "large or L-6_H-256 and the like; needs --vocab_file.",
+    )
+    vocab_file: str | None = option(
+        None, help="The vocabulary the examples were made with: sizes the preset's tables."
+    )
+    init_checkpoint: str | None = option(
+        None, help="Checkpoint, or folder of one, to start from in place of random weights."
+    )
+    max_seq_length: int = option(128, help="As given to create_pretraining_data.")
+    max_predictions_per_seq: int = option(20, help="As given to create_pretraining_data.")
+    do_train: bool = option(False, help="Train.")
+    do_eval: bool = option(False, help=f"Evaluate, and write {EVAL_RESULTS} in the output folder.")
+    eval_input_file: str | None = option(
+        None,
+        help="Held-out TFRecord files to evaluate on. Needed with --do_train --do_eval; --do_eval "
+        "alone evaluates --input_file.",
+    )
+    train_batch_size: int = option(32, help="Examples a step, over all devices together.")
+    eval_batch_size: int = option(8, help="Examples an evaluation step, over all devices.")
+    learning_rate: float = option(5e-5, help="AdamW's highest rate, at the end of the warm-up.")
+    num_train_steps: int = option(100000, help="Steps in all; the rate falls to 0 at the last.")
+    num_warmup_steps: int = option(10000, help="Steps over which the rate rises from 0.")
+    save_checkpoints_steps: int = option(1000, help="Steps between checkpoints and evaluations.")
+    keep_checkpoints: int = option(5, help="How many of the newest checkpoints to keep.")
+    iterations_per_loop: int = option(1000, help="Most steps before the device reports back.")
+    max_eval_steps: int = option(100, help="Most evaluation steps.")
+    random_seed: int = option(12345, help="Of the weights, the order of the data and dropout.")
+    precision: str = option(
+        "float32",
+        help="Type of the activations and matrix products; variables stay float32.",
+        choices=("float32", "bfloat16"),
+    )
+    strategy: str = option(
+        "auto",
+        help="Devices to use; auto takes the TPU named, else all GPUs, else the CPU.",
+        choices=("auto", "cpu", "gpu", "tpu"),
+    )
+    use_tpu: bool = option(False, help="The same as --strategy=tpu.")
+    tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
+    tpu_zone: str | None = option(None, help="Its zone.")
+    gcp_project: str | None = option(None, help="Its project.")
+
+
+def run(options: Options) -> dict[str, float]:
+    """Trains and evaluates as the flags say.
+
+    Returns the evaluation's results, empty without --do_eval.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    import tensorflow as tf
+
+    from tfrecords.reader import check_pretraining_files, expand_files, explain_bad_record
+
+    config = _checked_config(options)
+    files = expand_files(options.input_file)
+    eval_files = expand_files(options.eval_input_file) if options.eval_input_file else files
+    # What reader functions have in common: what the records must be.
+    contract = (options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
+    used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
+    check_pretraining_files(used, *contract)
+    try:
+        results = _train_and_evaluate(options, config, files, eval_files)
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
+        if problem := explain_bad_record(used, *contract):
+            raise ValueError(problem) from None
+        raise
+    print(
+        f"Wrote {options.output_dir}; for its curves: tensorboard --logdir={options.output_dir}\n"
+        f"Next: python -m export.encoder --checkpoint={options.output_dir} "
+        f"--vocab_file={options.vocab_file or 'vocab.txt'} --output_dir=encoder"
+    )
+    return results
+
+
+def _train_and_evaluate(
+    options: Options, config: "BertConfig", files: list[str], eval_files: list[str]
+) -> dict[str, float]:
+    import keras
+    import tensorflow as tf
+
+    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+    from bert_tf.training import checkpoints, loop, optimizers, schedules
+    from bert_tf.training import strategy as strategies
+    from bert_tf.training.results import write_results
+    from tfrecords.reader import pretraining_dataset
+
+    strategy = strategies.make_strategy(
+        "tpu" if options.use_tpu else options.strategy,
+        options.tpu_name,
+        options.tpu_zone,
+        options.gcp_project,
+    )
+    strategies.check_batch_size(strategy, "train_batch_size", options.train_batch_size)
+    strategies.check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
+    strategies.set_precision(options.precision)
+    keras.utils.set_random_seed(options.random_seed)
+    with strategy.scope():
+        model = BertPretrainer(config)
+        optimizer = optimizers.AdamW(model.trainable_weights)
+    schedule = schedules.linear_warmup_and_decay(
+        options.learning_rate, options.num_train_steps, options.num_warmup_steps
+    )
+    trainer = loop.Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
+    checkpointer = checkpoints.Checkpointer(
+        options.output_dir, model, optimizer, trainer.step, options.keep_checkpoints
+    )
+
+    def dataset(names: list[str], batch_size: int, training: bool):
+        return strategy.distribute_datasets_from_function(
+            lambda context: pretraining_dataset(
+                names,
+                options.max_seq_length,
+                options.max_predictions_per_seq,
+                config.vocab_size,
+                context.get_per_replica_batch_size(batch_size),
+                training,
+                options.random_seed,
+                context,
+            )
+        )
+
+    # Where the weights come from: this run's own newest checkpoint, else --init_checkpoint, else
+    # random numbers.
+    if path := checkpointer.restore():
+        print(f"Going on from {path}, step {trainer.step.numpy():,}.")
+    elif options.init_checkpoint:
+        path = checkpoints.latest_checkpoint(options.init_checkpoint)
+        checkpoints.load_weights(path, model.weights)
+        print(f"Starting from the weights of {path}.")
+    elif not options.do_train:
+        raise ValueError(f"{options.output_dir}: no checkpoint to evaluate; train first")
+    print(
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, "
+        f"{model.count_params():,} parameters, on {strategies.describe(strategy)}."
+    )
+
+    results: dict[str, float] = {}
+    eval_writer = tf.summary.create_file_writer(f"{options.output_dir}/eval")
+
+    def evaluate(step: int) -> None:
+        batches = dataset(eval_files, options.eval_batch_size, training=False)
+        results.update(trainer.evaluate(batches, options.max_eval_steps), global_step=step)
+        results["masked_lm_perplexity"] = math.exp(min(results["masked_lm_loss"], 700.0))
+        write_results(f"{options.output_dir}/{EVAL_RESULTS}", results, eval_writer)
+
+    if options.do_train:
+        config.to_json_file(f"{options.output_dir}/{CONFIG}")
+        loop.fit(
+            trainer,
+            iter(dataset(files, options.train_batch_size, training=True)),
+            options.num_train_steps,
+            options.train_batch_size,
+            checkpointer,
+            options.save_checkpoints_steps,
+            options.iterations_per_loop,
+            log_dir=f"{options.output_dir}/train",
+            on_checkpoint=evaluate if options.do_eval else None,
+        )
+    if options.do_eval and not results:
+        evaluate(int(trainer.step.numpy()))
+    return results
+
+
+def _checked_config(options: Options) -> "BertConfig":
+    """The encoder's configuration, once the flags that belong together agree."""
+    import tensorflow as tf
+
+    from bert_tf.config import BertConfig
+    from bert_tf.presets import preset_config
+    from bert_tf.text.vocab import load_vocab
+
+    if not (options.do_train or options.do_eval):
+        raise ValueError("nothing to do: give --do_train, --do_eval or both")
+    if options.do_train and options.do_eval and not options.eval_input_file:
+        raise ValueError("--do_train --do_eval needs --eval_input_file: records to hold out")
+    if (options.bert_config_file is None) == (options.preset is None):
+        raise ValueError("give one of --bert_config_file and --preset")
+    for name in _AT_LEAST_1:
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name} is {getattr(options, name)}; it must be 1 or more")
+    vocab = load_vocab(options.vocab_file) if options.vocab_file else None
+    if options.bert_config_file:
+        config = BertConfig.from_json_file(options.bert_config_file)
+    elif vocab is None:
+        raise ValueError("--preset needs --vocab_file, to know the size of the vocabulary")
+    else:
+        config = preset_config(options.preset, len(vocab))
+    if vocab and len(vocab) > config.vocab_size:
+        raise ValueError(
+            f"{options.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
+            f"{config.vocab_size} of {options.bert_config_file}"
+        )
+    if options.max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={options.max_seq_length} is longer than the "
+            f"max_position_embeddings {config.max_position_embeddings} of the configuration"
+        )
+    saved = f"{options.output_dir}/{CONFIG}"
+    if tf.io.gfile.exists(saved) and BertConfig.from_json_file(saved) != config:
+        raise ValueError(
+            f"{saved} is of another configuration than asked for: take another --output_dir, or "
+            f"--bert_config_file={saved} to go on with that run"
+        )
+    return config
+
+
+def main() -> None:
+    """The command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

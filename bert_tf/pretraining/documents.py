@@ -1,5 +1,6 @@
 """Text files to chunks of tokenized documents: flat arrays of a bounded number of tokens."""
 
+import codecs
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -52,8 +53,10 @@ def read_lines(files: Sequence[str], counts: TextCounts) -> Iterator[str]:
     U+FFFD, which the tokenizer drops, and counted.
     """
     for file in files:
-        for line in _split_lines(file):
+        for number, line in enumerate(_split_lines(file)):
             counts.bytes += len(line) + 1
+            if number == 0:
+                line = line.removeprefix(codecs.BOM_UTF8)
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError:
@@ -65,13 +68,10 @@ def read_lines(files: Sequence[str], counts: TextCounts) -> Iterator[str]:
 
 def _split_lines(file: str) -> Iterator[bytes]:
     with tf.io.gfile.GFile(file, "rb") as stream:
-        rest = stream.read(READ_BYTES).removeprefix(b"\xef\xbb\xbf")
-        while rest:
-            *lines, rest = rest.split(b"\n")
+        rest = b""
+        while block := stream.read(READ_BYTES):
+            *lines, rest = (rest + block).split(b"\n")
             yield from lines
-            if not (block := stream.read(READ_BYTES)):
-                break
-            rest += block
         if rest:
             yield rest
 

@@ -1,0 +1,208 @@
+"""Oracles: an example worked by hand, and the original's algorithm restated over plain lists.
+
+Statistical bounds are five standard deviations, for which a right program fails less than once in
+a million runs; and the seeds are fixed.
+"""
+
+import collections
+import lzma
+import random
+
+import numpy as np
+import pytest
+
+from bert_tf.pretraining.documents import Chunk
+from bert_tf.pretraining.pairs import Pairs, make_pairs
+
+
+def _chunk(documents: list[list[int]]) -> Chunk:
+    """A chunk of sentences of these lengths; piece i of it is the number i."""
+    starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
+    return Chunk(
+        pieces=np.arange(starts[-1], dtype=np.int32),
+        sentence_starts=starts,
+        document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
+    )
+
+
+def _rows(pairs: Pairs) -> list[tuple[int, int, int, int, bool]]:
+    columns = (pairs.a_start, pairs.a_end, pairs.b_start, pairs.b_end, pairs.is_random_next)
+    return [tuple(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _make(chunk: Chunk, max_tokens: int, seed: int, short_seq_prob: float = 0.0) -> Pairs:
+    return make_pairs(chunk, max_tokens, short_seq_prob, np.random.default_rng(seed))
+
+
+def test_worked_example():
+    # Document 0: sentences [0 1] [2]; document 1: sentences [3] [4 5]. All of a document fits.
+    chunk = _chunk([[2, 1], [1, 2]])
+    # The true pair; or both sentences get a random partner, which begins at either sentence of the
+    # other document and goes on to its end.
+    first = {((0, 2, 2, 3, False),): 1 / 2}
+    second = {((3, 4, 4, 6, False),): 1 / 2}
+    for one in ((3, 6), (4, 6)):
+        for two in ((3, 6), (4, 6)):
+            first[(0, 2, *one, True), (2, 3, *two, True)] = 1 / 8
+    for one in ((0, 3), (2, 3)):
+        for two in ((0, 3), (2, 3)):
+            second[(3, 4, *one, True), (4, 6, *two, True)] = 1 / 8
+    runs = 4000
+    found = [collections.Counter(), collections.Counter()]
+    for seed in range(runs):
+        rows = _rows(_make(chunk, 50, seed))
+        for number, counter in enumerate(found):
+            counter[tuple(row for row in rows if (row[0] >= 3) == number)] += 1
+    for counter, expected in zip(found, (first, second), strict=True):
+        assert counter.keys() == expected.keys()
+        for outcome, chance in expected.items():
+            deviation = (runs * chance * (1 - chance)) ** 0.5
+            assert abs(counter[outcome] - runs * chance) < 5 * deviation
+
+
+def test_random_segment_stops_when_long_enough():
+    # A is the one sentence of six pieces; B needs four of the ten: two sentences of two.
+    chunk = _chunk([[6], [2, 2, 2, 2, 2]])
+    for seed in range(50):
+        a_start, a_end, b_start, b_end, is_random = _rows(_make(chunk, 10, seed))[0]
+        assert (a_start, a_end, is_random) == (0, 6, True)
+        assert b_end == min(b_start + 4, 16) and b_start in (6, 8, 10, 12, 14)
+
+
+def _slow_truncate(a: list, b: list, max_tokens: int, rng: random.Random) -> None:
+    while len(a) + len(b) > max_tokens:
+        longer = a if len(a) > len(b) else b
+        del longer[0 if rng.random() < 0.5 else -1]
+
+
+@pytest.mark.parametrize(("a", "b"), [(30, 5), (5, 30), (16, 16), (9, 12), (4, 5), (19, 2)])
+def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
+    # Two sentences: a true pair of exactly these lengths, whenever it is not a random one.
+    chunk = _chunk([[a, b], [1]])
+    slow_a, slow_b = list(range(a)), list(range(a, a + b))
+    _slow_truncate(slow_a, slow_b, 20, random.Random(0))
+    front = []
+    for seed in range(600):
+        # The target is beyond the pair's length, the cut is done as if the room were 20.
+        rng = np.random.default_rng(seed)
+        pairs = make_pairs(chunk, 20, 0.0, rng)
+        for a_start, a_end, b_start, b_end, is_random in _rows(pairs)[:1]:
+            if is_random or b_start < a:
+                continue
+            assert (a_end - a_start, b_end - b_start) == (len(slow_a), len(slow_b))
+            front.append(a_start + (b_start - a))
+    cut = max(a + b - 20, 0)
+    if a >= 20:
+        assert not front  # the first sentence fills the target: it is a pair by itself
+        return
+    assert len(front) > 200
+    assert abs(np.mean(front) - cut / 2) <= 5 * (cut / 4 / len(front)) ** 0.5
+    assert 0 <= min(front) and max(front) <= cut
+
+
+def test_every_pair_is_inside_one_document_or_two():
+    rng = np.random.default_rng(0)
+    documents = [rng.integers(1, 30, rng.integers(1, 12)).tolist() for _ in range(40)]
+    chunk = _chunk(documents)
+    limits = chunk.sentence_starts[chunk.document_starts]
+    seen_random = 0
+    for seed in range(30):
+        covered = np.zeros(len(chunk.pieces) + 1, int)
+        for a_start, a_end, b_start, b_end, is_random in _rows(_make(chunk, 40, seed, 0.3)):
+            assert 1 <= a_end - a_start and 1 <= b_end - b_start
+            assert (a_end - a_start) + (b_end - b_start) <= 40
+            document_a = np.searchsorted(limits, [a_start, a_end - 1], side="right")
+            document_b = np.searchsorted(limits, [b_start, b_end - 1], side="right")
+            assert document_a[0] == document_a[1] and document_b[0] == document_b[1]
+            assert (document_a[0] != document_b[0]) == is_random
+            seen_random += is_random
+            if not is_random:
+                assert a_end <= b_start
+                covered[b_start:b_end] += 1
+            covered[a_start:a_end] += 1
+        # Sentences are put back, not used twice, nor forgotten (truncation only cuts at the ends).
+        assert covered.max() == 1
+    assert seen_random > 100
+
+
+def test_one_document_gives_only_true_neighbours():
+    for lengths in [[3, 3, 3, 3, 3], [3, 30, 2, 2, 30]]:
+        for seed in range(50):
+            rows = _rows(_make(_chunk([lengths]), 9, seed, 0.5))
+            assert not any(is_random for *_, is_random in rows)
+            # The last sentence is used, also when it is left over alone.
+            assert max(b_end for _, _, _, b_end, _ in rows) > sum(lengths[:-1])
+            for _, a_end, b_start, _, _ in rows:
+                # Sentences of three pieces fill nine exactly; the others are truncated.
+                assert a_end == b_start if lengths[1] == 3 else a_end <= b_start
+    assert _rows(_make(_chunk([[5]]), 12, 0)) == []
+
+
+def _slow_pairs(documents, max_tokens, short_seq_prob, rng):
+    """(length of A, length of B, random), as google-research/bert's script makes them."""
+    for number, lengths in enumerate(documents):
+        target = max_tokens
+        if rng.random() < short_seq_prob:
+            target = rng.randint(2, max_tokens)
+        waiting = list(lengths)
+        while waiting:
+            taken = [waiting.pop(0)]
+            while waiting and sum(taken) < target:
+                taken.append(waiting.pop(0))
+            split = rng.randint(1, len(taken) - 1) if len(taken) > 1 else 1
+            a, rest = sum(taken[:split]), taken[split:]
+            is_random = not rest or rng.random() < 0.5
+            if is_random:
+                waiting = rest + waiting
+                other = documents[rng.choice([i for i in range(len(documents)) if i != number])]
+                b = 0
+                for length in other[rng.randrange(len(other)) :]:
+                    b += length
+                    if b >= target - a:
+                        break
+            else:
+                b = sum(rest)
+            a, b = [0] * a, [0] * b
+            _slow_truncate(a, b, max_tokens, rng)
+            yield len(a), len(b), is_random
+
+
+def _summary(pairs: list[tuple[int, int, bool]]) -> list[float]:
+    a, b, is_random = np.array(pairs, float).T
+    full = a + b
+    return [
+        len(pairs),
+        full.mean(),
+        full.std(),
+        a.mean(),
+        a.std(),
+        b.mean(),
+        b.std(),
+        a[is_random == 1].mean(),
+        b[is_random == 1].mean(),
+        is_random.mean(),
+        full.min(),
+        (full == full.max()).mean(),
+    ]
+
+
+def test_distributions_equal_the_originals_on_real_text(shared_data):
+    documents, sentences = [], []
+    with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
+        while len(documents) < 60:
+            line = file.readline().strip()
+            sentences += [len(part.split()) for part in line.split(". ") if part.split()]
+            if not line:
+                documents.append(sentences[:80])
+                sentences = []
+    chunk = _chunk(documents)
+    rng = random.Random(1)
+    ours, originals = [], []
+    for seed in range(60):
+        rows = _rows(_make(chunk, 61, seed, 0.3))
+        ours.append(_summary([(a1 - a0, b1 - b0, is_random) for a0, a1, b0, b1, is_random in rows]))
+        originals.append(_summary(list(_slow_pairs(documents, 61, 0.3, rng))))
+    ours, originals = np.array(ours), np.array(originals)
+    deviation = np.sqrt((ours.var(axis=0) + originals.var(axis=0)) / len(ours))
+    difference = np.abs(ours.mean(axis=0) - originals.mean(axis=0))
+    assert np.all(difference <= 5 * deviation), difference / deviation

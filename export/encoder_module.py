@@ -1,0 +1,82 @@
+"""The objects inside an encoder's SavedModel."""
+
+import tensorflow as tf
+
+from bert_tf.models.pretrainer import BertPretrainer
+
+INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+POSITIONS = "masked_lm_positions"
+
+
+class ReusableModel(tf.train.Checkpoint):
+    """What hub.KerasLayer looks for: a call with `training`, and lists of variables.
+
+    Not a tf.Module, whose `variables` are a property and are not saved.
+
+    Source: tensorflow/hub docs/reusable_saved_models.md.
+    """
+
+    def __init__(self, function, input_names: tuple[str, ...], layers: list):
+        super().__init__()
+        self.variables = _values(layers, "variables")
+        self.trainable_variables = _values(layers, "trainable_variables")
+        self.regularization_losses = []
+        self.input_spec = {n: tf.TensorSpec([None, None], tf.int32, n) for n in input_names}
+
+        # A closure, because attributes would be saved: of the Keras layers only the variables are.
+        @tf.function(autograph=False)
+        def call(inputs, training=False):
+            return function(inputs, training)
+
+        self.__call__ = call
+        for training in (False, True):
+            call.get_concrete_function(self.input_spec, training=training)
+
+
+class EncoderModule(ReusableModel):
+    """Dict of int32 [B, S] to `default`, `pooled_output`, `sequence_output`, `encoder_outputs`.
+
+    `mlm` is the same with `masked_lm_positions` [B, P] and `mlm_logits` [B, P, V] besides; its head
+    is not among the variables of the root. `vocab_file` and `do_lower_case` say how text was
+    tokenized.
+
+    Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
+    """
+
+    def __init__(self, model: BertPretrainer, vocab_file: str, do_lower_case: bool):
+        longest = model.config.max_position_embeddings
+
+        def encode(inputs, training):
+            length = tf.shape(inputs["input_word_ids"])[1]
+            message = f"the encoder takes sequences of at most {longest}"
+            tf.debugging.assert_less_equal(length, longest, message)
+            return model.encoder(inputs, training=training)
+
+        def encode_with_default(inputs, training):
+            outputs = encode(inputs, training)
+            return outputs | {"default": outputs["pooled_output"]}
+
+        def predict_masked(inputs, training):
+            outputs = encode(inputs, training)
+            table = model.encoder.embeddings.word_embeddings
+            sequence, positions = outputs["sequence_output"], inputs[POSITIONS]
+            return outputs | {"mlm_logits": model.masked_lm(sequence, positions, table)}
+
+        super().__init__(encode_with_default, INPUTS, [model.encoder])
+        self.mlm = ReusableModel(
+            predict_masked, (*INPUTS, POSITIONS), [model.encoder, model.masked_lm]
+        )
+        self.vocab_file = tf.saved_model.Asset(vocab_file)
+        self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
+
+        @tf.function(autograph=False, input_signature=[self.input_spec])
+        def serving(inputs):
+            outputs = encode_with_default(inputs, training=False)
+            # A signature returns no lists; the layers' outputs would be much to send, too.
+            return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
+
+        self.serving = serving
+
+
+def _values(layers: list, attribute: str) -> list[tf.Variable]:
+    return [variable.value for layer in layers for variable in getattr(layer, attribute)]

@@ -1,0 +1,85 @@
+"""The objects inside a preprocessor's SavedModel."""
+
+import tensorflow as tf
+
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import Vocabulary
+
+SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
+
+
+class PreprocessorModule(tf.Module):
+    """Strings [B] to the encoder's inputs, int32 [B, seq_length], and each step by itself.
+
+    Source: tensorflow/hub docs/common_saved_model_apis/text.md; tensorflow/models
+    official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
+    """
+
+    def __init__(self, tokenizer: WordPieceTokenizer, seq_length: int, vocab_file: str):
+        super().__init__()
+        self.tokenize = Tokenize(tokenizer)
+        self.tokenize_with_offsets = TokenizeWithOffsets(tokenizer)
+        self.bert_pack_inputs = PackInputs(tokenizer.vocab, seq_length)
+        self.vocab_file = tf.saved_model.Asset(vocab_file)
+        self._tokenizer = tokenizer
+        self._seq_length = seq_length
+
+    @tf.function(autograph=False, input_signature=[SENTENCES])
+    def __call__(self, sentences):
+        segments = [self._tokenizer.tokenize_flat(sentences)]
+        return pack_segments(segments, self._seq_length, self._tokenizer.vocab)
+
+
+class Tokenize(tf.Module):
+    """Strings [B] to ids, RaggedTensor int32 [B, (words), (pieces)]."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    @tf.function(autograph=False, input_signature=[SENTENCES])
+    def __call__(self, sentences):
+        return self._tokenizer.tokenize(sentences)
+
+    @tf.function(autograph=False, input_signature=[])
+    def get_special_tokens_dict(self):
+        vocab = self._tokenizer.vocab
+        values = {
+            "vocab_size": len(vocab),
+            "padding_id": vocab.pad_id,
+            "start_of_sequence_id": vocab.cls_id,
+            "end_of_segment_id": vocab.sep_id,
+            "mask_id": vocab.mask_id,
+        }
+        return {name: tf.constant(value, tf.int32) for name, value in values.items()}
+
+
+class TokenizeWithOffsets(tf.Module):
+    """Strings [B] to [ids, starts, limits], all [B, (words), (pieces)]; offsets count bytes."""
+
+    def __init__(self, tokenizer: WordPieceTokenizer):
+        super().__init__()
+        self._tokenizer = tokenizer
+
+    @tf.function(autograph=False, input_signature=[SENTENCES])
+    def __call__(self, sentences):
+        return self._tokenizer.tokenize_with_offsets(sentences)
+
+
+class PackInputs(tf.Module):
+    """One or two RaggedTensors of `Tokenize`, with or without the words' level, to inputs."""
+
+    def __init__(self, vocab: Vocabulary, default_seq_length: int):
+        super().__init__()
+
+        # A closure, because a method's default could not be this object's.
+        @tf.function(autograph=False)
+        def call(inputs, seq_length=default_seq_length):
+            return pack_segments(inputs, seq_length, vocab)
+
+        self.__call__ = call
+        for segments in (1, 2):
+            for rank in (2, 3):
+                spec = tf.RaggedTensorSpec([None] * rank, tf.int32)
+                call.get_concrete_function([spec] * segments, tf.TensorSpec([], tf.int32))

@@ -1,5 +1,6 @@
 """The tokenizer of google-research/bert inside the TensorFlow graph."""
 
+import itertools
 import re
 
 import tensorflow as tf
@@ -45,7 +46,7 @@ class WordPieceTokenizer(tf.Module):
         with tf.init_scope():
             # The markers of special tokens follow the vocabulary and are mapped back to its ids.
             self._wordpiece = tf_text.FastWordpieceTokenizer(
-                [*vocab.tokens, *_MARKERS],
+                [*map(_matchable, vocab.tokens, itertools.count()), *_MARKERS],
                 token_out_type=tf.int32,
                 # The longest word that may be kept: every character four bytes long.
                 max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
@@ -159,6 +160,14 @@ class WordPieceTokenizer(tf.Module):
         original_starts = tf.gather(offsets.values, first)
         own = tf.gather(own_bytes, tf.gather(which, last))
         return original_starts, tf.gather(offsets.values, last) + own
+
+
+def _matchable(token: str, index: int) -> str:
+    """The token, or one that no text has where the token holds what no word has."""
+    # bert-base-chinese holds U+2028, where words end; FastWordpieceTokenizer would match it.
+    # Control characters are kept for the markers.
+    unmatchable = any(character.isspace() or character < " " for character in token)
+    return f"\x06{index}" if unmatchable else token
 
 
 def _too_long(text, lines, starts, limits) -> tf.Tensor:

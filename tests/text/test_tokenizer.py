@@ -1,0 +1,310 @@
+"""The in-graph tokenizer against two oracles.
+
+(a) `reference_tokenizer`: the original algorithm in plain Python, followed in everything.
+(b) `tokenizers` of Hugging Face: independent and fast, for real text and offsets. It differs from
+    (a) in that it drops unassigned and private characters (categories Cn and Co; the original drops
+    Cc and Cf only) and has no final sigma (the original has Python's str.lower()).
+"""
+
+import itertools
+import lzma
+import os
+import random
+import subprocess
+import sys
+import tarfile
+import unicodedata
+
+import pytest
+import tensorflow as tf
+from hostile import hostile_lines
+from reference_tokenizer import reference_pieces, reference_words
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary, load_vocab
+
+PUBLISHED = [
+    ("bert-base-uncased", True),
+    ("bert-base-cased", False),
+    ("bert-base-multilingual-cased", False),
+    ("bert-base-chinese", True),
+]
+
+
+@pytest.fixture(scope="module", params=PUBLISHED, ids=lambda param: param[0])
+def published(request, shared_data):
+    """(vocabulary, lower_case, tokenizer) of every published vocabulary."""
+    name, lower_case = request.param
+    vocab = load_vocab(str(shared_data / "vocab" / name / "vocab.txt"))
+    return vocab, lower_case, WordPieceTokenizer(vocab, lower_case)
+
+
+@pytest.fixture(scope="module")
+def real_lines(shared_data):
+    """English Wikipedia, film reviews, and words of 104 languages (a vocabulary's own)."""
+    with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
+        wikipedia = [line.rstrip("\n") for line in itertools.islice(file, 1500)]
+    with tarfile.open(shared_data / "imdb" / "aclImdb_labelled.tar.xz") as tar:
+        files = itertools.islice((member for member in tar if member.isfile()), 300)
+        reviews = [tar.extractfile(member).read().decode() for member in files]
+    path = shared_data / "vocab" / "bert-base-multilingual-cased" / "vocab.txt"
+    tokens = iter(load_vocab(str(path)).tokens[200::4])
+    words = [" ".join(line) for line in zip(*[tokens] * 20, strict=False)]
+    return wikipedia + reviews + words
+
+
+def vocabulary(*tokens: str) -> Vocabulary:
+    return Vocabulary((*SPECIAL_TOKENS, *tokens))
+
+
+def spell(tokenizer: WordPieceTokenizer, text: str) -> list[list[str]]:
+    """The pieces of one string, word by word."""
+    words = tokenizer.tokenize(tf.constant([text])).to_list()[0]
+    return [[tokenizer.vocab.tokens[piece] for piece in word] for word in words]
+
+
+def check(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
+    """Every line equals oracle (a)."""
+    vocab, lower_case = tokenizer.vocab, tokenizer.lower_case
+    for line, words in zip(lines, tokenizer.tokenize(lines).to_list(), strict=True):
+        expected = reference_pieces(line, vocab.ids, lower_case)
+        assert [[vocab.tokens[piece] for piece in word] for word in words] == expected, ascii(line)
+
+
+def hugging_face(vocab: Vocabulary, lower_case: bool) -> Tokenizer:
+    """Oracle (b) with the original's limit of 200 characters and no special tokens in text."""
+    model = models.WordPiece(vocab.ids, unk_token="[UNK]", max_input_chars_per_word=200)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    "lower_case, text, words",
+    [
+        (True, "Unaffable, non?", [["un", "##aff", "##able"], [","], ["[UNK]"], ["?"]]),
+        (False, "Unaffable", [["[UNK]"]]),
+        (True, "éa E\u0301a", [["e", "##a"], ["e", "##a"]]),
+        (False, "éa", [["é", "##a"]]),
+        (False, "e\u0301", [["[UNK]"]]),
+        (True, "a中a\u200ba", [["a"], ["中"], ["a", "##a"]]),
+        (True, "a\u2028a\u00a0a\x85a\x1ca\ta", [["a"], ["a"], ["a", "##a", "##a"], ["a"]]),
+        (True, "ΣΑΣ ΣΑΣ.Α", [["σ", "##α", "##ς"], ["σ", "##α", "##σ"], ["."], ["α"]]),
+        (True, "ΑΣ", [["α", "##ς"]]),
+        (True, "İIı", [["i", "##i", "##ı"]]),
+        (True, "##a [MASK]", [["#"], ["#"], ["a"], ["["], ["[UNK]"], ["]"]]),
+        (True, "a-a", [["a"], ["-"], ["a"]]),
+        (True, "a\ufdd0 \ue000 \u0378 \ufffda\0", [["[UNK]"], ["[UNK]"], ["[UNK]"], ["a"]]),
+        (True, "", []),
+        (True, " \t\n\u200b\u3000", []),
+    ],
+)
+def test_worked_examples(lower_case, text, words):
+    pieces = "un ##aff ##able , ? e é a ##a 中 σ ##α ##σ α ##ς i ##i ##ı # [ ] - . a-a ##- \u2028"
+    tokenizer = WordPieceTokenizer(vocabulary(*pieces.split(" ")), lower_case)
+    assert spell(tokenizer, text) == words
+
+
+def test_real_text_equals_hugging_face(published, real_lines):
+    vocab, lower_case, tokenizer = published
+    ids, starts, limits = tokenizer.tokenize_with_offsets(real_lines)
+    ids, starts, limits = (x.merge_dims(1, 2).to_list() for x in (ids, starts, limits))
+    expected = hugging_face(vocab, lower_case).encode_batch(real_lines, add_special_tokens=False)
+    for line, *got, want in zip(real_lines, ids, starts, limits, expected, strict=True):
+        if any(unicodedata.category(character) in ("Cn", "Co") for character in line):
+            continue
+        # Offsets there are in characters.
+        at = [0, *itertools.accumulate(len(character.encode()) for character in line)]
+        offsets = [[at[first] for first, _ in want.offsets], [at[last] for _, last in want.offsets]]
+        assert got == [want.ids, *offsets], line
+
+
+def test_real_text_equals_the_original(published, real_lines):
+    check(published[2], real_lines[::20])
+
+
+def test_hostile_text_equals_the_original(published):
+    check(published[2], hostile_lines(400, seed=1))
+
+
+def test_bytes_that_are_not_utf8_are_dropped():
+    rng = random.Random(2)
+    pool = [0x20, 0x41, 0xC3, 0xA9, 0xE2, 0xED, 0xA0, 0x80, 0xF0, 0x9F, *range(256)]
+    lines = [bytes(rng.choices(pool, k=30)) for _ in range(2000)]
+    words = WordPieceTokenizer(vocabulary()).words(lines).to_list()
+    for line, got in zip(lines, words, strict=True):
+        assert [word.decode() for word in got] == reference_words(line), line
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_strange_vocabularies(seed):
+    """Random pieces with punctuation, "#" and brackets inside, in the manner of a fuzzer."""
+    rng = random.Random(seed)
+    pieces = {"".join(rng.choices("ab-#[]中é'", k=rng.randint(1, 3))) for _ in range(40)}
+    pieces = {rng.choice(["", "##"]) + piece for piece in sorted(pieces)}
+    tokenizer = WordPieceTokenizer(vocabulary(*sorted(pieces)), lower_case=False)
+    check(tokenizer, ["".join(rng.choices("aabb -#[]中é'", k=12)) for _ in range(200)])
+
+
+# Characters of Unicode 14 and later, which TensorFlow's tables (Unicode 13 for lower case, 15 and
+# later for the rest) treat otherwise than Python 3.11's (Unicode 14), where most are unassigned.
+NEWER = """
+    ECE 1B4E-1B4F 1B7F 2C2F A7C0 A7D0 A7D6 A7D8 10570-10595 105C9 105E4 10D6E 10EFD-10EFF 11241
+    11383-113D8 11B00-11B09 11BE1 11F00-11F4F 13439-13455 16121-16128 16D68-16D6F 1E08F 1E4EC-1E4EF
+    1E5FF
+"""
+
+
+@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="compares with Unicode 14")
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_every_character(lower_case):
+    """Planes 0 and 1, each character between letters; what differs is listed in NEWER."""
+    ranges = [[int(end, 16) for end in part.split("-")] for part in NEWER.split()]
+    newer = {code for part in ranges for code in range(part[0], part[-1] + 1)}
+    # Of the many thousands of ideographs and syllables every 50th will do.
+    dense = [range(0x3400, 0xA000), range(0xAC00, 0xF900), range(0x17000, 0x18D00)]
+    codes = [
+        code
+        for code in range(0x1FC00)
+        if not 0xD800 <= code < 0xE000
+        and (code % 50 == 0 or not any(code in part for part in dense))
+    ]
+    lines = [f"a{chr(code)}b" for code in codes]
+    words = WordPieceTokenizer(vocabulary(), lower_case).words(lines).to_list()
+    differ = {
+        code
+        for code, line, got in zip(codes, lines, words, strict=True)
+        if [word.decode() for word in got] != reference_words(line, lower_case)
+    }
+    assert differ <= newer, [hex(code) for code in sorted(differ - newer)]
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "ก", "😀"])
+def test_words_of_more_than_200_characters_are_unknown(letter):
+    tokenizer = WordPieceTokenizer(vocabulary(letter, f"##{letter}", "."), lower_case=False)
+    longest, too_long = letter * 200, letter * 201
+    text = f"{too_long} {longest}.{too_long}{letter} {letter * 900}."
+    ids, starts, limits = tokenizer.tokenize_with_offsets([text, "", longest])
+    words = [[tokenizer.vocab.tokens[piece] for piece in word] for word in ids.to_list()[0]]
+    whole = [letter] + [f"##{letter}"] * 199
+    assert words == [["[UNK]"], whole, ["."], ["[UNK]"], ["[UNK]"], ["."]]
+    assert ids[1].to_list() == []
+    assert ids[2].to_list() == [[5] + [6] * 199]
+    size = len(letter.encode())
+    assert starts[0][0].numpy().tolist() == [0]
+    assert limits[0][0].numpy().tolist() == [201 * size]
+    assert limits[0][3].numpy().tolist() == [603 * size + 2]
+
+
+def test_flat_pieces_and_words_are_the_same_pieces(real_lines):
+    tokenizer = WordPieceTokenizer(vocabulary("a", "b", "##a", "th", "##e"))
+    grouped = tokenizer.tokenize(real_lines[:50])
+    flat = tokenizer.tokenize_flat(real_lines[:50])
+    assert flat.to_list() == grouped.merge_dims(1, 2).to_list()
+    assert flat.dtype == grouped.dtype == tf.int32
+    words = tokenizer.words(real_lines[:50])
+    assert words.row_lengths().numpy().tolist() == grouped.row_lengths().numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    "text, spans",
+    [
+        ("Crème brûlée!", ["Crème", "br", "ûlée", "!"]),
+        ("cre\u0301me\u0301 bru", ["cre\u0301me", "br", "u"]),
+        ("\u200bcr\xade\0me 中国", ["cr\xade\0me", "中", "国"]),
+        ("x👩‍🚀x été", ["x👩‍🚀x", "été"]),
+        ("\ufeff각\u11a8 a", ["각\u11a8", "a"]),
+        ("İa ΑΣ", ["İ", "a", "Α", "Σ"]),
+    ],
+)
+def test_offsets_by_hand(text, spans):
+    pieces = ["creme", "br", "##ulee", "##u", "!", "中", "国", "a", "i", "##a", "α", "##ς"]
+    tokenizer = WordPieceTokenizer(vocabulary(*pieces))
+    _, starts, limits = tokenizer.tokenize_with_offsets([text])
+    assert starts.dtype == limits.dtype == tf.int64
+    data = text.encode()
+    offsets = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
+    assert [data[start:limit].decode() for start, limit in offsets] == spans
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_offsets_of_hostile_words(lower_case):
+    """The span of a word, cut out of the original, is that word again."""
+    tokenizer = WordPieceTokenizer(vocabulary("a", "b", "##b"), lower_case)
+    lines = [line.encode() for line in hostile_lines(400, seed=3)]
+    words = tokenizer.words(lines).to_list()
+    _, starts, limits = tokenizer.tokenize_with_offsets(lines)
+    for line, *rows in zip(lines, words, starts.to_list(), limits.to_list(), strict=True):
+        end = 0
+        for word, start, limit in zip(*rows, strict=True):
+            assert end <= start[0] < limit[-1]
+            end = limit[-1]
+            again = "".join(reference_words(line[start[0] : end], lower_case))
+            # Only what stands around a sigma tells whether it is a final one.
+            assert again.replace("ς", "σ") == word.decode().replace("ς", "σ"), line
+
+
+def test_special_tokens_in_text():
+    vocab = vocabulary("a", "[", "]", "mask", "cls", "##b")
+    text = "a[MASK]b[CLS] [mask][[SEP]\x01[MA\0SK] \x05 [PAD][UNK]"
+    tokenizer = WordPieceTokenizer(vocab, special_tokens_in_text=True)
+    words = "a [MASK] [UNK] [CLS] [ mask ] [ [SEP] [ mask ] [PAD] [UNK]".split()
+    assert spell(tokenizer, text) == [[word] for word in words]
+    _, starts, limits = tokenizer.tokenize_with_offsets([text])
+    offsets = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
+    spans = [text[start:limit] for start, limit in offsets]
+    original = "a [MASK] b [CLS] [ mask ] [ [SEP] [ MA\0SK ] [PAD] [UNK]".split()
+    assert spans == original
+    assert spell(WordPieceTokenizer(vocab), "[MASK]") == [["["], ["mask"], ["]"]]
+
+
+def test_in_tf_data_and_made_inside_a_function():
+    expected = WordPieceTokenizer(vocabulary("a", "##b")).tokenize(["ab a", ""]).to_list()
+    made = []
+
+    @tf.function
+    def function(text):
+        made.append(WordPieceTokenizer(vocabulary("a", "##b")))
+        return made[-1].tokenize(text)
+
+    assert function(tf.constant(["ab a", ""])).to_list() == expected
+    dataset = tf.data.Dataset.from_tensors(["ab a", ""]).map(made[-1].tokenize)
+    assert next(iter(dataset)).to_list() == expected == [[[5, 6], [5]], []]
+
+
+RELOAD = """
+import sys, tensorflow as tf, tensorflow_text
+tokenizer = tf.saved_model.load(sys.argv[1])
+assert not any(name.startswith("bert_tf") for name in sys.modules)
+text = tf.constant(["I IJssel \\u0130I \\u00cc \\u00c5", ""])
+print([x.to_list() for x in (tokenizer.tokenize(text), *tokenizer.tokenize_with_offsets(text))])
+"""
+
+
+def test_saved_model_in_a_fresh_process_of_another_locale(tmp_path):
+    """Only TensorFlow Text is imported there; a Turkish locale must not make I a dotless i."""
+    pieces = ["i", "##i", "##j", "##s", "##e", "##l", "a", "##a"]
+    tokenizer = WordPieceTokenizer(vocabulary(*pieces))
+    saved = tf.Module()
+    saved.tokenizer = tokenizer
+    signature = [tf.TensorSpec([None], tf.string)]
+    saved.tokenize = tf.function(tokenizer.tokenize, signature)
+    saved.tokenize_with_offsets = tf.function(tokenizer.tokenize_with_offsets, signature)
+    tf.saved_model.save(saved, str(tmp_path / "first"))
+    (tmp_path / "first").rename(tmp_path / "moved")
+    command = [sys.executable, "-c", RELOAD, str(tmp_path / "moved")]
+    environment = os.environ | {"LC_ALL": "tr_TR.UTF-8", "PYTHONIOENCODING": "utf-8"}
+    output = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    text = tf.constant(["I IJssel \u0130I \u00cc \u00c5", ""])
+    expected = [tokenizer.tokenize(text), *tokenizer.tokenize_with_offsets(text)]
+    assert output.strip() == str([values.to_list() for values in expected])
+    assert spell(tokenizer, "I IJssel İI Ì Å")[1:] == [
+        ["i", "##j", "##s", "##s", "##e", "##l"],
+        ["i", "##i"],
+        ["i"],
+        ["a"],
+    ]

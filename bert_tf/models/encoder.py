@@ -98,11 +98,13 @@ class Pooler(keras.layers.Layer):
 
     def build(self, input_shape) -> None:
         width = input_shape[-1]
-        self.kernel, self.bias = add_dense(self, "dense", (width, width), self.initializer_range)
+        self.dense_kernel, self.dense_bias = add_dense(
+            self, "dense", (width, width), self.initializer_range
+        )
         self.built = True
 
     def call(self, sequence):
-        return activation("tanh")(ops.matmul(sequence[:, 0], self.kernel) + self.bias)
+        return activation("tanh")(ops.matmul(sequence[:, 0], self.dense_kernel) + self.dense_bias)
 
     def get_config(self):
         return super().get_config() | {"initializer_range": self.initializer_range}

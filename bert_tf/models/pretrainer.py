@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.layers.cross_entropy import cross_entropy
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
 
@@ -113,9 +114,7 @@ class PretrainingObjective:
 
 
 def _loss_and_hits(logits, labels, weights):
-    logits = ops.cast(logits, "float32")
-    losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     # Not ops.argmax, whose care for negative zeros takes several passes over all logits.
     best = ops.top_k(logits, 1)[1][..., 0]
     hits = ops.cast(ops.equal(best, labels), "float32")
-    return ops.sum(losses * weights), ops.sum(hits * weights)
+    return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(hits * weights)

@@ -75,12 +75,15 @@ def test_same_seed_same_bytes(tmp_path, text, tokenizer):
     assert a != c
 
 
-def test_neighbours_come_from_all_over_the_corpus(tmp_path, text, tokenizer):
+def test_the_copies_of_a_text_lie_apart(tmp_path, text, tokenizer, monkeypatch):
+    # Without a shuffle buffer: only the order of the units of work mixes the corpus.
+    monkeypatch.setattr(local, "_shuffled", lambda units, rng: (r for unit in units for r in unit))
+    order = []
+    monkeypatch.setattr(
+        local, "unit_seed", lambda *seed: order.append(seed[1:]) or unit_seed(*seed)
+    )
     _write(text, tmp_path / "out", tokenizer)
-    # Long documents have the high letters: without shuffling their examples would stand together.
-    lengths = [
-        sum(tf.train.Example.FromString(record).features.feature["input_mask"].int64_list.value)
-        for record in _records(tmp_path / "out")
-    ]
-    half = len(lengths) // 2
-    assert abs(sum(lengths[:half]) / half - sum(lengths) / len(lengths)) < 0.5
+    chunks = 1 + max(chunk for chunk, _ in order)
+    assert sorted(order) == [(chunk, dupe) for chunk in range(chunks) for dupe in range(3)]
+    in_a_row = sum(one[0] == two[0] for one, two in zip(order, order[1:], strict=False))
+    assert in_a_row < len(order) / 3 and order != sorted(order, key=lambda unit: unit[::-1])

@@ -75,29 +75,40 @@ def _slow_truncate(a: list, b: list, max_tokens: int, rng: random.Random) -> Non
         del longer[0 if rng.random() < 0.5 else -1]
 
 
-@pytest.mark.parametrize(("a", "b"), [(30, 5), (5, 30), (16, 16), (9, 12), (4, 5), (19, 2)])
+@pytest.mark.parametrize(("a", "b"), [(30, 5), (5, 30), (16, 16), (9, 12), (4, 5), (19, 3)])
 def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
     # Two sentences: a true pair of exactly these lengths, whenever it is not a random one.
     chunk = _chunk([[a, b], [1]])
     slow_a, slow_b = list(range(a)), list(range(a, a + b))
-    _slow_truncate(slow_a, slow_b, 20, random.Random(0))
+    _slow_truncate(slow_a, slow_b, 21, random.Random(0))
     front = []
     for seed in range(600):
-        # The target is beyond the pair's length, the cut is done as if the room were 20.
-        rng = np.random.default_rng(seed)
-        pairs = make_pairs(chunk, 20, 0.0, rng)
-        for a_start, a_end, b_start, b_end, is_random in _rows(pairs)[:1]:
-            if is_random or b_start < a:
-                continue
+        a_start, a_end, b_start, b_end, is_random = _rows(_make(chunk, 21, seed))[0]
+        if not is_random:
             assert (a_end - a_start, b_end - b_start) == (len(slow_a), len(slow_b))
             front.append(a_start + (b_start - a))
-    cut = max(a + b - 20, 0)
-    if a >= 20:
+    cut = max(a + b - 21, 0)
+    if a >= 21:
         assert not front  # the first sentence fills the target: it is a pair by itself
         return
     assert len(front) > 200
     assert abs(np.mean(front) - cut / 2) <= 5 * (cut / 4 / len(front)) ** 0.5
     assert 0 <= min(front) and max(front) <= cut
+
+
+def test_short_targets_are_any_length_from_two():
+    # One-piece sentences: the first true pair of a document is just as long as its target.
+    chunk = _chunk([[1] * 12, [1]])
+    found = collections.Counter()
+    for seed in range(6000):
+        a_start, _, _, b_end, is_random = _rows(_make(chunk, 6, seed, 0.6))[0]
+        if not is_random:
+            found[b_end - a_start] += 1
+    runs = found.total()
+    chances = dict.fromkeys([2, 3, 4, 5], 0.6 / 5) | {6: 0.4 + 0.6 / 5}
+    assert found.keys() == chances.keys()
+    for length, chance in chances.items():
+        assert abs(found[length] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
 
 
 def test_every_pair_is_inside_one_document_or_two():

@@ -77,8 +77,11 @@ def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
     np.testing.assert_array_equal(weights, [1] * 10 + [0] * 2)
 
 
-def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_seed(tmp_path):
-    files = _write(tmp_path, _arrays(60), num_files=3)
+@pytest.mark.parametrize("num_files", [1, 3])
+def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_seed(
+    tmp_path, num_files
+):
+    files = _write(tmp_path, _arrays(60), num_files=num_files)
 
     def epochs(seed: int) -> tuple[list[int], list[int]]:
         numbers = _numbers(_dataset(files, 6, training=True, seed=seed).take(20))

@@ -1,0 +1,260 @@
+"""The exported encoder, against the Keras model it was made from."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
+
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.training.optimizers import AdamW
+from export import encoder, preprocessor
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
+CONFIG = BertConfig(
+    vocab_size=40,  # more than the vocabulary has, which is fine
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=24,
+)
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory) -> pathlib.Path:
+    """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
+    CONFIG.to_json_file(str(folder / "bert_config.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(run_folder) -> BertPretrainer:
+    """A model with weights that are nowhere 0 or 1, and its checkpoint."""
+    model = BertPretrainer(CONFIG)
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(weight + random.normal(0, 0.3, weight.shape))
+    step = tf.Variable(7, dtype=tf.int64)
+    Checkpointer(str(run_folder), model, AdamW(model.trainable_weights), step).save()
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(model, run_folder) -> str:
+    output = str(run_folder / "encoder")
+    encoder.run(encoder.Options(str(run_folder), str(run_folder / "vocab.txt"), output))
+    return output
+
+
+def make_inputs(batch: int = 3, length: int = 11) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(1)
+    lengths = random.integers(3, length + 1, (batch, 1))
+    mask = np.arange(length) < lengths
+    ids = random.integers(0, CONFIG.vocab_size, (batch, length)) * mask
+    types = (np.arange(length) >= lengths // 2) & mask
+    values = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    return {name: value.astype(np.int32) for name, value in values.items()}
+
+
+def assert_equal(actual, expected):
+    tf.nest.assert_same_structure(actual, expected)
+    for a, b in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def keras_layer_model(handle, names, **kwargs):
+    inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in names}
+    return tf_keras.Model(inputs, hub.KerasLayer(handle, **kwargs)(inputs))
+
+
+@pytest.mark.parametrize("shape", [(3, 11), (1, 24)])
+def test_keras_layer_gives_the_outputs_of_the_keras_model(folder, model, shape):
+    inputs = make_inputs(*shape)
+    outputs = keras_layer_model(folder, inputs)(inputs)
+    expected = model.encoder(inputs)
+    assert len(outputs["encoder_outputs"]) == CONFIG.num_hidden_layers
+    assert_equal(outputs, expected | {"default": expected["pooled_output"]})
+
+
+def test_mlm_gives_the_logits_of_the_pretrainer(folder, model):
+    inputs = make_inputs() | {"masked_lm_positions": np.array([[1, 2], [0, 3], [4, 4]], np.int32)}
+    outputs = keras_layer_model(hub.load(folder).mlm, inputs)(inputs)
+    expected = model(inputs)
+    del expected["next_sentence_logits"]
+    assert_equal(outputs, expected)
+
+
+def test_signature_has_readable_names(folder, model):
+    inputs = make_inputs()
+    outputs = tf.saved_model.load(folder).signatures["serving_default"](
+        **{name: tf.constant(value) for name, value in inputs.items()}
+    )
+    assert set(outputs) == {"default", "pooled_output", "sequence_output"}
+    expected = model.encoder(inputs)
+    assert_equal(outputs["default"], expected["pooled_output"])
+    assert_equal(outputs["sequence_output"], expected["sequence_output"])
+
+
+def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(folder, model):
+    loaded = hub.load(folder)
+    names = {variable.path for variable in model.encoder.trainable_variables}
+    assert {v.name.removesuffix(":0") for v in loaded.trainable_variables} == names
+    head = {variable.path for variable in model.masked_lm.trainable_variables}
+    assert len(head) == 5
+    mlm = {v.name.removesuffix(":0") for v in loaded.mlm.trainable_variables}
+    assert mlm == names | head
+    assert not head & {v.name.removesuffix(":0") for v in loaded.variables}
+    # The states of the dropouts' generators.
+    assert len(loaded.variables) == len(model.encoder.variables) > len(names)
+    assert list(loaded.regularization_losses) == []
+    assert bool(loaded.do_lower_case) and not loaded.do_lower_case.trainable
+    path = loaded.vocab_file.asset_path.numpy().decode()
+    assert pathlib.Path(path).read_text().split() == VOCAB
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+def test_fine_tuning_changes_the_encoder_if_trainable(folder, trainable):
+    inputs = make_inputs(16)
+    labels = inputs["input_mask"].sum(axis=1) > 6
+    keras_inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
+    layer = hub.KerasLayer(folder, trainable=trainable)
+    logits = tf_keras.layers.Dense(1)(layer(keras_inputs)["pooled_output"])
+    classifier = tf_keras.Model(keras_inputs, logits)
+    loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
+    classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
+    before = [weight.numpy() for weight in layer.weights]
+    losses = classifier.fit(inputs, labels, epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < losses[0] * (0.6 if trainable else 1)
+    changed = [
+        weight.name
+        for weight, old in zip(layer.weights, before, strict=True)
+        if not np.array_equal(weight, old)
+    ]
+    if trainable:
+        assert {weight.name for weight in layer.trainable_weights} <= set(changed)
+    else:
+        assert not changed and not layer.trainable_weights
+
+
+def test_training_applies_dropout(folder):
+    loaded, inputs = hub.load(folder), make_inputs()
+    still = [loaded(inputs)["default"], loaded(inputs, training=False)["default"]]
+    np.testing.assert_array_equal(*still)
+    drops = [loaded(inputs, training=True)["default"] for _ in range(2)]
+    assert np.abs(drops[0] - drops[1]).max() > 1e-3
+
+
+def test_survives_move_load_save_load(folder, model, tmp_path):
+    shutil.copytree(folder, tmp_path / "moved")
+    loaded = tf.saved_model.load(str(tmp_path / "moved"))
+    tf.saved_model.save(loaded, str(tmp_path / "again"), signatures=loaded.signatures)
+    shutil.rmtree(tmp_path / "moved")
+    again = hub.load(str(tmp_path / "again"))
+    inputs = make_inputs()
+    assert_equal(again(inputs)["encoder_outputs"], model.encoder(inputs)["encoder_outputs"])
+    path = again.vocab_file.asset_path.numpy().decode()
+    assert path.startswith(str(tmp_path / "again"))
+    assert pathlib.Path(path).read_text().split() == VOCAB
+
+
+def test_weights_of_the_keras_layer_can_be_saved(folder, tmp_path):
+    # HDF5 refuses two weights of one name.
+    inputs = make_inputs()
+    classifier = keras_layer_model(folder, inputs, trainable=True)
+    classifier.save_weights(str(tmp_path / "weights.h5"))
+    other = keras_layer_model(folder, inputs, trainable=True)
+    other.trainable_weights[0].assign_add(tf.ones_like(other.trainable_weights[0]))
+    other.load_weights(str(tmp_path / "weights.h5"))
+    assert_equal(other(inputs), classifier(inputs))
+
+
+def test_the_pair_loads_without_our_packages(folder, run_folder, model, tmp_path):
+    preprocessor_dir = str(tmp_path / "preprocessor")
+    options = preprocessor.Options(
+        str(run_folder / "vocab.txt"), preprocessor_dir, max_seq_length=8
+    )
+    preprocessor.run(options)
+    program = f"""
+import sys
+import tensorflow, tensorflow_text
+import tensorflow_hub as hub
+inputs = hub.load({preprocessor_dir!r})(["A b.", "c"])
+outputs = hub.load({folder!r})(inputs)
+assert not {{"bert_tf", "export", "tfrecords"}} & set(sys.modules)
+print(outputs["pooled_output"].numpy().tolist())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    ids = np.array([[2, 5, 6, 1, 3, 0, 0, 0], [2, 7, 3, 0, 0, 0, 0, 0]])
+    inputs = {"input_word_ids": ids, "input_mask": ids > 0, "input_type_ids": np.zeros_like(ids)}
+    expected = model.encoder(inputs)["pooled_output"]
+    assert_equal(np.array(json.loads(done.stdout)), expected.numpy())
+
+
+def test_too_long_a_sequence_is_said(folder):
+    signature = tf.saved_model.load(folder).signatures["serving_default"]
+    inputs = make_inputs(1, CONFIG.max_position_embeddings + 1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 24"):
+        signature(**{name: tf.constant(value) for name, value in inputs.items()})
+
+
+def test_a_bfloat16_policy_does_not_reach_the_export(run_folder, model, tmp_path):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        options = encoder.Options(
+            str(run_folder / "ckpt-7"), str(run_folder / "vocab.txt"), str(tmp_path / "encoder")
+        )
+        encoder.run(options)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    inputs = make_inputs()
+    expected = model.encoder(inputs)["pooled_output"]
+    assert_equal(hub.load(options.output_dir)(inputs)["default"], expected)
+
+
+def refuse(match: str, **changes):
+    with pytest.raises((ValueError, OSError), match=match) as caught:
+        encoder.run(encoder.Options(**changes))
+    assert "\n" not in str(caught.value)
+    assert not list(pathlib.Path(changes["output_dir"]).parent.glob("*.tmp-*"))
+
+
+def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
+    vocab, output = str(run_folder / "vocab.txt"), str(tmp_path / "out")
+    good = dict(checkpoint=str(run_folder), vocab_file=vocab, output_dir=output)
+    refuse("not empty", **good | {"output_dir": folder})
+    refuse("no checkpoint", **good | {"checkpoint": str(tmp_path)})
+    refuse("no checkpoint", **good | {"checkpoint": str(run_folder / "ckpt-8")})
+    refuse("nowhere", **good | {"vocab_file": "nowhere"})
+    big = tmp_path / "big.txt"
+    big.write_text("\n".join([*VOCAB, *(f"word{i}" for i in range(20))]))
+    refuse("has 51 words, the encoder only 40", **good | {"vocab_file": str(big)})
+    assert not pathlib.Path(output).exists()
+
+
+def test_a_configuration_of_another_shape_is_refused(run_folder, model, tmp_path):
+    for file in run_folder.glob("ckpt-7*"):
+        shutil.copy(file, tmp_path)
+    options = dict(
+        checkpoint=str(tmp_path / "ckpt-7"),
+        vocab_file=str(run_folder / "vocab.txt"),
+        output_dir=str(tmp_path / "out"),
+    )
+    refuse("bert_config.json", **options)
+    other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 48})
+    other.to_json_file(str(tmp_path / "bert_config.json"))
+    refuse("has shape", **options)

@@ -1,0 +1,164 @@
+"""The exported preprocessor, against the tokenizer and the packing it was made from."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
+
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import load_vocab
+from export import preprocessor
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßαβγσς中文のé0123456789!?.,'[]$"
+VOCAB = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS), "hello", "world", "##able"]
+TEXTS = [
+    "Hello, world!",
+    "",
+    "unbelievable Äpfel \u00c9TUDE e\u0301tude ΑΒΓΣ σς",
+    "中文 のの mixed中with文latin",
+    "literal [MASK] and [SEP] stay text",
+    "zero\u200bwidth\u00adhyphen \u0000 nul\u0007bell\ttab\r\nline \u2028 \u3000 space \ufffd",
+    "family 👨\u200d👩\u200d👧 \U0001f468 flag 🇩🇪",
+    "x" * 250 + " " + "é" * 201 + " " + "中" * 220,
+    b"broken \xff\xfe bytes \xc3",
+    "$10,000.99!?''",
+    "word " * 60,
+]
+
+
+@pytest.fixture(scope="module")
+def vocab_file(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("vocab") / "vocab.txt"
+    path.write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(vocab_file, tmp_path_factory) -> str:
+    folder = str(tmp_path_factory.mktemp("export") / "preprocessor")
+    preprocessor.run(preprocessor.Options(vocab_file, folder, max_seq_length=32))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return hub.load(folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab_file) -> WordPieceTokenizer:
+    return WordPieceTokenizer(load_vocab(vocab_file))
+
+
+def assert_equal(actual, expected):
+    """Both are nests of dense or ragged tensors; structure, types and values must be equal."""
+    actual, expected = tf.nest.flatten(actual), tf.nest.flatten(expected)
+    assert len(actual) == len(expected)
+    for a, b in zip(actual, expected, strict=True):
+        assert type(a) is type(b) and a.dtype == b.dtype
+        if isinstance(a, tf.RaggedTensor):
+            assert a.to_list() == b.to_list()
+        else:
+            np.testing.assert_array_equal(a, b)
+
+
+def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
+    expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
+    assert_equal(loaded(TEXTS), expected)
+    text = tf_keras.Input([], dtype=tf.string)
+    layer = tf_keras.Model(text, hub.KerasLayer(folder)(text))
+    assert_equal(layer(tf.constant(TEXTS)), expected)
+    signature = loaded.signatures["serving_default"]
+    assert_equal(signature(sentences=tf.constant(TEXTS)), expected)
+
+
+def test_works_in_an_input_pipeline(loaded, tokenizer):
+    expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
+    dataset = tf.data.Dataset.from_tensors(tf.constant(TEXTS)).map(loaded)
+    assert_equal(next(iter(dataset)), expected)
+
+
+def test_tokenize_equals_the_tokenizer(loaded, tokenizer):
+    texts = tf.constant(TEXTS)
+    assert_equal(hub.KerasLayer(loaded.tokenize)(texts), tokenizer.tokenize(texts))
+    offsets = hub.KerasLayer(loaded.tokenize_with_offsets)(texts)
+    assert_equal(offsets, tokenizer.tokenize_with_offsets(texts))
+    assert [x.dtype for x in offsets] == [tf.int32, tf.int64, tf.int64]
+
+
+def test_cased_vocabulary(vocab_file, tmp_path):
+    options = preprocessor.Options(vocab_file, str(tmp_path / "out"), do_lower_case=False)
+    preprocessor.run(options)
+    tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case=False)
+    assert_equal(hub.load(options.output_dir).tokenize(TEXTS), tokenizer.tokenize(TEXTS))
+
+
+def test_special_tokens(loaded):
+    tokens = loaded.tokenize.get_special_tokens_dict()
+    assert all(value.dtype == tf.int32 and value.shape == [] for value in tokens.values())
+    assert {name: int(value) for name, value in tokens.items()} == {
+        "vocab_size": len(VOCAB),
+        "padding_id": 0,
+        "start_of_sequence_id": 2,
+        "end_of_segment_id": 3,
+        "mask_id": 4,
+    }
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_bert_pack_inputs_takes_one_or_two_segments_of_either_rank(
+    loaded, tokenizer, flat, segments
+):
+    ids = tokenizer.tokenize(TEXTS)
+    inputs = [ids, tf.reverse(ids, [0])][:segments]
+    if flat:
+        inputs = [x.merge_dims(1, 2) for x in inputs]
+    pack = hub.KerasLayer(loaded.bert_pack_inputs, arguments=dict(seq_length=16))
+    assert_equal(pack(inputs), pack_segments(inputs, 16, tokenizer.vocab))
+    length = tf.constant(9)
+    outputs = loaded.bert_pack_inputs(inputs, seq_length=length)
+    assert_equal(outputs, pack_segments(inputs, 9, tokenizer.vocab))
+    # Without the argument, the length is the root's.
+    assert_equal(loaded.bert_pack_inputs(inputs), pack_segments(inputs, 32, tokenizer.vocab))
+
+
+def test_a_worked_pair(loaded):
+    segments = [loaded.tokenize(["hello world hello"]), loaded.tokenize(["a b"])]
+    outputs = loaded.bert_pack_inputs(segments, seq_length=7)
+    hello, world, a, b = (VOCAB.index(word) for word in ("hello", "world", "a", "b"))
+    assert outputs["input_word_ids"].numpy().tolist() == [[2, hello, world, 3, a, b, 3]]
+    assert outputs["input_type_ids"].numpy().tolist() == [[0, 0, 0, 0, 1, 1, 1]]
+    assert outputs["input_mask"].numpy().tolist() == [[1] * 7]
+
+
+def test_survives_move_load_save_load(folder, tokenizer, tmp_path):
+    shutil.copytree(folder, tmp_path / "moved")
+    moved = tf.saved_model.load(str(tmp_path / "moved"))
+    tf.saved_model.save(moved, str(tmp_path / "again"), signatures=moved.signatures)
+    shutil.rmtree(tmp_path / "moved")
+    again = hub.load(str(tmp_path / "again"))
+    expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
+    assert_equal(again(TEXTS), expected)
+    assert_equal(again.tokenize(TEXTS), tokenizer.tokenize(TEXTS))
+    path = pathlib.Path(again.vocab_file.asset_path.numpy().decode())
+    assert path.is_relative_to(tmp_path / "again")
+    assert path.read_text(encoding="utf-8").split() == VOCAB
+
+
+def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
+    def refuse(match, vocab_file, output_dir, **kwargs):
+        with pytest.raises((ValueError, OSError), match=match) as caught:
+            preprocessor.run(preprocessor.Options(vocab_file, str(output_dir), **kwargs))
+        assert "\n" not in str(caught.value)
+
+    refuse("not empty", vocab_file, folder)
+    refuse("nowhere", "nowhere", tmp_path / "out")
+    refuse("too small", vocab_file, tmp_path / "out", max_seq_length=2)
+    assert not list(tmp_path.iterdir())

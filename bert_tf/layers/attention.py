@@ -20,7 +20,7 @@ class SelfAttention(keras.layers.Layer):
         dropout: rate on the attention probabilities.
         initializer_range: standard deviation of the truncated normal the kernels start from.
 
-    Call: `x` [B, S, H] and `mask`, bool, true where attention is allowed, of a shape that
+    Call: `x` [B, S, H] and `attention_mask`, bool, true where attention is allowed, of a shape that
     broadcasts to [B, N, S, S] -> [B, S, H].
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
@@ -35,14 +35,14 @@ class SelfAttention(keras.layers.Layer):
         self.initializer_range = initializer_range
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_shape, mask_shape=None) -> None:
-        width = input_shape[-1]
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width = x_shape[-1]
         dense = functools.partial(add_dense, self, stddev=self.initializer_range)
         self.qkv_kernel, self.qkv_bias = dense("qkv", (width, 3 * width))
         self.output_kernel, self.output_bias = dense("output", (width, width))
         self.built = True
 
-    def call(self, x, mask, training=None):
+    def call(self, x, attention_mask, training=None):
         batch, length, width = ops.shape(x)
         head_size = width // self.num_heads
         flat = ops.reshape(x, (-1, width))
@@ -52,16 +52,13 @@ class SelfAttention(keras.layers.Layer):
         query *= ops.cast(head_size**-0.5, query.dtype)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, N, S, S]
         # Large enough that a masked position's probability underflows to exactly 0.
-        bias = ops.where(mask, 0.0, -1e9)
+        bias = ops.where(attention_mask, 0.0, -1e9)
         probabilities = ops.softmax(ops.cast(scores, "float32") + bias)
         probabilities = ops.cast(probabilities, self.compute_dtype)
         context = ops.matmul(self.dropout(probabilities, training=training), value)
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (-1, width))
         output = ops.matmul(context, self.output_kernel) + self.output_bias
         return ops.reshape(output, (batch, length, width))
-
-    def compute_output_shape(self, input_shape, mask_shape=None):
-        return input_shape
 
     def get_config(self):
         return super().get_config() | {

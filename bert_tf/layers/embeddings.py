@@ -46,7 +46,7 @@ class BertEmbeddings(keras.layers.Layer):
         )
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, *input_shapes) -> None:
+    def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
         def table(name: str, rows: int):
             return self.add_weight(
                 name=name,
@@ -75,9 +75,6 @@ class BertEmbeddings(keras.layers.Layer):
         x += ops.take(self.type_embeddings, input_type_ids, axis=0)
         x = ops.cast(x, self.compute_dtype)
         return self.dropout(self.layer_norm(x), training=training)
-
-    def compute_output_shape(self, word_ids_shape, type_ids_shape=None):
-        return (*word_ids_shape, self.hidden_size)
 
     def get_config(self):
         return super().get_config() | {

@@ -22,7 +22,7 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
 
-    Call: `x` [B, S, H], `mask` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `attention_mask` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -51,28 +51,25 @@ class EncoderBlock(keras.layers.Layer):
         self.output_norm = keras.layers.LayerNormalization(name="output_norm", **norm)
         self.dropout = keras.layers.Dropout(hidden_dropout, name="dropout", **policy)
 
-    def build(self, input_shape, mask_shape=None) -> None:
-        width = input_shape[-1]
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width = x_shape[-1]
         dense = functools.partial(add_dense, self, stddev=self.initializer_range)
         inner = self.intermediate_size
         self.intermediate_kernel, self.intermediate_bias = dense("intermediate", (width, inner))
         self.output_kernel, self.output_bias = dense("output", (inner, width))
         for layer in (self.attention, self.attention_norm, self.output_norm):
-            layer.build(input_shape)
+            layer.build(x_shape)
         self.built = True
 
-    def call(self, x, mask, training=None):
+    def call(self, x, attention_mask, training=None):
         batch, length, width = ops.shape(x)
-        attended = self.attention(x, mask, training=training)
+        attended = self.attention(x, attention_mask, training=training)
         x = self.attention_norm(x + self.dropout(attended, training=training))
         hidden = ops.matmul(ops.reshape(x, (-1, width)), self.intermediate_kernel)
         hidden = activation(self.hidden_act)(hidden + self.intermediate_bias)
         output = ops.matmul(hidden, self.output_kernel) + self.output_bias
         output = ops.reshape(output, (batch, length, width))
         return self.output_norm(x + self.dropout(output, training=training))
-
-    def compute_output_shape(self, input_shape, mask_shape=None):
-        return input_shape
 
     def get_config(self):
         return super().get_config() | {

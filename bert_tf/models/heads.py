@@ -41,7 +41,7 @@ class MaskedLMHead(keras.layers.Layer):
             epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
         )
 
-    def build(self, sequence_shape, *other_shapes) -> None:
+    def build(self, sequence_shape, positions_shape=None, word_embeddings_shape=None) -> None:
         width = sequence_shape[-1]
         self.kernel, self.bias = add_dense(
             self, "transform", (width, width), self.initializer_range

@@ -32,10 +32,9 @@ def make_strategy(
             "--strategy=gpu: TensorFlow finds no GPU here; look at the driver and at "
             "`pip install 'tensorflow[and-cuda]'`, or use --strategy=cpu"
         )
-    devices = gpus if name == "gpu" else tf.config.list_logical_devices("CPU")
-    if len(devices) > 1:
-        return tf.distribute.MirroredStrategy([device.name for device in devices])
-    return tf.distribute.OneDeviceStrategy(devices[0].name)
+    if name == "cpu" or len(gpus) == 1:
+        return tf.distribute.OneDeviceStrategy(gpus[0].name if name == "gpu" else "/cpu:0")
+    return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
 
 
 def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:

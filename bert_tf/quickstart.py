@@ -1,0 +1,206 @@
+"""Shows the whole way from text to a filled-in [MASK], in a few minutes on two cores.
+
+  python -m bert_tf.quickstart --output_dir=quickstart
+
+The text is English prose that this machine has: the docstrings of Python's standard library, NumPy,
+Keras and TensorFlow. Every step is a command of this project, shown as you would type it. A step
+whose result is there already is not done again; remove the folder to start over.
+"""
+
+import ast
+import importlib.util
+import inspect
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bert_tf import command
+from bert_tf.command import option
+
+PACKAGES = ("numpy", "keras", "tensorflow")
+SENTENCES = (
+    "returns a new [MASK] with the same shape and type as the input.",
+    "if the file does not [MASK], an error is raised.",
+    "the default [MASK] is none.",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The flags."""
+
+    output_dir: str = option("quickstart", help="Folder for everything that is made.")
+    num_train_steps: int = option(2500, help="Pre-training steps of 64 examples.")
+    vocab_size: int = option(8000, help="Size of the vocabulary.")
+
+
+def run(options: Options) -> None:
+    """Runs every step, then fills in the masks of `SENTENCES`."""
+    started = time.monotonic()
+    folder = pathlib.Path(options.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = [folder / "train.txt", folder / "heldout.txt"]
+    if not all(text.exists() for text in texts):
+        _write_texts(*texts)
+    records = [text.with_suffix(".tfrecord") for text in texts]
+    vocab, model = folder / "vocab.txt", folder / "pretraining"
+    encoder, preprocessor = folder / "encoder", folder / "preprocessor"
+
+    _step(
+        vocab,
+        "bert_tf.build_vocab",
+        input_file=texts[0],
+        vocab_size=options.vocab_size,
+        output_file=vocab,
+    )
+    lengths = dict(max_seq_length=64, max_predictions_per_seq=10)
+    for text, record, dupe_factor in zip(texts, records, (4, 1), strict=True):
+        _step(
+            record,
+            "bert_tf.create_pretraining_data",
+            input_file=text,
+            output_file=record,
+            vocab_file=vocab,
+            dupe_factor=dupe_factor,
+            **lengths,
+        )
+    _step(
+        model / f"ckpt-{options.num_train_steps}.index",
+        "bert_tf.run_pretraining",
+        do_train=True,
+        do_eval=True,
+        input_file=records[0],
+        eval_input_file=records[1],
+        preset="tiny",
+        vocab_file=vocab,
+        train_batch_size=64,
+        eval_batch_size=64,
+        learning_rate=0.002,
+        num_train_steps=options.num_train_steps,
+        num_warmup_steps=options.num_train_steps // 10,
+        save_checkpoints_steps=500,
+        output_dir=model,
+        **lengths,
+    )
+    _step(encoder, "export.encoder", checkpoint=model, vocab_file=vocab, output_dir=encoder)
+    _step(
+        preprocessor,
+        "export.preprocessor",
+        vocab_file=vocab,
+        max_seq_length=64,
+        output_dir=preprocessor,
+    )
+
+    _fill_masks(encoder, preprocessor, vocab)
+    print(
+        f"\nAll of it is in {folder}/ after {(time.monotonic() - started) / 60:.1f} minutes:\n"
+        f"  {texts[0].name}, {texts[1].name}    the text, one sentence a line\n"
+        f"  {vocab.name}                 the vocabulary\n"
+        f"  *.tfrecord                examples with masked words and sentence pairs\n"
+        f"  {model.name}/              checkpoints, curves, eval_results.txt\n"
+        f"  {encoder.name}/, {preprocessor.name}/   SavedModels for hub.KerasLayer\n"
+        "Next: the same commands on your own text, or fine-tune: "
+        "python -m bert_tf.run_finetuning --help"
+    )
+
+
+def _step(result: pathlib.Path, module: str, **flags: object) -> None:
+    """Shows and runs a command, unless its result is there."""
+    arguments = [
+        f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items()
+    ]
+    print("\n$ " + shlex.join(["python", "-m", module, *arguments]), flush=True)
+    if result.exists():
+        print(f"{result} is there already.")
+        return
+    status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+    if status:
+        raise ValueError(f"{module} failed with exit code {status}; its message is above")
+
+
+def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
+    """Writes the docstrings as documents, every 20th to the held-out text."""
+    from bert_tf.text.sentences import split_sentences
+    from tfrecords.writer import atomic_write
+
+    print(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...", flush=True)
+    documents = []
+    for docstring in dict.fromkeys(_docstrings()):  # the same text is often there twice
+        sentences = split_sentences(" ".join(_prose(docstring)))
+        if len(sentences) > 1:
+            documents.append("\n".join(sentences) + "\n")
+    atomic_write(str(heldout), "\n".join(documents[::20]))
+    atomic_write(str(train), "\n".join(d for i, d in enumerate(documents) if i % 20))
+    size = sum(map(len, documents)) / 1e6
+    print(f"Wrote {len(documents):,} documents, {size:.1f} MB, to {train} and {heldout}.")
+
+
+def _docstrings() -> Iterator[str]:
+    """Of every module, class and function, in a fixed order."""
+    folders = [pathlib.Path(sysconfig.get_path("stdlib"))]
+    for name in PACKAGES:
+        folders.append(pathlib.Path(importlib.util.find_spec(name).origin).parent)
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for folder in folders:
+        for file in sorted(folder.rglob("*.py")):
+            if {"site-packages", "test", "tests"} & set(file.relative_to(folder).parts):
+                continue
+            try:
+                tree = ast.parse(file.read_bytes())
+            except (SyntaxError, ValueError):
+                continue  # a file that is bad on purpose, for some library's own tests
+            for node in ast.walk(tree):
+                if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False)):
+                    yield inspect.cleandoc(text)
+
+
+def _prose(docstring: str) -> Iterator[str]:
+    """The paragraphs that are sentences rather than code, tables or lists of names."""
+    for paragraph in re.split(r"\n\s*\n", re.sub(r"```.*?(```|$)", "\n\n", docstring, flags=re.S)):
+        text = " ".join(paragraph.split())
+        letters = sum(character.isalpha() or character in " ,." for character in text)
+        if text.count(" ") > 6 and letters > 0.93 * len(text) and ">>>" not in text:
+            yield text if text[-1] in ".!?" else text + "."
+
+
+def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathlib.Path) -> None:
+    """Prints the likeliest words for the [MASK] of each sentence, from the reloaded SavedModels."""
+    import tensorflow as tf
+    import tensorflow_hub as hub
+
+    from bert_tf.text.vocab import load_vocab
+
+    tokens = load_vocab(str(vocab)).tokens
+    encode, preprocess = hub.load(str(encoder)), hub.load(str(preprocessor))
+    special = preprocess.tokenize.get_special_tokens_dict()
+    print("\nThe masked words, from the two SavedModels, loaded again:")
+    for sentence in SENTENCES:
+        left, right = (
+            preprocess.tokenize(tf.constant([part])).merge_dims(1, 2)
+            for part in sentence.split("[MASK]")
+        )
+        mask = tf.RaggedTensor.from_tensor(special["mask_id"][tf.newaxis, tf.newaxis])
+        ids = tf.concat([left, mask, right], axis=1)
+        inputs = preprocess.bert_pack_inputs([ids], seq_length=tf.constant(64))
+        position = left.row_lengths()[:, tf.newaxis] + 1  # after [CLS]
+        inputs["masked_lm_positions"] = tf.cast(position, tf.int32)
+        probabilities = tf.nn.softmax(encode.mlm(inputs)["mlm_logits"][0, 0])
+        best = tf.math.top_k(probabilities, 5)
+        pairs = zip(best.indices.numpy(), best.values.numpy(), strict=True)
+        words = [f"{tokens[index]} {probability:.0%}" for index, probability in pairs]
+        print(f"  {sentence}\n    {', '.join(words)}")
+
+
+def main() -> None:
+    """The command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

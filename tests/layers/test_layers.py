@@ -1,0 +1,173 @@
+"""What every layer and model must do, checked in one way for all of them."""
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.cross_entropy import cross_entropy
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.models.encoder import BertEncoder, Pooler
+from bert_tf.models.heads import DenseHead, MaskedLMHead
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.task_model import BertTaskModel
+
+CONFIG = BertConfig(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=20,
+)
+GENERATOR = np.random.default_rng(0)
+SEQUENCE = GENERATOR.normal(size=(2, 5, 16)).astype(np.float32)
+POSITIONS = np.array([[1, 4, 0], [2, 2, 3]], np.int32)
+IDS = GENERATOR.integers(0, 50, (2, 5)).astype(np.int32)
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], np.int32)
+INPUTS = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": MASK}
+TABLE = GENERATOR.normal(size=(50, 16)).astype(np.float32)
+
+CASES = {
+    "embeddings": (lambda **kw: BertEmbeddings(50, 16, 20, dropout=0.0, **kw), (IDS, MASK)),
+    "attention": (lambda **kw: SelfAttention(2, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
+    "block": (lambda **kw: EncoderBlock(2, 24, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
+    "pooler": (Pooler, (SEQUENCE,)),
+    "masked_lm": (lambda **kw: MaskedLMHead(50, **kw), (SEQUENCE, POSITIONS, TABLE)),
+    "dense_head": (lambda **kw: DenseHead(3, dropout=0.1, **kw), (SEQUENCE[:, 0],)),
+    "encoder": (lambda **kw: BertEncoder(CONFIG, **kw), (INPUTS,)),
+    "pretrainer": (
+        lambda **kw: BertPretrainer(CONFIG, **kw),
+        (INPUTS | {"masked_lm_positions": POSITIONS},),
+    ),
+    "task_model": (lambda **kw: BertTaskModel(CONFIG, num_classes=3, **kw), (INPUTS,)),
+    "regression_model": (lambda **kw: BertTaskModel(CONFIG, num_classes=1, **kw), (INPUTS,)),
+}
+
+
+def flat(outputs) -> list[np.ndarray]:
+    return [np.asarray(keras.ops.cast(x, "float32")) for x in keras.tree.flatten(outputs)]
+
+
+@pytest.fixture(params=CASES, ids=list(CASES))
+def case(request):
+    make, inputs = CASES[request.param]
+    keras.utils.set_random_seed(0)
+    layer = make()
+    return make, layer, inputs, layer(*inputs)
+
+
+def test_config_round_trip_gives_the_same_outputs(case):
+    """Oracle: the layer itself, rebuilt from its config through Keras' registry."""
+    _, layer, inputs, outputs = case
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    copy(*inputs)
+    copy.set_weights(layer.get_weights())
+    for ours, theirs in zip(flat(copy(*inputs)), flat(outputs), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_symbolic_call_of_any_length_agrees_with_the_eager_one(case):
+    """Oracle: the eager call with static shapes."""
+    _, layer, inputs, outputs = case
+    symbolic = keras.tree.map_structure(
+        lambda x: keras.Input(
+            batch_shape=x.shape if x is TABLE else tuple(d if d == 16 else None for d in x.shape),
+            dtype=str(x.dtype),
+        ),
+        inputs,
+    )
+    model = keras.Model(symbolic, layer(*symbolic))
+    for ours, theirs in zip(flat(model(inputs)), flat(outputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
+    """Oracle: the float32 outputs, to bfloat16's 8 bits over a few products."""
+    make, layer, inputs, outputs = case
+    mixed = make(dtype="mixed_bfloat16")
+    mixed(*inputs)
+    mixed.set_weights(layer.get_weights())
+    assert {weight.dtype for weight in mixed.weights} == {"float32"}
+    for ours, theirs in zip(flat(mixed(*inputs)), flat(outputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=0.1, rtol=0.1)
+
+
+def test_every_weight_has_a_gradient(case):
+    """Oracle: none of the weights is left out of the computation; only the pooler may be."""
+    import tensorflow as tf
+
+    _, layer, inputs, _ = case
+    with tf.GradientTape() as tape:
+        outputs = keras.tree.flatten(layer(*inputs, training=True))
+        loss = tf.add_n([tf.reduce_sum(tf.sin(output)) for output in outputs])
+    gradients = tape.gradient(loss, [weight.value for weight in layer.trainable_weights])
+    for weight, gradient in zip(layer.trainable_weights, gradients, strict=True):
+        assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
+
+
+def test_models_are_saved_and_loaded_by_keras(tmp_path):
+    """Oracle: the outputs before saving to the .keras format."""
+    model = BertPretrainer(CONFIG)
+    inputs = INPUTS | {"masked_lm_positions": POSITIONS}
+    expected = flat(model(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for ours, theirs in zip(flat(loaded(inputs)), expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_sequence_that_is_too_long_is_refused():
+    with pytest.raises(ValueError, match="a sequence of 21 is longer than max_position_embeddings"):
+        BertEmbeddings(50, 16, 20)(np.zeros((1, 21), np.int32), np.zeros((1, 21), np.int32))
+
+
+def test_masked_lm_logits_worked_by_hand():
+    """Oracle: NumPy, position by position; the output matrix is the embedding table itself."""
+    head = MaskedLMHead(50, hidden_act="relu")
+    head(SEQUENCE, POSITIONS, TABLE)
+    generator = np.random.default_rng(3)
+    for weight in head.weights:
+        weight.assign(generator.normal(size=weight.shape))
+    logits = head(SEQUENCE, POSITIONS, TABLE)
+    kernel, bias = head.kernel.numpy(), head.bias.numpy()
+    for row in range(2):
+        for index, position in enumerate(POSITIONS[row]):
+            x = np.maximum(SEQUENCE[row, position] @ kernel + bias, 0)
+            x = (x - x.mean()) / np.sqrt(x.var() + 1e-12)
+            x = x * head.layer_norm.gamma.numpy() + head.layer_norm.beta.numpy()
+            expected = TABLE @ x + head.output_bias.numpy()
+            np.testing.assert_allclose(logits[row, index], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_is_active_in_training_only():
+    encoder = BertEncoder(CONFIG)
+    still, again = encoder(INPUTS), encoder(INPUTS, training=False)
+    np.testing.assert_array_equal(still["sequence_output"], again["sequence_output"])
+    trained = encoder(INPUTS, training=True)
+    assert np.abs(trained["sequence_output"] - still["sequence_output"]).max() > 0.01
+
+
+def test_cross_entropy_and_its_gradient_equal_keras():
+    """Oracle: keras.losses.sparse_categorical_crossentropy and its own gradient."""
+    import tensorflow as tf
+
+    logits = tf.constant(GENERATOR.normal(0, 30, (3, 4, 11)).astype(np.float32))
+    labels = GENERATOR.integers(0, 11, (3, 4)).astype(np.int32)
+    weights = GENERATOR.normal(size=(3, 4)).astype(np.float32)
+
+    def value_and_gradient(loss):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            losses = loss(logits)
+            total = tf.reduce_sum(losses * weights)
+        return losses, tape.gradient(total, logits)
+
+    def keras_loss(x):
+        return keras.losses.sparse_categorical_crossentropy(labels, x, from_logits=True)
+
+    ours = value_and_gradient(lambda x: cross_entropy(x, labels))
+    for found, expected in zip(ours, value_and_gradient(keras_loss), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -8,7 +8,9 @@ predicted. dupe_factor such passes, each with other pairs and masks, go to TFRec
   python -m bert_tf.create_pretraining_data --input_file='corpus/*.txt' \\
     --output_file=train-0.tfrecord,train-1.tfrecord --vocab_file=vocab.txt
 
-Flags, defaults and record format are those of google-research/bert's script of the same name.
+Flags, defaults and record format are those of google-research/bert's script of the same name. Its
+memory does not grow with the input: the examples are shuffled in large parts, not all at once
+(bert_tf/pretraining/local.py says how).
 """
 
 import os
@@ -132,7 +134,8 @@ def report(statistics: "Statistics", max_seq_length: int) -> str:
         f"{made.predictions / made.examples:.2f} predictions each, "
         f"{made.random_next / made.examples:.1%} with a random next segment.",
         f"{made.cut_pairs:,} pairs were too long and lost {made.cut_tokens:,} tokens "
-        f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of all).",
+        f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of all); "
+        f"{statistics.long_sentences:,} sentences are longer than an example by themselves.",
     ]
     if text.documents == 1:
         lines.append(

@@ -104,6 +104,7 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert {label for _, label in seen} == {0, 1}
     printed = capsys.readouterr().out
     assert "Read 3 documents, 7 sentences, 34 tokens; 0.000% of the tokens are [UNK]." in printed
+    assert "; 0 sentences are longer than an example" in printed
     assert "--max_predictions_per_seq=4" in printed.splitlines()[-1]
     assert outputs[0] in printed and outputs[1] in printed
 
@@ -113,6 +114,12 @@ def test_a_corpus_of_one_document_is_said(files, tmp_path, capsys):
     statistics = run(Options(**files))
     assert statistics.examples.examples > 0 and statistics.examples.random_next == 0
     assert "WARNING: the text is one document" in capsys.readouterr().out
+
+
+def test_long_sentences_are_counted(files, capsys):
+    run(Options(**files, max_seq_length=9))
+    # Two sentences are of more than six pieces.
+    assert "; 2 sentences are longer than an example by themselves." in capsys.readouterr().out
 
 
 def test_bad_lines_are_counted(files, tmp_path, capsys):

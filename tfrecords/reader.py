@@ -1,5 +1,6 @@
 """Reads pre-training TFRecords as `tf.data` batches, and says what is wrong with bad ones."""
 
+import re
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
@@ -43,6 +44,7 @@ def check_pretraining_files(
     Raises:
         ValueError: a file is no TFRecord file or holds no record, its records are of other lengths
             than asked for, or of ids outside the vocabulary; names the file and what to do.
+        OSError: a file cannot be read.
     """
     expected = pretraining_features(max_seq_length, max_predictions_per_seq)
     original = None
@@ -51,6 +53,8 @@ def check_pretraining_files(
             first = next(_serialized_records(file), None)
         except tf.errors.DataLossError:
             raise ValueError(f"{file} is damaged, or not a TFRecord file") from None
+        except tf.errors.OpError as error:
+            raise OSError(f"cannot read {file}: {_plain(error)}") from None
         if first is None:
             raise ValueError(f"{file} holds no records")
         if problem := _problem_of_record(first, expected, vocab_size):
@@ -139,8 +143,13 @@ def explain_bad_record(
                 elif original != _has_original_names(serialized):
                     return f"{file}, record {number}: other feature names than in {files[0]}"
         except tf.errors.OpError as error:
-            return f"{file}, record {number + 1}: truncated or corrupt ({error.message})"
+            return f"{file}, record {number + 1}: truncated or corrupt ({_plain(error)})"
     return None
+
+
+def _plain(error: tf.errors.OpError) -> str:
+    """TensorFlow's message without the names of its graph nodes."""
+    return re.sub(r"^\{\{.*?\}\} | \[Op:.*$", "", error.message)
 
 
 def _compression(file: str) -> str:

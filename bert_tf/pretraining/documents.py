@@ -51,6 +51,9 @@ def read_lines(files: Sequence[str], counts: TextCounts) -> Iterator[str]:
 
     Lines end with LF or CRLF; a byte order mark is dropped. What is not UTF-8 is replaced by
     U+FFFD, which the tokenizer drops, and counted.
+
+    Raises:
+        OSError: a file cannot be read.
     """
     for file in files:
         for number, line in enumerate(_split_lines(file)):
@@ -67,13 +70,21 @@ def read_lines(files: Sequence[str], counts: TextCounts) -> Iterator[str]:
 
 
 def _split_lines(file: str) -> Iterator[bytes]:
-    with tf.io.gfile.GFile(file, "rb") as stream:
-        rest = b""
-        while block := stream.read(READ_BYTES):
-            *lines, rest = (rest + block).split(b"\n")
-            yield from lines
-        if rest:
-            yield rest
+    rest = b""
+    for block in _read_blocks(file):
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
+
+
+def _read_blocks(file: str) -> Iterator[bytes]:
+    try:
+        with tf.io.gfile.GFile(file, "rb") as stream:
+            while block := stream.read(READ_BYTES):
+                yield block
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {file}: {error.message}") from error
 
 
 def tokenized_documents(

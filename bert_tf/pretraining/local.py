@@ -35,9 +35,10 @@ SHUFFLE_BYTES = 2**26
 
 @dataclass
 class Statistics:
-    """What was read and written."""
+    """What was read and written. `long_sentences` are those longer than any example."""
 
     text: TextCounts = field(default_factory=TextCounts)
+    long_sentences: int = 0
     examples: ExampleCounts = field(default_factory=ExampleCounts)
 
 
@@ -59,7 +60,8 @@ def write_examples(
     """
     statistics = Statistics()
     with tempfile.TemporaryDirectory(prefix="bert_tf_chunks_") as folder:
-        chunks = _tokenize(input_files, tokenizer, statistics.text, pathlib.Path(folder))
+        max_tokens = settings.max_seq_length - 3
+        chunks = _tokenize(input_files, tokenizer, max_tokens, statistics, pathlib.Path(folder))
         _check_text(input_files, statistics.text)
         order = np.random.default_rng(seed)
         units = [(chunk, dupe) for chunk in range(len(chunks)) for dupe in range(dupe_factor)]
@@ -79,14 +81,21 @@ def write_examples(
 
 
 def _tokenize(
-    files: Sequence[str], tokenizer: WordPieceTokenizer, counts: TextCounts, folder: pathlib.Path
+    files: Sequence[str],
+    tokenizer: WordPieceTokenizer,
+    max_tokens: int,
+    statistics: Statistics,
+    folder: pathlib.Path,
 ) -> list[pathlib.Path]:
     """Writes the chunks to `folder`; their files, in order."""
     paths = []
+    counts = statistics.text
     size = sum(tf.io.gfile.stat(file).length for file in files)
     documents = tokenized_documents(read_lines(files, counts), tokenizer, counts)
     with tqdm(total=size, desc="Tokenizing", unit="B", unit_scale=True) as progress:
         for chunk in chunk_documents(documents, CHUNK_TOKENS):
+            lengths = np.diff(chunk.sentence_starts)
+            statistics.long_sentences += np.count_nonzero(lengths > max_tokens)
             path = folder / f"{len(paths)}.npz"
             np.savez(path, **vars(chunk))
             paths.append(path)

@@ -74,13 +74,15 @@ def make_examples(
     vocab = settings.vocab
     pairs = make_pairs(chunk, settings.max_seq_length - 3, settings.short_seq_prob, rng)
     ids, lengths, type_ids, maskable = _assemble(chunk.pieces, pairs, settings)
-    continues = np.array([token.startswith("##") for token in vocab.tokens])
+    continues = None
+    if settings.whole_word:
+        continues = np.array([token.startswith("##") for token in vocab.tokens])
     max_predictions = settings.max_predictions_per_seq
     masked = mask_rows(
         ids,
         maskable,
         prediction_budget(lengths, settings.masked_lm_prob, max_predictions),
-        continues if settings.whole_word else None,
+        continues,
         vocab.mask_id,
         len(vocab),
         rng,

@@ -64,6 +64,11 @@ def test_invalid_utf8_is_dropped_and_counted(tmp_path, tokenizer):
     assert (counts.invalid_lines, counts.unknown_tokens) == (3, 1)
 
 
+def test_an_unreadable_file_is_an_os_error(tmp_path):
+    with pytest.raises(OSError, match="cannot read .*missing"):
+        list(read_lines([str(tmp_path / "missing")], TextCounts()))
+
+
 def _documents(*sizes: int):
     """One document of one-piece sentences for each size; its pieces are its number."""
     for number, size in enumerate(sizes):

@@ -148,6 +148,8 @@ def test_check_names_the_file_and_the_flag(tmp_path):
     (tmp_path / "text").write_text("this is no TFRecord file, whatever its name may be")
     with pytest.raises(ValueError, match="text is damaged, or not a TFRecord file"):
         check_pretraining_files([str(tmp_path / "text")], S, P, VOCAB)
+    with pytest.raises(OSError, match="cannot read .*missing"):
+        check_pretraining_files([str(tmp_path / "missing")], S, P, VOCAB)
     with ShardedWriter([str(tmp_path / "none")], "GZIP"):
         pass
     with pytest.raises(ValueError, match="none holds no records"):
@@ -180,7 +182,8 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, training):
     with pytest.raises(tf.errors.DataLossError):
         list(_dataset(files, 2, training=training))
     explanation = explain_bad_record(files, S, P, VOCAB)
-    assert explanation.startswith(f"{damaged}, record 5: truncated or corrupt")
+    assert explanation.startswith(f"{damaged}, record 5: truncated or corrupt (")
+    assert "{{" not in explanation and "[Op:" not in explanation
 
 
 @pytest.mark.parametrize("training", [True, False])

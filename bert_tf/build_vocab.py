@@ -4,8 +4,7 @@ The text is normalized and split into words by the same code that tokenizes it l
 every piece learnt can be found again. The same text gives the same file, byte for byte.
 
 Example:
-  python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt \
-    --vocab_size=30522
+  python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt
 
 Ids follow the published vocabularies: [PAD] is 0, then come [unused] slots for words of your own,
 then [UNK], [CLS], [SEP] and [MASK], characters, and pieces from frequent to rare.

@@ -26,6 +26,11 @@ class WordPieceTokenizer(tf.Module):
     spells each word with the longest pieces from the left. A word of more than 200 characters, or
     one that cannot be spelt, is one [UNK]. Bytes that are not UTF-8 are dropped.
 
+    Characters have the properties that TensorFlow's libraries know, which on Unicode 13 and earlier
+    are Python's; of later characters, the 40 capitals that Unicode 14 added stay as they are, and
+    some 100 marks and signs of Unicode 15 and later are known here, though not to Python 3.11.
+    The locale of the machine plays no part.
+
     Works eagerly, in `tf.data` and in `tf.function`; a SavedModel of it holds the vocabulary.
 
     Args:
@@ -117,25 +122,24 @@ class WordPieceTokenizer(tf.Module):
 
     def _pieces(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """Normalized strings [B] to pieces [B, (words), (pieces)], their byte offsets [pieces]."""
-        flat, starts, limits = self._wordpiece.tokenize_with_offsets(text)
-        ids = flat.values
+        lines, starts, limits = self._wordpiece.tokenize_with_offsets(text)
+        ids = lines.values
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
-        starts_word = tf.gather(self._starts_word, ids)
-        words = tf.RaggedTensor.from_row_starts(ids, tf.where(starts_word)[:, 0], validate=False)
-        word_of = words.value_rowids()
-        word_starts = tf.gather(starts, words.row_starts())
+        first = tf.where(tf.gather(self._starts_word, ids))[:, 0]
+        words = tf.RaggedTensor.from_row_starts(ids, first, validate=False)
+        # How many words begin before each line does.
+        line_splits = tf.searchsorted(first, lines.row_splits, out_type=tf.int64)
         word_limits = tf.gather(limits, words.row_limits() - 1)
-        lines = tf.gather(flat.value_rowids(), words.row_starts())
-        long = _too_long(text, lines, word_starts, word_limits)
-        # The pieces of a word that is too long become one [UNK].
-        in_long = tf.gather(long, word_of)
-        keep = starts_word | ~in_long
-        ids = tf.boolean_mask(tf.where(in_long, self._unk_id, ids), keep)
-        limits = tf.where(in_long, tf.gather(word_limits, word_of), limits)
-        lengths = tf.where(long, tf.ones_like(word_starts), words.row_lengths())
+        long = _too_long(text, line_splits, tf.gather(starts, first), word_limits)
+        # A word that is too long keeps its first piece, which becomes an [UNK] that spans the word.
+        first, end = tf.gather(first, long), tf.gather(words.row_limits(), long)
+        ids = _put(self._unk_id, first, ids)
+        limits = _put(tf.gather(word_limits, long), first, limits)
+        keep = _put(False, tf.ragged.range(first + 1, end).values, tf.ones_like(ids, tf.bool))
+        lengths = _put(tf.constant(1, tf.int64), long, words.row_lengths())
+        ids, starts, limits = (tf.boolean_mask(x, keep) for x in (ids, starts, limits))
         words = tf.RaggedTensor.from_row_lengths(ids, lengths, validate=False)
-        pieces = tf.RaggedTensor.from_value_rowids(words, lines, flat.nrows(), validate=False)
-        return pieces, tf.boolean_mask(starts, keep), tf.boolean_mask(limits, keep)
+        return tf.RaggedTensor.from_row_splits(words, line_splits, validate=False), starts, limits
 
     def _original_offsets(self, text, lines, starts, limits):
         """Turns offsets in the normalized strings into offsets in `text` [B], flat int64 [pieces].
@@ -170,15 +174,21 @@ def _matchable(token: str, index: int) -> str:
     return f"\x06{index}" if unmatchable else token
 
 
-def _too_long(text, lines, starts, limits) -> tf.Tensor:
-    """Whether the words `text[line][start:limit]` have too many characters, bool [words]."""
+def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
+    """The indices of the words, at bytes start to limit of a text [B], with too many characters."""
     # A word of few bytes has few characters, so that hardly any needs to be counted.
-    many_bytes = limits - starts > _MAX_CHARACTERS_PER_WORD
-    suspects = tf.where(many_bytes)
-    lines, starts, limits = (tf.gather_nd(x, suspects) for x in (lines, starts, limits))
+    long = tf.where(limits - starts > _MAX_CHARACTERS_PER_WORD)[:, 0]
+    lines = tf.searchsorted(line_splits, long, side="right") - 1
+    starts, limits = tf.gather(starts, long), tf.gather(limits, long)
     words = tf.strings.substr(tf.gather(text, lines), starts, limits - starts)
-    many_characters = tf.strings.length(words, unit="UTF8_CHAR") > _MAX_CHARACTERS_PER_WORD
-    return tf.tensor_scatter_nd_update(many_bytes, suspects, many_characters)
+    characters = tf.strings.length(words, unit="UTF8_CHAR")
+    return tf.boolean_mask(long, characters > _MAX_CHARACTERS_PER_WORD)
+
+
+def _put(value: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """`values` with `value`, one or one each, at `indices`."""
+    value = tf.broadcast_to(value, tf.shape(indices))
+    return tf.tensor_scatter_nd_update(values, indices[:, tf.newaxis], value)
 
 
 def _mark_special_tokens(text: tf.Tensor) -> tf.Tensor:

@@ -44,12 +44,12 @@ def published(request, shared_data):
 def real_lines(shared_data):
     """English Wikipedia, film reviews, and words of 104 languages (a vocabulary's own)."""
     with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
-        wikipedia = [line.rstrip("\n") for line in itertools.islice(file, 1500)]
+        wikipedia = [line.rstrip("\n") for line in itertools.islice(file, 1000)]
     with tarfile.open(shared_data / "imdb" / "aclImdb_labelled.tar.xz") as tar:
-        files = itertools.islice((member for member in tar if member.isfile()), 300)
+        files = itertools.islice((member for member in tar if member.isfile()), 150)
         reviews = [tar.extractfile(member).read().decode() for member in files]
     path = shared_data / "vocab" / "bert-base-multilingual-cased" / "vocab.txt"
-    tokens = iter(load_vocab(str(path)).tokens[200::4])
+    tokens = iter(load_vocab(str(path)).tokens[200::8])
     words = [" ".join(line) for line in zip(*[tokens] * 20, strict=False)]
     return wikipedia + reviews + words
 
@@ -122,11 +122,11 @@ def test_real_text_equals_hugging_face(published, real_lines):
 
 
 def test_real_text_equals_the_original(published, real_lines):
-    check(published[2], real_lines[::20])
+    check(published[2], real_lines[::40])
 
 
 def test_hostile_text_equals_the_original(published):
-    check(published[2], hostile_lines(400, seed=1))
+    check(published[2], hostile_lines(200, seed=1))
 
 
 def test_bytes_that_are_not_utf8_are_dropped():
@@ -138,14 +138,14 @@ def test_bytes_that_are_not_utf8_are_dropped():
         assert [word.decode() for word in got] == reference_words(line), line
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_strange_vocabularies(seed):
     """Random pieces with punctuation, "#" and brackets inside, in the manner of a fuzzer."""
     rng = random.Random(seed)
     pieces = {"".join(rng.choices("ab-#[]中é'", k=rng.randint(1, 3))) for _ in range(40)}
     pieces = {rng.choice(["", "##"]) + piece for piece in sorted(pieces)}
     tokenizer = WordPieceTokenizer(vocabulary(*sorted(pieces)), lower_case=False)
-    check(tokenizer, ["".join(rng.choices("aabb -#[]中é'", k=12)) for _ in range(200)])
+    check(tokenizer, ["".join(rng.choices("aabb -#[]中é'", k=12)) for _ in range(100)])
 
 
 # Characters of Unicode 14 and later, which TensorFlow's tables (Unicode 13 for lower case, 15 and
@@ -233,7 +233,7 @@ def test_offsets_by_hand(text, spans):
 def test_offsets_of_hostile_words(lower_case):
     """The span of a word, cut out of the original, is that word again."""
     tokenizer = WordPieceTokenizer(vocabulary("a", "b", "##b"), lower_case)
-    lines = [line.encode() for line in hostile_lines(400, seed=3)]
+    lines = [line.encode() for line in hostile_lines(150, seed=3)]
     words = tokenizer.words(lines).to_list()
     _, starts, limits = tokenizer.tokenize_with_offsets(lines)
     for line, *rows in zip(lines, words, starts.to_list(), limits.to_list(), strict=True):

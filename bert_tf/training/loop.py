@@ -69,6 +69,8 @@ class Trainer:
         with strategy.scope():
             self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         jit = compiles(strategy) if jit_compile is None else jit_compile
+        self._train = tf.function(self._train)
+        self._evaluate = tf.function(self._evaluate)
         # Only what needs no other replica can be compiled: not the all-reduce.
         self._gradients = tf.function(self._gradients, jit_compile=jit or None)
         self._sums = tf.function(self._sums, jit_compile=jit or None)
@@ -91,14 +93,12 @@ class Trainer:
         means = dict(zip(self.objective.measures, values, strict=True))
         return {"loss": sum(means[name] for name in self.objective.losses)} | means
 
-    @tf.function
     def _train(self, iterator, steps):
         totals = tf.zeros([2, len(self.objective.measures)])
         for _ in tf.range(steps):
             totals += self._reduced(self._train_replica, next(iterator))
         return totals
 
-    @tf.function
     def _evaluate(self, batch):
         return self._reduced(self._evaluate_replica, batch)
 

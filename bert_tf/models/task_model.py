@@ -50,3 +50,33 @@ class BertTaskModel(keras.Model):
     @classmethod
     def from_config(cls, config):
         return cls(**config | {"config": BertConfig.from_dict(config["config"])})
+
+
+class ClassificationObjective:
+    """Cross-entropy and accuracy of a `BertTaskModel`, as sums and counts; see
+    `PretrainingObjective`.
+
+    Batches hold `labels` int [B] and `example_weights` float [B], 0 where a row only fills a batch.
+
+    Source: google-research/bert run_classifier.py `create_model`, `metric_fn`.
+    """
+
+    measures = ("loss", "accuracy")
+    losses = measures[:1]
+
+    def counts(self, batch: dict) -> dict:
+        """The number of examples, for either measure."""
+        examples = ops.sum(batch["example_weights"])
+        return {"loss": examples, "accuracy": examples}
+
+    def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
+        """The summed losses and hits of a batch."""
+        logits, weights = model(batch, training=training), batch["example_weights"]
+        losses = keras.losses.sparse_categorical_crossentropy(
+            batch["labels"], logits, from_logits=True
+        )
+        hits = ops.equal(ops.argmax(logits, axis=-1), batch["labels"])
+        return {
+            "loss": ops.sum(losses * weights),
+            "accuracy": ops.sum(ops.cast(hits, "float32") * weights),
+        }

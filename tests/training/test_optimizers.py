@@ -32,7 +32,8 @@ def test_a_few_steps_worked_in_numpy():
             expected[index] = expected[index] - rate * update
             moments[index] = m, v
     for variable, value in zip(variables, expected, strict=True):
-        np.testing.assert_allclose(variable.numpy(), value, rtol=1e-5, err_msg=variable.path)
+        # 1 - 0.999 in float32 is off by 5e-5 of itself.
+        np.testing.assert_allclose(variable.numpy(), value, rtol=1e-4, err_msg=variable.path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""The project as a whole: its import rules, the tree in README.md, and what importing costs."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = ("tfrecords", "bert_tf", "export")
+
+
+@pytest.fixture(autouse=True)
+def in_a_checkout():
+    if not (ROOT / "setup.cfg").exists():
+        pytest.skip("the tests run without the checkout")
+
+
+def test_imports_go_down_the_layers_only():
+    """Oracle: the contracts of import-linter in setup.cfg."""
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_readme_prints_the_tree():
+    """Oracle: the files of the three packages; __init__.py files have no line of their own."""
+    tree = re.search(r"```\n(tfrecords/.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+    printed, folders = set(), []
+    for line in tree.splitlines():
+        indent, name = re.match(r"( *)(\S+)", line).groups()
+        folders[len(indent) // 2 :] = [name.rstrip("/")] if name.endswith("/") else []
+        if name.endswith(".py"):
+            printed.add("/".join([*folders, name]))
+    files = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert printed == files
+
+
+def test_importing_bert_tf_does_not_import_tensorflow():
+    """Oracle: sys.modules of a fresh interpreter; every public name is there all the same."""
+    program = (
+        "import sys, bert_tf; assert 'tensorflow' not in sys.modules\n"
+        "assert all(getattr(bert_tf, name) is not None for name in bert_tf.__all__)\n"
+        "assert not hasattr(bert_tf, 'absent')"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "module",
+    sorted(
+        f"{path.parent.name}.{path.stem}"
+        for package in ("bert_tf", "export")
+        for path in (ROOT / package).glob("*.py")
+        if "command.run(" in path.read_text()
+    ),
+)
+def test_help_teaches_and_answers_at_once(module):
+    """Oracle: the module's docstring and every flag's help; TensorFlow is not imported."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", module, "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "tensorflow" not in done.stderr
+    assert f"python -m {module} --" in done.stdout
+    assert "--output" in done.stdout

@@ -86,7 +86,7 @@ def run(options: Options) -> dict[str, float]:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.tasks.finetune import fine_tune, read_results
+    from bert_tf.tasks.finetune import FineTuner, read_results
     from bert_tf.tasks.registry import get_task
     from bert_tf.tasks.task import load_splits
     from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -107,16 +107,12 @@ def run(options: Options) -> dict[str, float]:
     strategies.set_precision(options.precision)
     tokenizer = WordPieceTokenizer(vocab, options.do_lower_case)
     encoded = _encode(options, load_splits(task, options.data_dir, options.seed), tokenizer)
-    _start_folder(options, config)
-    results = fine_tune(
-        options.output_dir,
-        config,
-        len(task.labels),
-        encoded,
-        _settings(options),
-        strategy,
-        options.init_checkpoint,
+    tuner = FineTuner(
+        options.output_dir, config, len(task.labels), encoded, _settings(options), strategy
     )
+    tuner.start(options.init_checkpoint)
+    _start_folder(options, config)
+    results = tuner.train()
     _export(options, config, task, tokenizer)
     _say_results(options, task, results)
     return results

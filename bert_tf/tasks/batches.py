@@ -106,7 +106,7 @@ def eval_batches(
     # Neighbours of like length need little padding.
     rows = np.argsort(examples.ids.row_lengths().numpy(), kind="stable")
     missing = math.ceil(len(rows) / batch_size) * batch_size - len(rows)
-    rows = tf.data.Dataset.from_tensor_slices(np.append(rows, [-1] * missing))
+    rows = tf.data.Dataset.from_tensor_slices(np.append(rows, np.full(missing, -1)))
     return _batches(rows, examples, batch_size, static_length, context)
 
 

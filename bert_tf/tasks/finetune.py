@@ -40,54 +40,35 @@ class Settings:
         return steps
 
 
-def fine_tune(
-    folder: str,
-    config: BertConfig,
-    num_classes: int,
-    splits: Mapping[str, EncodedExamples],
-    settings: Settings,
-    strategy: tf.distribute.Strategy,
-    init_checkpoint: str | None = None,
-) -> dict[str, float]:
-    """Trains on "train", from where an interrupted run in `folder` stopped.
+class FineTuner:
+    """Trains on "train", evaluates "dev" after every epoch, and keeps the best weights.
 
-    After every epoch "dev" is evaluated, and the weights with the best accuracy so far, the first
-    of equals, are saved in `folder/best`. These are at last evaluated on "test", if there is one.
+    Best are those of the highest accuracy, the first of equals; they are saved in `folder/best`.
+    `start`, then `train`. Until `train` nothing is written.
 
     Args:
-        init_checkpoint: where the encoder's weights come from; without it they are random.
-
-    Returns:
-        `eval_accuracy`, `eval_loss` on "dev" of the best weights, `global_step`, their step, and
-        `test_accuracy`, `test_loss`; `folder/eval_results.txt` holds the same.
+        folder: for checkpoints and results; an interrupted run there is taken up.
+        splits: "train", "dev" and perhaps "test".
 
     Raises:
-        ValueError: `init_checkpoint` is of another model, or the loss is not finite.
+        ValueError: there are too few examples for one step.
     """
-    run = _Run(folder, config, num_classes, splits, settings, strategy)
-    step = run.start(init_checkpoint)
-    total = settings.num_train_steps(len(splits["train"]))
-    loop.fit(
-        run.trainer,
-        iter(run.batches("train", step * settings.train_batch_size)),
-        total,
-        settings.train_batch_size,
-        run.checkpointer,
-        math.ceil(total / max(1, round(settings.num_train_epochs))),
-        log_dir=f"{folder}/train",
-        on_checkpoint=run.after_epoch,
-    )
-    return run.finish()
 
-
-class _Run:
-    def __init__(self, folder, config, num_classes, splits, settings, strategy):
+    def __init__(
+        self,
+        folder: str,
+        config: BertConfig,
+        num_classes: int,
+        splits: Mapping[str, EncodedExamples],
+        settings: Settings,
+        strategy: tf.distribute.Strategy,
+    ):
         self.folder, self.splits, self.settings = folder, splits, settings
+        self.num_train_steps = total = settings.num_train_steps(len(splits["train"]))
         keras.utils.set_random_seed(settings.seed)
         with strategy.scope():
             self.model = BertTaskModel(config, num_classes)
             optimizer = optimizers.AdamW(self.model.trainable_weights)
-        total = settings.num_train_steps(len(splits["train"]))
         schedule = schedules.linear_warmup_and_decay(
             settings.learning_rate, total, int(total * settings.warmup_proportion)
         )
@@ -102,22 +83,47 @@ class _Run:
             f"{folder}/{BEST}", self.model, optimizers.AdamW([]), step, max_to_keep=1
         )
         self.best_results = f"{folder}/{BEST}/{RESULTS}"
-        self.writer = tf.summary.create_file_writer(f"{folder}/eval")
 
-    def start(self, init_checkpoint: str | None) -> int:
-        """Restores what there is to restore; returns the number of steps already taken."""
+    def start(self, init_checkpoint: str | None = None) -> None:
+        """Sets the weights: the interrupted run's, else the encoder's of a checkpoint, else random.
+
+        Raises:
+            ValueError: `init_checkpoint` is of another model.
+        """
         if path := self.checkpointer.restore():
-            step = int(self.trainer.step.numpy())
-            print(f"Going on from {path}, step {step:,}.")
-            # It may have stopped between saving and evaluating.
-            if read_results(f"{self.folder}/{RESULTS}").get("global_step") != step:
-                self.after_epoch(step)
-            return step
-        if init_checkpoint:
+            print(f"Going on from {path}, step {self.trainer.step.numpy():,}.")
+        elif init_checkpoint:
             _load_encoder(self.model, checkpoints.latest_checkpoint(init_checkpoint))
         else:
             print("All weights start from random numbers.")
-        return 0
+
+    def train(self) -> dict[str, float]:
+        """Trains what is left to train, then evaluates the best weights on "test", if there is one.
+
+        Returns:
+            `eval_accuracy`, `eval_loss` on "dev" of the best weights, `global_step`, their step,
+            and `test_accuracy`, `test_loss`; `folder/eval_results.txt` holds the same.
+
+        Raises:
+            ValueError: the loss is not finite.
+        """
+        settings, step = self.settings, int(self.trainer.step.numpy())
+        self.writer = tf.summary.create_file_writer(f"{self.folder}/eval")
+        # A run may have stopped between saving and evaluating.
+        if step and read_results(f"{self.folder}/{RESULTS}").get("global_step") != step:
+            self.after_epoch(step)
+        epochs = max(1, round(settings.num_train_epochs))
+        loop.fit(
+            self.trainer,
+            iter(self.batches("train", skip=step * settings.train_batch_size)),
+            self.num_train_steps,
+            settings.train_batch_size,
+            self.checkpointer,
+            math.ceil(self.num_train_steps / epochs),
+            log_dir=f"{self.folder}/train",
+            on_checkpoint=self.after_epoch,
+        )
+        return self.finish()
 
     def batches(self, split: str, skip: int = 0):
         strategy, settings = self.trainer.strategy, self.settings

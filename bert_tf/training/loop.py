@@ -70,7 +70,8 @@ class Trainer:
             self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
         jit = compiles(strategy) if jit_compile is None else jit_compile
         self._train = tf.function(self._train)
-        self._evaluate = tf.function(self._evaluate)
+        # Batches may differ in length: the eager loop would trace each length anew.
+        self._evaluate = tf.function(self._evaluate, reduce_retracing=True)
         # Only what needs no other replica can be compiled: not the all-reduce.
         self._gradients = tf.function(self._gradients, jit_compile=jit or None)
         self._sums = tf.function(self._sums, jit_compile=jit or None)

@@ -30,6 +30,9 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
         _define_flag(field)
 
     def main(arguments: list[str]) -> None:
+        if logging.get_verbosity() == logging.INFO:
+            # absl's default, at which TensorFlow tells what interests only its developers.
+            logging.set_verbosity(logging.WARNING)
         if len(arguments) > 1:
             raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
         _import_tensorflow_quietly()

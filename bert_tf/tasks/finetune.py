@@ -147,8 +147,7 @@ class FineTuner:
         so_far = read_results(self.best_results).get("eval_accuracy", -1.0)
         if results["eval_accuracy"] > so_far:
             self.best.save()
-            lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
-            atomic_write(self.best_results, "".join(lines))
+            _write_results(self.best_results, results)
         write_results(f"{self.folder}/{RESULTS}", results, self.writer)
 
     def finish(self) -> dict[str, float]:
@@ -157,7 +156,7 @@ class FineTuner:
             path = checkpoints.latest_checkpoint(f"{self.folder}/{BEST}")
             checkpoints.load_weights(path, self.model.weights)
             results |= self.evaluate("test", "test")
-        write_results(f"{self.folder}/{RESULTS}", results, self.writer)
+        _write_results(f"{self.folder}/{RESULTS}", results)
         return results
 
 
@@ -169,6 +168,11 @@ def read_results(path: str) -> dict[str, float]:
         pairs = (line.split(" = ") for line in file.read().splitlines())
         values = {key: float(value) for key, value in pairs}
     return values | {"global_step": int(values["global_step"])}
+
+
+def _write_results(path: str, results: Mapping[str, float]) -> None:
+    lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
+    atomic_write(path, "".join(lines))
 
 
 def _load_encoder(model: BertTaskModel, checkpoint: str) -> None:

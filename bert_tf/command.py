@@ -14,6 +14,25 @@ def option(default: Any = dataclasses.MISSING, *, help: str, choices: tuple[str,
     return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """The flags of every command that trains: where, and in which precision."""
+
+    precision: str = option(
+        "float32",
+        help="Type of the activations and matrix products; variables stay float32.",
+        choices=("float32", "bfloat16"),
+    )
+    strategy: str = option(
+        "auto",
+        help="Devices to use; auto takes the TPU named, else all GPUs, else the CPU.",
+        choices=("auto", "cpu", "gpu", "tpu"),
+    )
+    tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
+    tpu_zone: str | None = option(None, help="Its zone.")
+    gcp_project: str | None = option(None, help="Its project.")
+
+
 def run(options_type: type, function: Callable[[Any], None]) -> None:
     """Parses the command line into `options_type` and calls `function` with it.
 
@@ -21,7 +40,8 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
     program with one line on standard error and exit code 1; `--verbosity=1` adds the traceback.
     """
     # TensorFlow reads these when it is first imported, which every command puts off until now.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # Its errors come as exceptions, too, so that only notes are lost.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     # absl prints the main module's docstring for --help; a console script's main module has none.

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -81,7 +82,7 @@ def run(options: Options) -> None:
         vocab_file=vocab,
         train_batch_size=64,
         eval_batch_size=64,
-        learning_rate=0.002,
+        learning_rate=0.001,
         num_train_steps=options.num_train_steps,
         num_warmup_steps=options.num_train_steps // 10,
         save_checkpoints_steps=500,
@@ -172,9 +173,14 @@ def _prose(docstring: str) -> Iterator[str]:
 def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathlib.Path) -> None:
     """Prints the likeliest words for the [MASK] of each sentence, from the reloaded SavedModels."""
     import tensorflow as tf
-    import tensorflow_hub as hub
+    import tensorflow_text  # noqa: F401  the preprocessor's operations
 
     from bert_tf.text.vocab import load_vocab
+
+    with warnings.catch_warnings():
+        # tensorflow-hub imports the retired pkg_resources.
+        warnings.simplefilter("ignore")
+        import tensorflow_hub as hub
 
     tokens = load_vocab(str(vocab)).tokens
     encode, preprocess = hub.load(str(encoder)), hub.load(str(preprocessor))

@@ -34,8 +34,8 @@ _AT_LEAST_1 = ("train_batch_size", "eval_batch_size")
 _MAY_CHANGE = ("output_dir", "strategy", "tpu_name", "tpu_zone", "gcp_project")
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(command.DeviceOptions):
     """The flags."""
 
     task: str = option(help="sst2 or imdb.")
@@ -65,19 +65,6 @@ class Options:
     num_train_epochs: float = option(3.0, help="Passes over the training examples.")
     warmup_proportion: float = option(0.1, help="Share of the steps over which the rate rises.")
     seed: int = option(12345, help="Of the new weights, the order of the data and dropout.")
-    precision: str = option(
-        "float32",
-        help="Type of the activations and matrix products; variables stay float32.",
-        choices=("float32", "bfloat16"),
-    )
-    strategy: str = option(
-        "auto",
-        help="Devices to use; auto takes the TPU named, else all GPUs, else the CPU.",
-        choices=("auto", "cpu", "gpu", "tpu"),
-    )
-    tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
-    tpu_zone: str | None = option(None, help="Its zone.")
-    gcp_project: str | None = option(None, help="Its project.")
 
 
 def run(options: Options) -> dict[str, float]:

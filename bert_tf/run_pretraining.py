@@ -32,8 +32,8 @@ _AT_LEAST_1 = (
 )
 
 
-@dataclass(frozen=True)
-class Options:
+@dataclass(frozen=True, kw_only=True)
+class Options(command.DeviceOptions):
     """The flags."""
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
@@ -69,20 +69,7 @@ class Options:
     iterations_per_loop: int = option(1000, help="Most steps before the device reports back.")
     max_eval_steps: int = option(100, help="Most evaluation steps.")
     random_seed: int = option(12345, help="Of the weights, the order of the data and dropout.")
-    precision: str = option(
-        "float32",
-        help="Type of the activations and matrix products; variables stay float32.",
-        choices=("float32", "bfloat16"),
-    )
-    strategy: str = option(
-        "auto",
-        help="Devices to use; auto takes the TPU named, else all GPUs, else the CPU.",
-        choices=("auto", "cpu", "gpu", "tpu"),
-    )
     use_tpu: bool = option(False, help="The same as --strategy=tpu.")
-    tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
-    tpu_zone: str | None = option(None, help="Its zone.")
-    gcp_project: str | None = option(None, help="Its project.")
 
 
 def run(options: Options) -> dict[str, float]:

@@ -3,8 +3,6 @@
 import keras
 import tensorflow as tf
 
-STRATEGIES = ("auto", "cpu", "gpu", "tpu")
-
 
 def make_strategy(
     name: str = "auto",

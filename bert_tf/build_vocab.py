@@ -26,14 +26,18 @@ _MAX_CHARACTERS_PER_WORD = 200
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(command.Options):
     input_file: str = option(help="Text files, comma-separated; globs allowed.")
     output_file: str = option(help="Where to write the vocabulary, one token a line.")
-    vocab_size: int = option(30522, help="Number of tokens, the special and unused ones included.")
+    vocab_size: int = option(
+        30522, at_least=1, help="Number of tokens, the special and unused ones included."
+    )
     do_lower_case: bool = option(True, help="Lower-case the text and strip its accents.")
-    min_frequency: int = option(2, help="How often a piece must occur to be taken in.")
+    min_frequency: int = option(2, at_least=1, help="How often a piece must occur to be taken in.")
     num_unused: int = option(
-        99, help="Number of [unused] slots; 99 gives [UNK] the id 100, as the published ones do."
+        99,
+        at_least=0,
+        help="Number of [unused] slots; 99 gives [UNK] the id 100, as the published ones do.",
     )
 
 
@@ -45,11 +49,10 @@ def run(options: Options) -> None:
       OSError: the vocabulary cannot be written.
     """
     from tfrecords.reader import expand_files
-    from tfrecords.writer import atomic_write
+    from tfrecords.writer import atomic_write, check_output_files
 
-    if options.min_frequency < 1 or options.num_unused < 0:
-        raise ValueError("--min_frequency must be 1 or more, --num_unused 0 or more")
     files = expand_files(options.input_file)
+    check_output_files([options.output_file], files)
     words = _count_words(files, options.do_lower_case)
     if not words:
         raise ValueError(f"{options.input_file}: the text holds no words")

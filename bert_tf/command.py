@@ -1,7 +1,9 @@
 """What commands share: flags made from a dataclass, quiet TensorFlow logs, one-line errors."""
 
 import dataclasses
+import math
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -9,13 +11,43 @@ from typing import Any
 from absl import app, flags, logging
 
 
-def option(default: Any = dataclasses.MISSING, *, help: str, choices: tuple[str, ...] = ()) -> Any:
-    """A dataclass field that becomes the flag of its name, required where it has no default."""
-    return dataclasses.field(default=default, metadata={"help": help, "choices": choices})
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    choices: tuple[str, ...] = (),
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+) -> Any:
+    """A field of `Options` that becomes the flag of its name, required where it has no default."""
+    metadata = {"help": help, "choices": choices, "at_least": at_least, "at_most": at_most}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The base of every command's flags: their values are checked as they are set.
+
+    Raises:
+        ValueError: for a number out of its range or an empty string; names the flag.
+    """
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value == "":
+                raise ValueError(f"--{field.name} is empty; give it a value or leave it out")
+            if not isinstance(value, int | float):
+                continue
+            low, high = field.metadata["at_least"], field.metadata["at_most"]
+            if not (math.isfinite(value) and low <= value <= high):
+                limits = f"{low} or more" if high == math.inf else f"from {low} to {high}"
+                need = "a number" if low == -math.inf else limits
+                raise ValueError(f"--{field.name} is {value}; it must be {need}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceOptions:
+class DeviceOptions(Options):
     """The flags of every command that trains: where, and in which precision."""
 
     precision: str = option(
@@ -55,10 +87,16 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
             logging.set_verbosity(logging.WARNING)
         if len(arguments) > 1:
             raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
-        _import_tensorflow_quietly()
+        # As Ctrl-C does, a polite kill leaves no temporary files.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
-            function(options_type(**{name: flags.FLAGS[name].value for name in names}))
+            options = options_type(**{name: flags.FLAGS[name].value for name in names})
+            _import_tensorflow_quietly()
+            function(options)
+        except KeyboardInterrupt:
+            print(f"\n{program}: interrupted", file=sys.stderr)
+            sys.exit(130)
         except (ValueError, OSError) as error:
             logging.debug("traceback", exc_info=True)
             message = " ".join(str(error).split())

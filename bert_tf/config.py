@@ -100,12 +100,11 @@ class BertConfig:
     @classmethod
     def from_json_file(cls, path: str) -> Self:
         """Reads a `bert_config.json`; an error names the file."""
-        if not tf.io.gfile.exists(path):
+        if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise FileNotFoundError(f"{path}: no such file; a bert_config.json is needed")
-        with tf.io.gfile.GFile(path) as file:
-            text = file.read()
         try:
-            values = json.loads(text)
+            with tf.io.gfile.GFile(path, "rb") as file:
+                values = json.loads(file.read())
             if not isinstance(values, dict):
                 raise ValueError("not a JSON object")
             return cls.from_dict(values)

@@ -13,7 +13,6 @@ memory does not grow with the input: the examples are shuffled in large parts, n
 (bert_tf/pretraining/local.py says how).
 """
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(command.Options):
     """The flags."""
 
     input_file: str = option(help="Text files, comma-separated; globs allowed.")
@@ -37,8 +36,12 @@ class Options:
     do_whole_word_mask: bool = option(False, help="Mask all pieces of a word or none.")
     max_seq_length: int = option(128, help="Pieces of an example, [CLS] and [SEP] counted.")
     max_predictions_per_seq: int = option(20, help="Most pieces to predict in an example.")
-    random_seed: int = option(12345, help="The same seed and input give the same files.")
-    dupe_factor: int = option(10, help="Passes over the text, each with other pairs and masks.")
+    random_seed: int = option(
+        12345, at_least=0, help="The same seed and input give the same files."
+    )
+    dupe_factor: int = option(
+        10, at_least=1, help="Passes over the text, each with other pairs and masks."
+    )
     masked_lm_prob: float = option(0.15, help="Share of the pieces to predict.")
     short_seq_prob: float = option(
         0.1, help="Share of the documents cut into shorter examples than max_seq_length."
@@ -60,11 +63,8 @@ def run(options: Options) -> "Statistics":
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.text.vocab import load_vocab
     from tfrecords.reader import expand_files
+    from tfrecords.writer import check_output_files
 
-    if options.dupe_factor < 1:
-        raise ValueError(f"dupe_factor is {options.dupe_factor}: it must be 1 or more")
-    if options.random_seed < 0:
-        raise ValueError(f"random_seed is {options.random_seed}: it must be 0 or more")
     settings = Settings(
         vocab=load_vocab(options.vocab_file),
         max_seq_length=options.max_seq_length,
@@ -74,7 +74,8 @@ def run(options: Options) -> "Statistics":
         whole_word=options.do_whole_word_mask,
     )
     input_files = expand_files(options.input_file)
-    output_files = _output_files(options.output_file, [*input_files, options.vocab_file])
+    output_files = [name.strip() for name in options.output_file.split(",") if name.strip()]
+    check_output_files(output_files, [*input_files, options.vocab_file])
     statistics = write_examples(
         input_files,
         output_files,
@@ -94,24 +95,6 @@ def run(options: Options) -> "Statistics":
         "--bert_config_file=bert_config.json --output_dir=OUTPUT_DIR"
     )
     return statistics
-
-
-def _output_files(names: str, inputs: list[str]) -> list[str]:
-    files = [name.strip() for name in names.split(",") if name.strip()]
-    if not files:
-        raise ValueError("output_file names no file")
-    seen = {_absolute(file): "an input file" for file in inputs}
-    for file in files:
-        if taken := seen.get(_absolute(file)):
-            raise ValueError(f"output_file {file} is {taken} too: name another")
-        seen[_absolute(file)] = "named twice: an output file"
-        if os.path.isdir(file):
-            raise ValueError(f"output_file {file} is a directory: name a file in it")
-    return files
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.realpath(path)
 
 
 def report(statistics: "Statistics", max_seq_length: int) -> str:

@@ -33,7 +33,7 @@ SENTENCES = (
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(command.Options):
     """The flags."""
 
     output_dir: str = option("quickstart", help="Folder for everything that is made.")

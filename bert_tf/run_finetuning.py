@@ -29,7 +29,6 @@ CONFIG = "bert_config.json"
 SETTINGS = "finetuning.json"
 RESULTS = "eval_results.txt"
 SAVED_MODEL = "saved_model"
-_AT_LEAST_1 = ("train_batch_size", "eval_batch_size")
 # What may differ when a run goes on: where it is and where it computes.
 _MAY_CHANGE = ("output_dir", "strategy", "tpu_name", "tpu_zone", "gcp_project")
 
@@ -58,13 +57,26 @@ class Options(command.DeviceOptions):
         None, help="Train from scratch in a published size: tiny, mini, small, base, L-6_H-256..."
     )
     do_lower_case: bool = option(True, help="Lower-case the text; for uncased vocabularies.")
-    max_seq_length: int = option(128, help="Longer texts are cut to so many pieces.")
-    train_batch_size: int = option(32, help="Examples a step, over all devices together.")
-    eval_batch_size: int = option(32, help="Examples an evaluation step, over all devices.")
-    learning_rate: float = option(5e-5, help="AdamW's highest rate, at the end of the warm-up.")
-    num_train_epochs: float = option(3.0, help="Passes over the training examples.")
-    warmup_proportion: float = option(0.1, help="Share of the steps over which the rate rises.")
-    seed: int = option(12345, help="Of the new weights, the order of the data and dropout.")
+    max_seq_length: int = option(128, at_least=5, help="Longer texts are cut to so many pieces.")
+    train_batch_size: int = option(
+        32, at_least=1, help="Examples a step, over all devices together."
+    )
+    eval_batch_size: int = option(
+        32, at_least=1, help="Examples an evaluation step, over all devices."
+    )
+    learning_rate: float = option(
+        5e-5, at_least=0, help="AdamW's highest rate, at the end of the warm-up."
+    )
+    num_train_epochs: float = option(3.0, at_least=0, help="Passes over the training examples.")
+    warmup_proportion: float = option(
+        0.1, at_least=0, at_most=1, help="Share of the steps over which the rate rises."
+    )
+    seed: int = option(
+        12345,
+        at_least=0,
+        at_most=2**32 - 1,
+        help="Of the new weights, the order of the data and dropout.",
+    )
 
 
 def run(options: Options) -> dict[str, float]:
@@ -79,6 +91,7 @@ def run(options: Options) -> dict[str, float]:
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.text.vocab import load_vocab
     from bert_tf.training import strategy as strategies
+    from tfrecords.writer import make_folder
 
     task = get_task(options.task)
     vocab = load_vocab(options.vocab_file)
@@ -89,7 +102,7 @@ def run(options: Options) -> dict[str, float]:
     strategy = strategies.make_strategy(
         options.strategy, options.tpu_name, options.tpu_zone, options.gcp_project
     )
-    for flag in _AT_LEAST_1:
+    for flag in ("train_batch_size", "eval_batch_size"):
         strategies.check_batch_size(strategy, flag, getattr(options, flag))
     strategies.set_precision(options.precision)
     tokenizer = WordPieceTokenizer(vocab, options.do_lower_case)
@@ -98,6 +111,7 @@ def run(options: Options) -> dict[str, float]:
         options.output_dir, config, len(task.labels), encoded, _settings(options), strategy
     )
     tuner.start(options.init_checkpoint)
+    make_folder(options.output_dir)
     _start_folder(options, config)
     results = tuner.train()
     _export(options, config, task, tokenizer)
@@ -132,9 +146,6 @@ def _settings(options: Options):
 
 def _checked_config(options: Options, vocab_size: int) -> "BertConfig":
     """The encoder's configuration, once the flags that belong together agree."""
-    for name in _AT_LEAST_1:
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name} is {getattr(options, name)}; it must be 1 or more")
     config, source = _config_and_source(options, vocab_size)
     if vocab_size > config.vocab_size:
         raise ValueError(
@@ -189,7 +200,13 @@ def _check_folder(options: Options) -> bool:
             raise ValueError(f"{folder} is not empty and holds no fine-tuning run; take another")
         return False
     with tf.io.gfile.GFile(path) as file:
-        saved = json.load(file)
+        text = file.read()
+    try:
+        saved = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; take another --output_dir") from error
+    if not tf.io.gfile.glob(os.path.join(folder, "*.index")):
+        return False  # it stopped before its first checkpoint: nothing to go on from
     for name, value in _saved_settings(options).items():
         if saved.get(name) != value:
             raise ValueError(

@@ -10,6 +10,7 @@ defaults are those of google-research/bert's script of the same name.
 """
 
 import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
 
 CONFIG = "bert_config.json"
 EVAL_RESULTS = "eval_results.txt"
-_AT_LEAST_1 = (
-    "train_batch_size",
-    "eval_batch_size",
-    "num_train_steps",
-    "save_checkpoints_steps",
-    "keep_checkpoints",
-    "iterations_per_loop",
-    "max_eval_steps",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +51,37 @@ class Options(command.DeviceOptions):
         help="Held-out TFRecord files to evaluate on. Needed with --do_train --do_eval; --do_eval "
         "alone evaluates --input_file.",
     )
-    train_batch_size: int = option(32, help="Examples a step, over all devices together.")
-    eval_batch_size: int = option(8, help="Examples an evaluation step, over all devices.")
-    learning_rate: float = option(5e-5, help="AdamW's highest rate, at the end of the warm-up.")
-    num_train_steps: int = option(100000, help="Steps in all; the rate falls to 0 at the last.")
-    num_warmup_steps: int = option(10000, help="Steps over which the rate rises from 0.")
-    save_checkpoints_steps: int = option(1000, help="Steps between checkpoints and evaluations.")
-    keep_checkpoints: int = option(5, help="How many of the newest checkpoints to keep.")
-    iterations_per_loop: int = option(1000, help="Most steps before the device reports back.")
-    max_eval_steps: int = option(100, help="Most evaluation steps.")
-    random_seed: int = option(12345, help="Of the weights, the order of the data and dropout.")
+    train_batch_size: int = option(
+        32, at_least=1, help="Examples a step, over all devices together."
+    )
+    eval_batch_size: int = option(
+        8, at_least=1, help="Examples an evaluation step, over all devices."
+    )
+    learning_rate: float = option(
+        5e-5, at_least=0, help="AdamW's highest rate, at the end of the warm-up."
+    )
+    num_train_steps: int = option(
+        100000, at_least=1, help="Steps in all; the rate falls to 0 at the last."
+    )
+    num_warmup_steps: int = option(
+        10000, at_least=0, help="Steps over which the rate rises from 0."
+    )
+    save_checkpoints_steps: int = option(
+        1000, at_least=1, help="Steps between checkpoints and evaluations."
+    )
+    keep_checkpoints: int = option(
+        5, at_least=1, help="How many of the newest checkpoints to keep."
+    )
+    iterations_per_loop: int = option(
+        1000, at_least=1, help="Most steps before the device reports back."
+    )
+    max_eval_steps: int = option(100, at_least=1, help="Most evaluation steps.")
+    random_seed: int = option(
+        12345,
+        at_least=0,
+        at_most=2**32 - 1,
+        help="Of the weights, the order of the data and dropout.",
+    )
     use_tpu: bool = option(False, help="The same as --strategy=tpu.")
 
 
@@ -83,6 +96,7 @@ def run(options: Options) -> dict[str, float]:
     import tensorflow as tf
 
     from tfrecords.reader import check_pretraining_files, expand_files, explain_bad_record
+    from tfrecords.writer import make_folder
 
     config = _checked_config(options)
     files = expand_files(options.input_file)
@@ -91,6 +105,7 @@ def run(options: Options) -> dict[str, float]:
     contract = (options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
     used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
     check_pretraining_files(used, *contract)
+    make_folder(options.output_dir)
     try:
         results = _train_and_evaluate(options, config, files, eval_files)
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
@@ -167,6 +182,8 @@ def _train_and_evaluate(
         f"{model.count_params():,} parameters, on {strategies.describe(strategy)}."
     )
 
+    if trainer.step.numpy() >= options.num_train_steps:
+        print(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
     results: dict[str, float] = {}
     eval_writer = tf.summary.create_file_writer(f"{options.output_dir}/eval")
 
@@ -196,11 +213,10 @@ def _train_and_evaluate(
 
 def _checked_config(options: Options) -> "BertConfig":
     """The encoder's configuration, once the flags that belong together agree."""
-    import tensorflow as tf
-
     from bert_tf.config import BertConfig
     from bert_tf.presets import preset_config
     from bert_tf.text.vocab import load_vocab
+    from bert_tf.training.checkpoints import latest_checkpoint
 
     if not (options.do_train or options.do_eval):
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
@@ -208,9 +224,6 @@ def _checked_config(options: Options) -> "BertConfig":
         raise ValueError("--do_train --do_eval needs --eval_input_file: records to hold out")
     if (options.bert_config_file is None) == (options.preset is None):
         raise ValueError("give one of --bert_config_file and --preset")
-    for name in _AT_LEAST_1:
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name} is {getattr(options, name)}; it must be 1 or more")
     vocab = load_vocab(options.vocab_file) if options.vocab_file else None
     if options.bert_config_file:
         config = BertConfig.from_json_file(options.bert_config_file)
@@ -226,15 +239,29 @@ def _checked_config(options: Options) -> "BertConfig":
     if options.max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={options.max_seq_length} is longer than the "
-            f"max_position_embeddings {config.max_position_embeddings} of the configuration"
+            f"max_position_embeddings {config.max_position_embeddings} of "
+            f"{options.bert_config_file or options.preset}"
         )
-    saved = f"{options.output_dir}/{CONFIG}"
-    if tf.io.gfile.exists(saved) and BertConfig.from_json_file(saved) != config:
+    if saved := _other_config(options.output_dir, config):
         raise ValueError(
             f"{saved} is of another configuration than asked for: take another --output_dir, or "
             f"--bert_config_file={saved} to go on with that run"
         )
+    start = options.init_checkpoint
+    if start and (saved := _other_config(os.path.dirname(latest_checkpoint(start)), config)):
+        raise ValueError(f"{saved} is of another configuration: take it as --bert_config_file")
     return config
+
+
+def _other_config(folder: str, config: "BertConfig") -> str | None:
+    """The path of the configuration of a folder's checkpoints, where it differs from `config`."""
+    import tensorflow as tf
+
+    from bert_tf.config import BertConfig
+
+    path = os.path.join(folder, CONFIG)
+    saved = tf.io.gfile.exists(path) and tf.io.gfile.glob(os.path.join(folder, "*.index"))
+    return path if saved and BertConfig.from_json_file(path) != config else None
 
 
 def main() -> None:

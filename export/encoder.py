@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(command.Options):
     """The flags."""
 
     checkpoint: str = option(

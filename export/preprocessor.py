@@ -18,7 +18,7 @@ from bert_tf.command import option
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(command.Options):
     """The flags."""
 
     vocab_file: str = option(help="The vocabulary the encoder was trained with (vocab.txt).")

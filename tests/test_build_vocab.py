@@ -105,7 +105,7 @@ def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
         (b" \n\t\n\x00\n", {}, "text.txt: the text holds no words"),
         (b"", {}, "text.txt is empty"),
         (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* are 10 already"),
-        (b"abc abc", {"min_frequency": 0}, "--min_frequency must be 1 or more"),
+        (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0; it must be 1 or more"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(tmp_path, text, options, message):

@@ -196,6 +196,8 @@ def _problem_of_record(
                 f"{stored} has id {_outside(values, vocab_size)[0]}, outside the vocabulary of "
                 f"{vocab_size}: the records were made with another vocabulary than the model's"
             )
+        if name in ("input_type_ids", "next_sentence_labels") and _outside(values, 2):
+            return f"{stored} has {_outside(values, 2)[0]}, where only 0 and 1 have a meaning"
         if name == "masked_lm_positions" and _outside(values, seq_length):
             return f"{stored} has {_outside(values, seq_length)[0]}, beyond the {seq_length} ids"
     return None

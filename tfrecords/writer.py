@@ -13,6 +13,18 @@ def _temporary_name(path: str) -> str:
     return f"{path}.tmp-{os.getpid()}"
 
 
+def make_folder(path: str) -> None:
+    """Makes a folder and its parents, unless it is there.
+
+    Raises:
+        OSError: it cannot be made, or a file has its name.
+    """
+    try:
+        tf.io.gfile.makedirs(path)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot make the folder {path}: {error.message}") from error
+
+
 def _make_folder_of(path: str) -> None:
     if folder := os.path.dirname(path):
         tf.io.gfile.makedirs(folder)
@@ -34,6 +46,28 @@ def atomic_write(path: str, data: bytes | str) -> None:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
         raise OSError(f"cannot write {path}: {error.message}") from error
+
+
+def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
+    """Raises a ValueError for what must not be written over, and for a name that is no file's.
+
+    Args:
+        files: the names that a user gave for output.
+        inputs: the files that are read.
+    """
+    if not files:
+        raise ValueError("output_file names no file")
+    seen = {_absolute(file): "an input file" for file in inputs}
+    for file in files:
+        if taken := seen.get(_absolute(file)):
+            raise ValueError(f"output_file {file} is {taken} too: name another")
+        seen[_absolute(file)] = "named twice: an output file"
+        if tf.io.gfile.isdir(file):
+            raise ValueError(f"output_file {file} is a directory: name a file in it")
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
 
 
 class ShardedWriter:

@@ -77,6 +77,11 @@ def write_examples(
                 counted = _count(records, statistics, progress)
                 for record in _shuffled(counted, order):
                     writer.write(record)
+            if writer.records_written < len(output_files):
+                raise ValueError(
+                    f"only {writer.records_written} examples for {len(output_files)} output files: "
+                    "name fewer files"
+                )
     return statistics
 
 

@@ -41,7 +41,7 @@ class TextClassifier(tf.Module):
             segments = [tokenizer.tokenize_flat(text) for text in texts]
             inputs = pack_segments(segments, max_seq_length, tokenizer.vocab)
             # Padding that all rows have costs time and changes nothing.
-            longest = tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1))
+            longest = tf.maximum(1, tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)))
             inputs = {name: values[:, :longest] for name, values in inputs.items()}
             probabilities = tf.nn.softmax(model(inputs, training=False))
             label = tf.gather(self.labels, tf.argmax(probabilities, axis=-1))

@@ -1,7 +1,9 @@
 """Saving, resuming and starting from checkpoints, with every variable under its own name."""
 
+import contextlib
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
@@ -38,6 +40,7 @@ class Checkpointer:
             variable for variable in model.variables if variable.path not in self._weights
         ]
         self._step = step
+        self._directory = directory
         checkpoint = tf.train.Checkpoint(
             model=self._weights,
             optimizer=self._slots,
@@ -53,16 +56,33 @@ class Checkpointer:
 
         Raises:
             ValueError: where it is of another model; the message names the variable.
+            OSError: where it cannot be read, or the folder's `checkpoint` file is lost.
         """
         path = self._manager.latest_checkpoint
         if path:
             _check_shapes(path, saved_shapes(path), self._weights)
-            self._manager.checkpoint.restore(path).assert_existing_objects_matched()
+            with _reading(path):
+                self._manager.checkpoint.restore(path).assert_existing_objects_matched()
+        elif found := tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*.index")):
+            raise OSError(
+                f"{self._directory}: its file `checkpoint` is lost or damaged; write "
+                f'model_checkpoint_path: "{os.path.basename(found[-1]).removesuffix(".index")}" '
+                "in it, or take another folder"
+            )
         return path
 
     def save(self) -> str:
-        """Writes a checkpoint of the current step and returns its path."""
-        return self._manager.save(checkpoint_number=self._step.numpy())
+        """Writes a checkpoint of the current step and returns its path.
+
+        Raises:
+            OSError: it cannot be written; the checkpoints before it are kept.
+        """
+        try:
+            return self._manager.save(checkpoint_number=self._step.numpy())
+        except tf.errors.OpError as error:
+            raise OSError(
+                f"cannot write a checkpoint to {self._directory}: {error.message}"
+            ) from error
 
 
 def latest_checkpoint(path: str) -> str:
@@ -79,7 +99,8 @@ def latest_checkpoint(path: str) -> str:
 
 def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
     """The paths and shapes of the model weights in a checkpoint of `Checkpointer`."""
-    shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
+    with _reading(checkpoint):
+        shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
     if not paths:
         raise ValueError(f"{checkpoint}: holds no model weights of ours; convert it first")
@@ -94,10 +115,24 @@ def load_weights(checkpoint: str, weights: Sequence[keras.Variable]) -> None:
     """
     targets = {weight.path: weight.value for weight in weights}
     _check_shapes(checkpoint, saved_shapes(checkpoint), targets)
-    reader = tf.train.load_checkpoint(checkpoint)
-    for key in reader.get_variable_to_shape_map():
-        if _path(key) in targets:
-            targets[_path(key)].assign(np.asarray(reader.get_tensor(key)))
+    with _reading(checkpoint):
+        reader = tf.train.load_checkpoint(checkpoint)
+        keys = [key for key in reader.get_variable_to_shape_map() if _path(key) in targets]
+        values = {_path(key): np.asarray(reader.get_tensor(key)) for key in keys}
+    for path, value in values.items():
+        targets[path].assign(value)
+
+
+@contextlib.contextmanager
+def _reading(checkpoint: str) -> Iterator[None]:
+    """Turns what TensorFlow raises over damaged files into one OSError."""
+    try:
+        yield
+    except (tf.errors.OpError, IndexError) as error:
+        raise OSError(
+            f"{checkpoint} is damaged or incomplete; to go on from an older checkpoint, remove its "
+            "files and name the older one in the file `checkpoint` beside it"
+        ) from error
 
 
 def _path(key: str) -> str | None:
@@ -107,6 +142,9 @@ def _path(key: str) -> str | None:
 
 
 def _check_shapes(checkpoint: str, saved: dict, targets: dict) -> None:
+    parts = {path.split("/")[0] for path in targets}
+    if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
+        raise ValueError(f"{checkpoint}: has {extra[0]} besides; it is of another model")
     for path, target in targets.items():
         if path not in saved:
             raise ValueError(f"{checkpoint}: has no {path}; it is of another model")

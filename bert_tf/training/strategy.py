@@ -44,7 +44,7 @@ def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         where = f"named {tpu_name}" if tpu_name else "on this machine"
-        reason = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0][:100]
         raise ValueError(
             f"--strategy=tpu: no TPU {where} ({reason}); on a TPU virtual machine install "
             "tensorflow-tpu in place of tensorflow, elsewhere give --tpu_name, --tpu_zone and "

@@ -201,3 +201,50 @@ def test_missing_devices_are_named():
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         check_batch_size(mirrored, "train_batch_size", 7)
+
+
+@pytest.mark.parametrize("damage", ["data cut", "data lost", "index cut", "byte flipped"])
+def test_a_damaged_checkpoint_is_named(tmp_path, damage):
+    """Oracle: the file that was damaged."""
+    strategy = make_strategy("cpu")
+    trainer = make_trainer(strategy)
+    path = Checkpointer(str(tmp_path), trainer.model, trainer.optimizer, trainer.step).save()
+    data, index = tmp_path / "ckpt-0.data-00000-of-00001", tmp_path / "ckpt-0.index"
+    content = bytearray(data.read_bytes())
+    if damage == "data cut":
+        data.write_bytes(content[: len(content) // 2])
+    if damage == "data lost":
+        data.unlink()
+    if damage == "index cut":
+        index.write_bytes(index.read_bytes()[:-20])
+    if damage == "byte flipped":
+        content[len(content) // 2] ^= 0xFF
+        data.write_bytes(content)
+    again = make_trainer(strategy)
+    checkpointer = Checkpointer(str(tmp_path), again.model, again.optimizer, again.step)
+    with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
+        checkpointer.restore()
+    with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
+        # The flipped byte is in the optimizer's moments or in the weights; all are read here.
+        load_weights(path, again.model.weights)
+        checkpointer.restore()
+
+
+def test_a_lost_state_file_does_not_start_a_run_over(tmp_path):
+    """Oracle: the checkpoint that is there all the same."""
+    strategy = make_strategy("cpu")
+    trainer = make_trainer(strategy)
+    checkpointer = Checkpointer(str(tmp_path), trainer.model, trainer.optimizer, trainer.step)
+    checkpointer.save()
+    (tmp_path / "checkpoint").unlink()
+    with pytest.raises(OSError, match='`checkpoint` is lost or damaged; write .*"ckpt-0"'):
+        Checkpointer(str(tmp_path), trainer.model, trainer.optimizer, trainer.step).restore()
+
+
+def test_a_deeper_checkpoint_is_of_another_model(tmp_path):
+    """Oracle: the layer that this model lacks."""
+    strategy = make_strategy("cpu")
+    deeper = make_trainer(strategy, dataclasses.replace(CONFIG, num_hidden_layers=3))
+    path = Checkpointer(str(tmp_path), deeper.model, deeper.optimizer, deeper.step).save()
+    with pytest.raises(ValueError, match="has encoder/layer_2/.* besides; it is of another model"):
+        load_weights(path, BertPretrainer(CONFIG).encoder.weights)

@@ -37,7 +37,7 @@ class Options(command.Options):
     """The flags."""
 
     output_dir: str = option("quickstart", help="Folder for everything that is made.")
-    num_train_steps: int = option(2500, help="Pre-training steps of 64 examples.")
+    num_train_steps: int = option(3600, help="Pre-training steps of 32 examples.")
     vocab_size: int = option(8000, help="Size of the vocabulary.")
 
 
@@ -80,12 +80,12 @@ def run(options: Options) -> None:
         eval_input_file=records[1],
         preset="tiny",
         vocab_file=vocab,
-        train_batch_size=64,
+        train_batch_size=32,
         eval_batch_size=64,
         learning_rate=0.001,
         num_train_steps=options.num_train_steps,
         num_warmup_steps=options.num_train_steps // 10,
-        save_checkpoints_steps=500,
+        save_checkpoints_steps=600,
         output_dir=model,
         **lengths,
     )

@@ -1,0 +1,106 @@
+"""The flags' helper: the values it refuses, how a program ends, what --help says."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from bert_tf import command
+from bert_tf.command import option
+
+PROGRAM = """
+'''Says what it was given.
+
+  python program.py --number=3
+'''
+import os, signal, sys
+from dataclasses import dataclass
+from bert_tf import command
+from bert_tf.command import option
+
+command._import_tensorflow_quietly = lambda: None
+
+@dataclass(frozen=True)
+class Options(command.Options):
+    number: int = option(help="How many.", at_least=1)
+    name: str | None = option(None, help="Whose.")
+    fast: bool = option(True, help="Hurry.")
+    kind: str = option("a", help="Which.", choices=("a", "b"))
+
+def run(options):
+    if options.name == "bad":
+        raise ValueError("bad.txt: line 3 is wrong;\\n  mend it")
+    if options.name == "missing":
+        open("/nowhere/at/all")
+    if options.name in ("SIGINT", "SIGTERM"):
+        os.kill(os.getpid(), getattr(signal, options.name))
+    print(options)
+
+command.run(Options, run)
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+
+    def call(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, path, *arguments], capture_output=True, text=True, check=False
+        )
+
+    return call
+
+
+def test_flags_become_options(program, tmp_path):
+    """Oracle: the values given on the command line and in a flag file."""
+    (tmp_path / "flags").write_text("--number=4\n--nofast\n")
+    done = program(f"--flagfile={tmp_path}/flags", "--name=x", "--kind=b")
+    assert done.stdout == "Options(number=4, name='x', fast=False, kind='b')\n"
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--number=0"], "--number is 0; it must be 1 or more"),
+        (["--number=1", "--name="], "--name is empty; give it a value or leave it out"),
+        (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; mend it"),
+        (["--number=1", "--name=missing"], "No such file or directory: '/nowhere/at/all'"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_line_and_exit_code_1(program, arguments, line):
+    done = program(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("program: error: ") and done.stderr.endswith(f"{line}\n")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupt_is_no_traceback(program, name, code):
+    """Oracle: the shell's exit codes, 128 and the signal's number."""
+    assert code == 128 + getattr(signal, name)
+    done = program("--number=1", f"--name={name}")
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_help_shows_the_docstring_and_every_flag(program):
+    done = program("--help")
+    assert "python program.py --number=3" in done.stdout
+    for text in ("--number: How many.", "--[no]fast: Hurry.", "--kind: <a|b>: Which."):
+        assert text in done.stdout
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.5])
+def test_numbers_out_of_range_are_named(value):
+    @dataclass(frozen=True)
+    class Options(command.Options):
+        share: float = option(0.5, help="", at_least=0, at_most=1)
+
+    assert Options().share == 0.5
+    with pytest.raises(ValueError, match="--share is .*; it must be from 0 to 1"):
+        Options(value)

@@ -19,6 +19,8 @@ from bert_tf.command import option
 
 if TYPE_CHECKING:
     from bert_tf.config import BertConfig
+    from bert_tf.training.checkpoints import Checkpointer
+    from bert_tf.training.loop import Trainer
 
 CONFIG = "bert_config.json"
 EVAL_RESULTS = "eval_results.txt"
@@ -167,23 +169,11 @@ def _train_and_evaluate(
             )
         )
 
-    # Where the weights come from: this run's own newest checkpoint, else --init_checkpoint, else
-    # random numbers.
-    if path := checkpointer.restore():
-        print(f"Going on from {path}, step {trainer.step.numpy():,}.")
-    elif options.init_checkpoint:
-        path = checkpoints.latest_checkpoint(options.init_checkpoint)
-        checkpoints.load_weights(path, model.weights)
-        print(f"Starting from the weights of {path}.")
-    elif not options.do_train:
-        raise ValueError(f"{options.output_dir}: no checkpoint to evaluate; train first")
+    _set_weights(options, trainer, checkpointer)
     print(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
         f"{model.count_params():,} parameters, on {strategies.describe(strategy)}."
     )
-
-    if trainer.step.numpy() >= options.num_train_steps:
-        print(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
     results: dict[str, float] = {}
     eval_writer = tf.summary.create_file_writer(f"{options.output_dir}/eval")
 
@@ -209,6 +199,23 @@ def _train_and_evaluate(
     if options.do_eval and not results:
         evaluate(int(trainer.step.numpy()))
     return results
+
+
+def _set_weights(options: Options, trainer: "Trainer", checkpointer: "Checkpointer") -> None:
+    """From this run's own newest checkpoint, else --init_checkpoint, else random numbers."""
+    from bert_tf.training.checkpoints import latest_checkpoint, load_weights
+
+    if path := checkpointer.restore():
+        step = int(trainer.step.numpy())
+        print(f"Going on from {path}, step {step:,}.")
+        if options.do_train and step >= options.num_train_steps:
+            print(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
+    elif options.init_checkpoint:
+        path = latest_checkpoint(options.init_checkpoint)
+        load_weights(path, trainer.model.weights)
+        print(f"Starting from the weights of {path}.")
+    elif not options.do_train:
+        raise ValueError(f"{options.output_dir}: no checkpoint to evaluate; train first")
 
 
 def _checked_config(options: Options) -> "BertConfig":

@@ -39,3 +39,5 @@ def test_classifies_pairs_of_any_length(tmp_path):
     signature = loaded.signatures["serving_default"]
     outputs = signature(text=tf.constant(texts_a[:1]), text_b=tf.constant(texts_b[:1]))
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)
+    empty = tf.constant([], tf.string)
+    assert loaded(empty, empty)["probabilities"].shape == (0, 3)

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 # Characters outside this share of the text get no piece: a word with one of them is [UNK]. Else the
 # odd foreign names of a Wikipedia would take thousands of pieces.

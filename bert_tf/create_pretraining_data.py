@@ -16,8 +16,8 @@ memory does not grow with the input: the examples are shuffled in large parts, n
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.pretraining.local import Statistics

@@ -21,8 +21,8 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 PACKAGES = ("numpy", "keras", "tensorflow")
 SENTENCES = (

@@ -14,8 +14,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.config import BertConfig

@@ -16,8 +16,8 @@ hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_l
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.models.pretrainer import BertPretrainer

@@ -13,8 +13,8 @@ It holds the very tokenizer that made the training data. Use it with the folder 
 
 from dataclasses import dataclass
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 PROGRAM = """
 '''Says what it was given.
@@ -17,8 +17,8 @@ PROGRAM = """
 '''
 import os, signal, sys
 from dataclasses import dataclass
-from bert_tf import command
-from bert_tf.command import option
+from tfrecords import command
+from tfrecords.command import option
 
 command._import_tensorflow_quietly = lambda: None
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import Vocabulary
 
 READ_BYTES = 2**22
 TOKENIZE_CHARACTERS = 2**20
@@ -19,11 +20,13 @@ class Chunk:
 
     Attributes:
         pieces: [T] int32, the WordPiece ids of all sentences.
+        unit_starts: [T] bool, which pieces begin a unit of masking: a word. A sentence does.
         sentence_starts: [sentences + 1] int64, where in `pieces` each begins; the last is T.
         document_starts: [documents + 1] int64, the first sentence of each; the last is `sentences`.
     """
 
     pieces: np.ndarray
+    unit_starts: np.ndarray
     sentence_starts: np.ndarray
     document_starts: np.ndarray
 
@@ -142,13 +145,14 @@ def _count_document(
 
 
 def chunk_documents(
-    documents: Iterable[tuple[np.ndarray, np.ndarray]], min_tokens: int
+    documents: Iterable[tuple[np.ndarray, np.ndarray]], min_tokens: int, vocab: Vocabulary
 ) -> Iterator[Chunk]:
     """Joins whole documents to chunks of at least `min_tokens` pieces and two documents.
 
     What is left at the end joins the last chunk if it is less than half of one, or one document
     alone: so only a corpus of a single document gives a chunk of a single document.
     """
+    starts = np.array([not token.startswith("##") for token in vocab.tokens])
     held: list[tuple[np.ndarray, np.ndarray]] = []
     current: list[tuple[np.ndarray, np.ndarray]] = []
     tokens = 0
@@ -157,19 +161,21 @@ def chunk_documents(
         tokens += len(document[0])
         if tokens >= min_tokens and len(current) >= 2:
             if held:
-                yield _join(held)
+                yield _join(held, starts)
             held, current, tokens = current, [], 0
     if held and (tokens < min_tokens // 2 or len(current) == 1):
         held, current = held + current, []
     for rest in (held, current):
         if rest:
-            yield _join(rest)
+            yield _join(rest, starts)
 
 
-def _join(documents: list[tuple[np.ndarray, np.ndarray]]) -> Chunk:
+def _join(documents: list[tuple[np.ndarray, np.ndarray]], starts: np.ndarray) -> Chunk:
+    pieces = np.concatenate([pieces for pieces, _ in documents])
     lengths = np.concatenate([lengths for _, lengths in documents])
     return Chunk(
-        pieces=np.concatenate([pieces for pieces, _ in documents]),
+        pieces=pieces,
+        unit_starts=starts[pieces],
         sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
         document_starts=np.cumsum([0] + [len(lengths) for _, lengths in documents]),
     )

@@ -88,10 +88,11 @@ def _documents(*sizes: int):
     ],
 )
 def test_chunks_are_whole_documents(sizes, expected):
-    chunks = list(chunk_documents(_documents(*sizes), min_tokens=6))
+    chunks = list(chunk_documents(_documents(*sizes), 6, VOCAB))
     assert [list(dict.fromkeys(chunk.pieces.tolist())) for chunk in chunks] == expected
     for chunk, numbers in zip(chunks, expected, strict=True):
         lengths = [sizes[number] for number in numbers]
         assert chunk.num_documents == len(numbers)
         assert chunk.document_starts.tolist() == [0, *np.cumsum(lengths)]
         assert chunk.sentence_starts.tolist() == list(range(sum(lengths) + 1))
+        assert chunk.unit_starts.all()

@@ -10,6 +10,8 @@ from typing import Any
 
 from absl import app, flags, logging
 
+from tfrecords import quiet
+
 
 def option(
     default: Any = dataclasses.MISSING,
@@ -92,7 +94,7 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
             options = options_type(**{name: flags.FLAGS[name].value for name in names})
-            _import_tensorflow_quietly()
+            quiet.import_tensorflow()
             function(options)
         except KeyboardInterrupt:
             print(f"\n{program}: interrupted", file=sys.stderr)
@@ -104,23 +106,6 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
             sys.exit(1)
 
     app.run(main)
-
-
-def _import_tensorflow_quietly() -> None:
-    """Imports TensorFlow and finds its devices without what they print about themselves.
-
-    Some of it is written before any log level applies, so standard error goes nowhere meanwhile.
-    """
-    saved = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
 
 
 def _define_flag(field: dataclasses.Field) -> None:

@@ -48,6 +48,30 @@ def atomic_write(path: str, data: bytes | str) -> None:
         raise OSError(f"cannot write {path}: {error.message}") from error
 
 
+def join_files(parts: Sequence[str], path: str) -> None:
+    """Writes the contents of `parts`, one after the other, to `path`, whole or not at all.
+
+    TFRecord files joined so are a TFRecord file, compressed ones too.
+
+    Raises:
+        OSError: a part cannot be read or `path` not written.
+    """
+    # A fixed name: what a killed run left is written over by the next.
+    temporary = f"{path}.unfinished"
+    try:
+        _make_folder_of(path)
+        with tf.io.gfile.GFile(temporary, "wb") as target:
+            for part in parts:
+                with tf.io.gfile.GFile(part, "rb") as source:
+                    while block := source.read(2**24):
+                        target.write(block)
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
+        raise OSError(f"cannot write {path}: {error.message}") from error
+
+
 def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
     """Raises a ValueError for what must not be written over, and for a name that is no file's.
 

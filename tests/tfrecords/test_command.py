@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfrecords import command
+from tfrecords import command, quiet
 from tfrecords.command import option
 
 PROGRAM = """
@@ -17,10 +17,10 @@ PROGRAM = """
 '''
 import os, signal, sys
 from dataclasses import dataclass
-from tfrecords import command
+from tfrecords import command, quiet
 from tfrecords.command import option
 
-command._import_tensorflow_quietly = lambda: None
+quiet.import_tensorflow = lambda: None
 
 @dataclass(frozen=True)
 class Options(command.Options):

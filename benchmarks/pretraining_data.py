@@ -1,0 +1,89 @@
+"""Times create_pretraining_data beside the TensorFlow Model Garden's script, on one core and on two.
+
+  python benchmarks/pretraining_data.py --text=wiki.txt --vocab=vocab.txt \\
+    --garden=/path/to/garden/bin/python
+
+The Garden's Python is that of an environment of its own: pip install tf-models-official. Both get
+the same text, vocabulary and flags, one after the other, each process pinned to its cores; their
+times include the start of TensorFlow. --rounds repeats the lot and the median is shown. Without
+--garden only bert_tf runs.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import tensorflow as tf
+
+
+def main() -> None:
+    """Runs both and prints a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--vocab", required=True)
+    parser.add_argument("--garden", help="Python of an environment with tf-models-official")
+    parser.add_argument("--dupe_factor", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    ours = [sys.executable, "-m", "bert_tf.create_pretraining_data"]
+    runs = {
+        "bert_tf, 1 core": ([*ours, "--num_workers=1"], {0}),
+        "bert_tf, 2 cores": ([*ours, "--num_workers=2"], {0, 1}),
+    }
+    if options.garden:
+        garden = [options.garden, "-m", "official.nlp.data.create_pretraining_data"]
+        runs["Model Garden, 1 core"] = (garden, {0})
+    size = os.path.getsize(options.text) / 1e6
+    print(f"{options.text}: {size:.1f} MB, dupe_factor {options.dupe_factor}")
+    print("| | seconds | examples | examples/s | CPU seconds | peak memory, MB |")
+    print("|---|---|---|---|---|---|")
+    times: dict[str, list[tuple]] = {name: [] for name in runs}
+    for _ in range(options.rounds):
+        for name, (command, cores) in runs.items():
+            times[name].append(_run(command, cores, options))
+    for name, rounds in times.items():
+        seconds, cpu, memory, examples = (
+            statistics.median(column) for column in zip(*rounds, strict=True)
+        )
+        print(
+            f"| {name} | {seconds:.1f} | {examples:,.0f} | {examples / seconds:,.0f} | "
+            f"{cpu:.1f} | {memory:,.0f} |"
+        )
+
+
+def _run(command: list[str], cores: set[int], options) -> tuple[float, float, float, int]:
+    """Wall seconds, CPU seconds, largest process in MB, records written."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = pathlib.Path(folder) / "out.tfrecord"
+        flags = dict(
+            input_file=options.text,
+            output_file=output,
+            vocab_file=options.vocab,
+            dupe_factor=options.dupe_factor,
+        )
+        started = time.perf_counter()
+        # A shell's `time` would not tell the memory; a child of our own does.
+        process = subprocess.Popen(
+            [*command, *(f"--{name}={value}" for name, value in flags.items())],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - started
+        if status:
+            raise SystemExit(f"{' '.join(command)} failed with status {status}")
+        cpu = usage.ru_utime + usage.ru_stime  # of its workers, too
+        records = sum(1 for _ in tf.data.TFRecordDataset(str(output)))
+        return seconds, cpu, usage.ru_maxrss / 1e3, records
+
+
+if __name__ == "__main__":
+    main()

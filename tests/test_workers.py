@@ -1,0 +1,78 @@
+"""Oracles: what the functions return in this process; what became of the processes."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+
+import pytest
+
+from bert_tf.workers import Workers
+
+
+def test_one_worker_is_this_process_and_takes_tasks_in_order():
+    first = deque([(math.sqrt, 4)])
+    with Workers(1) as workers:
+        results = workers.results([(os.getpid,), (math.sqrt, 9)], first)
+        assert list(results) == [
+            ((math.sqrt, 4), 2),
+            ((os.getpid,), os.getpid()),
+            ((math.sqrt, 9), 3),
+        ]
+
+
+@pytest.mark.slow
+def test_two_workers():
+    """One start of the processes, which takes seconds, for all that is to be said of them."""
+    with Workers(2) as workers:
+        numbers = range(50)
+        results = workers.results((math.sqrt, number) for number in numbers)
+        assert sorted(result for _, result in results) == [math.sqrt(n) for n in numbers]
+        added: deque = deque()
+        seen = []
+        for (function, *_), result in workers.results([(math.sqrt, 4)], added):
+            seen.append(result)
+            if function is math.sqrt:
+                added.append((os.getpid,))
+        assert seen[0] == 2 and seen[1] != os.getpid()
+        with pytest.raises(ValueError, match="math domain error|nonnegative"):
+            list(workers.results([(math.sqrt, -1)]))
+        with pytest.raises(OSError, match="a worker process died.*--num_workers"):
+            list(workers.results([(os._exit, 1)]))
+
+
+@pytest.mark.slow
+def test_workers_end_with_their_parent():
+    """Oracle: the process table, after the parent was killed without a chance to tell them."""
+    program = (
+        "import os\nfrom bert_tf.workers import Workers\n"
+        "if __name__ == '__main__':\n"
+        "    with Workers(2) as workers:\n"
+        "        for _, pid in workers.results([(os.getpid,)] * 20):\n"
+        "            print(pid, flush=True)\n"
+        "        input()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    pids = {int(parent.stdout.readline()) for _ in range(20)}
+    assert pids and parent.pid not in pids
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdin.close()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while any(map(_runs, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_runs, pids))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

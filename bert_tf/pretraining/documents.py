@@ -1,26 +1,36 @@
-"""Text files to chunks of tokenized documents: flat arrays of a bounded number of tokens."""
+"""A block of text to a chunk of tokenized documents."""
 
 import codecs
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.pretraining.cleaning import line_rule, sentence_rule
+from bert_tf.pretraining.lexicon import load_lexicon
+from bert_tf.pretraining.segmenter import load_segmenter, tokenize_words
+from bert_tf.pretraining.sources import Block
+from bert_tf.text.sentences import split_sentences
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.writer import atomic_write
 
-READ_BYTES = 2**22
-TOKENIZE_CHARACTERS = 2**20
+# Tokenized at once; it takes about ten times the memory.
+TOKENIZE_BYTES = 2**23
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some consecutive documents of a corpus, none of their sentences empty.
+    """Some documents of a corpus, none of their sentences empty.
 
     Attributes:
         pieces: [T] int32, the WordPiece ids of all sentences.
-        unit_starts: [T] bool, which pieces begin a unit of masking: a word. A sentence does.
+        unit_starts: [T] bool, which pieces begin a unit of masking: a word, or a word of a
+            segmenter, or a phrase of a lexicon. A sentence always begins one.
         sentence_starts: [sentences + 1] int64, where in `pieces` each begins; the last is T.
         document_starts: [documents + 1] int64, the first sentence of each; the last is `sentences`.
     """
@@ -35,11 +45,46 @@ class Chunk:
         return len(self.document_starts) - 1
 
 
+@dataclass(frozen=True)
+class TextSettings:
+    """How text is read.
+
+    Attributes:
+        json_field: the field of JSON lines that holds the text.
+        split_sentences: whether lines are paragraphs, to be split by the rules of `language`.
+        language: ISO 639 code, such as "de".
+        clean: whether to leave out what `cleaning` says.
+        segmenter: what makes the units of masking in place of the tokenizer's words; see
+            `segmenter.load_segmenter`.
+        lexicon: phrases that are units of masking as a whole; the longest counts.
+
+    Raises:
+        ValueError: there is no such segmenter.
+    """
+
+    json_field: str = "text"
+    split_sentences: bool = False
+    language: str = "en"
+    clean: bool = False
+    segmenter: str | None = None
+    lexicon: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.segmenter is not None:
+            load_segmenter(self.segmenter)
+
+
 @dataclass
 class TextCounts:
-    """What was read. `read_lines` and `tokenized_documents` count as they go."""
+    """What was read.
+
+    `lines` (paragraphs, where they are split) are those that are not blank, `left_out` how many
+    lines and sentences each rule of cleaning took, `empty_sentences` and `empty_documents` those of
+    which no piece is left.
+    """
 
     bytes: int = 0
+    lines: int = 0
     invalid_lines: int = 0
     documents: int = 0
     empty_documents: int = 0
@@ -47,135 +92,219 @@ class TextCounts:
     empty_sentences: int = 0
     tokens: int = 0
     unknown_tokens: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def __add__(self, other: "TextCounts") -> "TextCounts":
+        sums = {}
+        for name, mine in vars(self).items():
+            theirs = getattr(other, name)
+            if name == "left_out":
+                rules = dict.fromkeys([*mine, *theirs])
+                sums[name] = {rule: mine.get(rule, 0) + theirs.get(rule, 0) for rule in rules}
+            else:
+                sums[name] = mine + theirs
+        return TextCounts(**sums)
+
+    def to_dict(self) -> dict:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "TextCounts":
+        return cls(**values)
 
 
-def read_lines(files: Sequence[str], counts: TextCounts) -> Iterator[str]:
-    """The lines of the files, stripped; an empty line ends a document, and so does every file.
+def make_chunk(
+    block: Block, tokenizer: WordPieceTokenizer, settings: TextSettings
+) -> tuple[Chunk, TextCounts]:
+    """The documents of a block. A pure function.
 
-    Lines end with LF or CRLF; a byte order mark is dropped. What is not UTF-8 is replaced by
-    U+FFFD, which the tokenizer drops, and counted.
+    In text a blank line ends a document, and a line is a sentence, or a paragraph with
+    `split_sentences`. In JSON lines each string is a document, whose lines are the same; blank ones
+    among them mean nothing. Lines end with LF or CRLF. What is not UTF-8 is dropped and counted.
 
     Raises:
-        OSError: a file cannot be read.
+        ValueError: a line of JSON holds no text, or the segmenter's words are not in the text.
     """
-    for file in files:
-        for number, line in enumerate(_split_lines(file)):
-            counts.bytes += len(line) + 1
-            if number == 0:
-                line = line.removeprefix(codecs.BOM_UTF8)
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError:
-                text = line.decode("utf-8", errors="replace")
-                counts.invalid_lines += 1
-            yield text.strip()
-        yield ""
+    counts = TextCounts(bytes=len(block.data))
+    read = {"text": _text_documents, "json": _json_documents}[block.kind]
+    sentences: list[bytes] = []
+    ends = [0]
+    for lines in read(block, settings, counts):
+        counts.lines += len(lines)
+        if settings.clean or settings.split_sentences:
+            lines = list(_sentences(lines, settings, counts))
+        sentences += [line.encode("utf-8") for line in lines]
+        ends.append(len(sentences))
+    pieces, splits, unit_starts = _tokenize(sentences, tokenizer, settings)
+    full = np.diff(splits) > 0
+    # The number of full sentences before each border of documents.
+    document_starts = np.append(0, np.cumsum(full))[ends]
+    full_documents = np.diff(document_starts) > 0
+    chunk = Chunk(
+        pieces=pieces,
+        unit_starts=unit_starts,
+        sentence_starts=np.append(splits[:-1][full], len(pieces)).astype(np.int64),
+        document_starts=np.append(document_starts[:-1][full_documents], document_starts[-1]).astype(
+            np.int64
+        ),
+    )
+    counts.documents = chunk.num_documents
+    counts.empty_documents = len(full_documents) - chunk.num_documents
+    counts.sentences = int(document_starts[-1])
+    counts.empty_sentences = len(full) - counts.sentences
+    counts.tokens = len(pieces)
+    counts.unknown_tokens = int(np.count_nonzero(pieces == tokenizer.vocab.unk_id))
+    return chunk, counts
 
 
-def _split_lines(file: str) -> Iterator[bytes]:
-    rest = b""
-    for block in _read_blocks(file):
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
-    if rest:
-        yield rest
+def _text_documents(
+    block: Block, settings: TextSettings, counts: TextCounts
+) -> Iterator[list[str]]:
+    document: list[str] = []
+    for line in _decode(block.data, counts).split("\n"):
+        if line := line.strip():
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+    if document:
+        yield document
 
 
-def _read_blocks(file: str) -> Iterator[bytes]:
+def _json_documents(
+    block: Block, settings: TextSettings, counts: TextCounts
+) -> Iterator[list[str]]:
+    for line in _decode(block.data, counts).split("\n"):
+        if line := line.strip():
+            text = _json_text(line, settings.json_field, block.name)
+            yield [line for part in text.split("\n") if (line := part.strip())]
+
+
+def _json_text(line: str, json_field: str, name: str) -> str:
+    def error(problem: str) -> ValueError:
+        return ValueError(f"{name}: {problem}: {line[:80]!r}")
+
     try:
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            while block := stream.read(READ_BYTES):
-                yield block
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {file}: {error.message}") from error
+        value = json.loads(line)
+    except (ValueError, RecursionError) as problem:
+        raise error(f"a line is not JSON ({problem})") from None
+    if not isinstance(value, dict):
+        raise error("a line is not a JSON object")
+    if json_field not in value:
+        raise error(f"a line has no field {json_field!r}; --json_field names the one with the text")
+    if not isinstance(value[json_field], str):
+        raise error(f"a line's field {json_field!r} is not a string")
+    # Halves of surrogate pairs are not characters.
+    return re.sub("[\ud800-\udfff]", "\ufffd", value[json_field])
 
 
-def tokenized_documents(
-    lines: Iterable[str], tokenizer: WordPieceTokenizer, counts: TextCounts
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Documents as (pieces [T] int32, sentence lengths [sentences]), unless without a piece.
-
-    Args:
-        lines: one sentence each, "" at the end of every document, as `read_lines` gives them.
-    """
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    for batch in _batches(lines):
-        ragged = tokenizer.tokenize_flat(tf.constant(batch))
-        pieces, splits = ragged.values.numpy(), ragged.row_splits.numpy()
-        start = 0
-        for end in [index for index, line in enumerate(batch) if not line] + [len(batch)]:
-            lengths = np.diff(splits[start : end + 1])
-            parts.append((pieces[splits[start] : splits[end]], lengths))
-            start = end + 1
-            if end < len(batch):
-                document = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-                parts = []
-                if _count_document(*document, tokenizer.vocab.unk_id, counts):
-                    yield document[0], document[1][document[1] > 0]
+def _decode(data: bytes, counts: TextCounts) -> str:
+    """The text; what is not UTF-8 becomes U+FFFD, which the tokenizer drops."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("utf-8", "replace")
+        # Some of them may have been there before.
+        counts.invalid_lines = sum(not _is_utf8(line) for line in data.split(b"\n"))
+        return text
 
 
-def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    characters = 0
-    for line in lines:
-        batch.append(line)
-        characters += len(line)
-        if characters >= TOKENIZE_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-def _count_document(
-    pieces: np.ndarray, lengths: np.ndarray, unk_id: int, counts: TextCounts
-) -> bool:
-    """Counts a document; False for one without a piece."""
-    full = np.count_nonzero(lengths)
-    counts.empty_sentences += len(lengths) - full
-    if not full:
-        # Several blank lines in a row are one document border, not empty documents.
-        counts.empty_documents += len(lengths) > 0
+def _is_utf8(line: bytes) -> bool:
+    try:
+        codecs.utf_8_decode(line, "strict", True)
+    except UnicodeDecodeError:
         return False
-    counts.documents += 1
-    counts.sentences += full
-    counts.tokens += len(pieces)
-    counts.unknown_tokens += np.count_nonzero(pieces == unk_id)
     return True
 
 
-def chunk_documents(
-    documents: Iterable[tuple[np.ndarray, np.ndarray]], min_tokens: int, vocab: Vocabulary
-) -> Iterator[Chunk]:
-    """Joins whole documents to chunks of at least `min_tokens` pieces and two documents.
+def _sentences(lines: Sequence[str], settings: TextSettings, counts: TextCounts) -> Iterator[str]:
+    """The sentences of a document, split and cleaned as the settings say."""
 
-    What is left at the end joins the last chunk if it is less than half of one, or one document
-    alone: so only a corpus of a single document gives a chunk of a single document.
+    def leave_out(rule: str | None) -> bool:
+        if rule:
+            counts.left_out[rule] = counts.left_out.get(rule, 0) + 1
+        return bool(rule)
+
+    for number, line in enumerate(lines):
+        if settings.clean and leave_out(line_rule(line, number == 0, settings.split_sentences)):
+            continue
+        if not settings.split_sentences:
+            yield line
+            continue
+        for sentence in split_sentences(line, settings.language):
+            if not (settings.clean and leave_out(sentence_rule(sentence))):
+                yield sentence
+
+
+def _tokenize(
+    sentences: Sequence[bytes], tokenizer: WordPieceTokenizer, settings: TextSettings
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """ids [T] int32, where in them each sentence begins [sentences + 1], unit starts [T] bool."""
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
+    for batch in _batches(sentences):
+        if settings.segmenter:
+            pieces, splits, starts = tokenize_words(batch, tokenizer, settings.segmenter)
+        else:
+            pieces, splits = tokenizer.tokenize_lines(batch)
+            starts = tokenizer.starts_word[pieces]
+        parts.append((pieces, np.diff(splits), starts))
+    pieces, lengths, starts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    splits = np.append(0, np.cumsum(lengths))
+    if settings.lexicon:
+        starts = load_lexicon(settings.lexicon, tokenizer).join_units(pieces, starts, splits)
+    return pieces, splits, starts
+
+
+def _batches(sentences: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    start = size = 0
+    for index, sentence in enumerate(sentences):
+        size += len(sentence)
+        if size >= TOKENIZE_BYTES or index == len(sentences) - 1:
+            yield sentences[start : index + 1]
+            start, size = index + 1, 0
+
+
+def save_chunk(path: str, chunk: Chunk) -> None:
+    """Writes a chunk, whole or not at all, in about two bytes a piece.
+
+    Raises:
+        OSError: the file cannot be written.
     """
-    starts = np.array([not token.startswith("##") for token in vocab.tokens])
-    held: list[tuple[np.ndarray, np.ndarray]] = []
-    current: list[tuple[np.ndarray, np.ndarray]] = []
-    tokens = 0
-    for document in documents:
-        current.append(document)
-        tokens += len(document[0])
-        if tokens >= min_tokens and len(current) >= 2:
-            if held:
-                yield _join(held, starts)
-            held, current, tokens = current, [], 0
-    if held and (tokens < min_tokens // 2 or len(current) == 1):
-        held, current = held + current, []
-    for rest in (held, current):
-        if rest:
-            yield _join(rest, starts)
-
-
-def _join(documents: list[tuple[np.ndarray, np.ndarray]], starts: np.ndarray) -> Chunk:
-    pieces = np.concatenate([pieces for pieces, _ in documents])
-    lengths = np.concatenate([lengths for _, lengths in documents])
-    return Chunk(
-        pieces=pieces,
-        unit_starts=starts[pieces],
-        sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
-        document_starts=np.cumsum([0] + [len(lengths) for _, lengths in documents]),
+    file = io.BytesIO()
+    np.savez(
+        file,
+        pieces=_compact(chunk.pieces),
+        unit_starts=np.packbits(chunk.unit_starts),
+        sentence_lengths=_compact(np.diff(chunk.sentence_starts)),
+        document_lengths=_compact(np.diff(chunk.document_starts)),
     )
+    atomic_write(path, file.getvalue())
+
+
+def load_chunk(path: str) -> Chunk:
+    """Reads what `save_chunk` wrote.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from error
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        pieces = arrays["pieces"].astype(np.int32)
+        return Chunk(
+            pieces=pieces,
+            unit_starts=np.unpackbits(arrays["unit_starts"], count=len(pieces)).astype(np.bool_),
+            sentence_starts=_borders(arrays["sentence_lengths"]),
+            document_starts=_borders(arrays["document_lengths"]),
+        )
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.min_scalar_type(values.max(initial=0)))
+
+
+def _borders(lengths: np.ndarray) -> np.ndarray:
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))

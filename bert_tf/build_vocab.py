@@ -1,34 +1,44 @@
-"""Builds a WordPiece vocabulary (vocab.txt) for BERT from raw text.
+"""Builds, extends or measures a WordPiece vocabulary (vocab.txt) for BERT from raw text.
 
-The text is normalized and split into words by the same code that tokenizes it later, so that
-every piece learnt can be found again. The same text gives the same file, byte for byte.
+Text of any language and size: plain, .gz, .bz2, .xz or .zst, or JSON lines (.jsonl). It is split
+into words by the same code that tokenizes it later, so that every piece learnt can be found again.
+The same text gives the same file, byte for byte, on any number of cores.
 
-Example:
+A new vocabulary:
   python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt
-
 Ids follow the published vocabularies: [PAD] is 0, then come [unused] slots for words of your own,
 then [UNK], [CLS], [SEP] and [MASK], characters, and pieces from frequent to rare.
+
+A published vocabulary and the 1,000 words and pieces of a domain that shorten its text most:
+  python -m bert_tf.build_vocab --input_file='medicine/*.gz' --output_file=medical.txt \\
+    --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
+Old ids stay. medical.txt.mapping.json says which old embeddings each new one starts from: give it
+to run_pretraining or run_finetuning as --init_vocab_mapping, with the --init_checkpoint to grow.
+
+How well a vocabulary covers texts (the other two print it, too); nothing is written:
+  python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt
 """
 
+import os
 import shlex
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfrecords import command
 from tfrecords.command import option
 
-# Characters outside this share of the text get no piece: a word with one of them is [UNK]. Else the
-# odd foreign names of a Wikipedia would take thousands of pieces.
-_CHARACTER_COVERAGE = 0.9999
-_LINES_AT_ONCE = 2000
-_MAX_CHARACTERS_PER_WORD = 200
+if TYPE_CHECKING:
+    from bert_tf.text.vocab import Vocabulary
+    from bert_tf.vocabulary.counting import WordCounts
+
+# With more files than this, coverage is told for each name or glob of --input_file instead.
+_MOST_FILES_TOLD = 20
 
 
 @dataclass(frozen=True)
 class Options(command.Options):
     input_file: str = option(help="Text files, comma-separated; globs allowed.")
-    output_file: str = option(help="Where to write the vocabulary, one token a line.")
+    output_file: str | None = option(None, help="Where to write the vocabulary, one token a line.")
     vocab_size: int = option(
         30522, at_least=1, help="Number of tokens, the special and unused ones included."
     )
@@ -39,160 +49,156 @@ class Options(command.Options):
         at_least=0,
         help="Number of [unused] slots; 99 gives [UNK] the id 100, as the published ones do.",
     )
+    extend_vocab: str | None = option(
+        None, help="A vocabulary to extend; --vocab_size and --num_unused have no meaning then."
+    )
+    num_new_tokens: int = option(
+        1000, at_least=1, help="How many tokens to add to --extend_vocab at most."
+    )
+    placement: str = option(
+        "append",
+        help="Where new tokens go: append makes the vocabulary longer, and the model with it; "
+        "unused puts them in place of [unused] tokens.",
+        choices=("append", "unused"),
+    )
+    report_vocab: str | None = option(
+        None, help="A vocabulary to measure on the text; nothing is written."
+    )
+    json_field: str = option("text", help="The field of JSON lines that holds their text.")
+    num_workers: int | None = option(
+        None, at_least=1, help="Processes that count words; all cores, fewer for small texts."
+    )
 
 
 def run(options: Options) -> None:
-    """Reads the text, learns the pieces, writes the vocabulary, prints what it covers.
+    """Counts the words, learns or extends the vocabulary, writes it, prints what it covers.
 
     Raises:
-      ValueError: a file is missing or empty, the text has no words, `vocab_size` is too small.
-      OSError: the vocabulary cannot be written.
+      ValueError: a file is missing or empty, the text has no words, flags do not fit.
+      OSError: a file cannot be read, or the vocabulary not written.
     """
-    from tfrecords.reader import expand_files
-    from tfrecords.writer import atomic_write, check_output_files
+    from bert_tf.text.vocab import load_vocab
+    from bert_tf.vocabulary.counting import count_words
 
-    files = expand_files(options.input_file)
-    check_output_files([options.output_file], files)
-    words = _count_words(files, options.do_lower_case)
-    if not words:
+    texts = _texts(options.input_file)
+    _check_output(options, texts)
+    given = options.report_vocab or options.extend_vocab
+    old = load_vocab(given) if given else None
+    counts = count_words(
+        texts, options.do_lower_case, options.json_field, options.num_workers or os.cpu_count()
+    )
+    if not any(counts.texts.values()):
         raise ValueError(f"{options.input_file}: the text holds no words")
-    tokens = learn_vocabulary(words, options.vocab_size, options.min_frequency, options.num_unused)
-    atomic_write(options.output_file, "".join(f"{token}\n" for token in tokens))
-    _report(words, tokens, options)
-
-
-def _count_words(files: list[str], lower_case: bool) -> Counter[str]:
-    """Counts the words of the files as the tokenizer sees them; says how much was not UTF-8."""
-    import tensorflow as tf
-    from tqdm import tqdm
-
-    from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
-
-    tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS), lower_case)
-
-    def count(lines):
-        words, _, counts = tf.unique_with_counts(tokenizer.words(lines).values)
-        damaged = tf.strings.unicode_transcode(lines, "UTF-8", "UTF-8") != lines
-        size = tf.reduce_sum(tf.strings.length(lines) + 1)
-        return words, counts, tf.math.count_nonzero(damaged), size
-
-    batches = tf.data.TextLineDataset(files).batch(_LINES_AT_ONCE)
-    batches = batches.map(count, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
-    total = sum(tf.io.gfile.stat(file).length for file in files)
-    counter: Counter[bytes] = Counter()
-    damaged_lines = 0
-    with tqdm(total=total, unit="B", unit_scale=True, desc="reading") as progress:
-        try:
-            for words, counts, damaged, size in batches.as_numpy_iterator():
-                for word, times in zip(words.tolist(), counts.tolist(), strict=True):
-                    counter[word] += times
-                damaged_lines += int(damaged)
-                progress.update(int(size))
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {', '.join(files)}: {error.message}") from error
-    if damaged_lines:
-        print(f"{damaged_lines:,} lines held bytes that are not UTF-8; these bytes were left out")
-    return Counter({word.decode(): times for word, times in counter.items()})
-
-
-def learn_vocabulary(
-    words: Counter[str], vocab_size: int, min_frequency: int = 2, num_unused: int = 99
-) -> list[str]:
-    """The tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
-
-    Args:
-      words: normalized words with the number of their occurrences.
-
-    Raises:
-      ValueError: `vocab_size` does not hold the special tokens and the characters.
-    """
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-    unused = [f"[unused{slot}]" for slot in range(num_unused)]
-    reserved = ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    alphabet = _alphabet(words, min_frequency)
-    words = Counter(
-        {
-            word: times
-            for word, times in words.items()
-            if len(word) <= _MAX_CHARACTERS_PER_WORD and alphabet.issuperset(word)
-        }
-    )
-    inner = sorted({character for word in words for character in word[1:]})
-    # The trainer numbers "##x" in the random order of a hash table, and breaks ties between pieces
-    # by number. Given as special tokens they have numbers of our choice: the result is fixed.
-    given = [*reserved, *sorted(alphabet), *(f"##{character}" for character in inner)]
-    if len(given) > vocab_size:
-        raise ValueError(
-            f"--vocab_size={vocab_size} is too small: the special and unused tokens and the"
-            f" characters of this text are {len(given)} already"
+    if counts.damaged_lines:
+        print(
+            f"{counts.damaged_lines:,} lines held bytes that are not UTF-8; these bytes were left"
+            " out"
         )
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
-        special_tokens=given,
-        show_progress=False,
-    )
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.train_from_iterator(_repeat(words), trainer)
-    ids = tokenizer.get_vocab()
-    return sorted(ids, key=ids.get)
+    if counts.pruned:
+        print(f"{counts.pruned:,} occurrences of very rare words were left out to save memory.")
+    if options.report_vocab:
+        _say_coverage(options, options.report_vocab, old, counts)
+    elif options.extend_vocab:
+        _extend(options, old, counts)
+    else:
+        _build(options, counts)
 
 
-def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
-    """The characters worth a piece: frequent enough, and within the coverage wanted."""
-    characters: Counter[str] = Counter()
-    for word, times in words.items():
-        for character in word:
-            characters[character] += times
-    room = characters.total() * (1 - _CHARACTER_COVERAGE)
-    # From the rarest on; code points decide among equals.
-    for character, times in sorted(characters.items(), key=lambda item: (item[1], item[0])):
-        room -= times
-        if room < 0 and times >= min_frequency:
-            break
-        del characters[character]
-    return set(characters)
+def _texts(patterns: str) -> dict[str, list[str]]:
+    """The files by the name under which their coverage is told."""
+    from tfrecords.reader import expand_files
+
+    files = expand_files(patterns)
+    if len(files) <= _MOST_FILES_TOLD:
+        return {file: [file] for file in files}
+    parts = filter(None, (part.strip() for part in patterns.split(",")))
+    return {part: expand_files(part) for part in parts}
 
 
-def _repeat(words: Counter[str], at_once: int = 1000) -> Iterator[str]:
-    """Each word as often as it occurs: the trainer takes text, not counts."""
-    for word, times in sorted(words.items()):
-        whole, rest = divmod(times, at_once)
-        for _ in range(whole):
-            yield " ".join([word] * at_once)
-        yield " ".join([word] * rest)
+def _check_output(options: Options, texts: dict[str, list[str]]) -> None:
+    from tfrecords.writer import check_output_files
+
+    if options.report_vocab and (options.output_file or options.extend_vocab):
+        raise ValueError("--report_vocab writes nothing: leave --output_file and the like out")
+    if options.report_vocab:
+        return
+    if not options.output_file:
+        raise ValueError("give --output_file, or --report_vocab to measure a vocabulary only")
+    inputs = [file for files in texts.values() for file in files]
+    outputs = [options.output_file]
+    if options.extend_vocab:
+        inputs.append(options.extend_vocab)
+        outputs.append(_mapping_file(options))
+    check_output_files(outputs, inputs)
 
 
-def _report(words: Counter[str], tokens: list[str], options: Options) -> None:
-    import tensorflow as tf
+def _mapping_file(options: Options) -> str:
+    return f"{options.output_file}.mapping.json"
 
-    from bert_tf.text.tokenizer import WordPieceTokenizer
+
+def _build(options: Options, counts: "WordCounts") -> None:
     from bert_tf.text.vocab import Vocabulary
+    from bert_tf.vocabulary.learning import learn_vocabulary
 
-    vocab = Vocabulary(tuple(tokens))
-    pieces = WordPieceTokenizer(vocab, options.do_lower_case).tokenize_flat(list(words))
-    times = tf.constant(list(words.values()), tf.int64)
-    unknown = tf.reduce_any(pieces == vocab.unk_id, axis=1)
-    total = words.total()
-    unknown_rate = int(tf.reduce_sum(tf.where(unknown, times, 0))) / total
-    pieces_per_word = int(tf.reduce_sum(pieces.row_lengths() * times)) / total
+    tokens = learn_vocabulary(
+        counts.all(), options.vocab_size, options.min_frequency, options.num_unused
+    )
+    _write(options.output_file, tokens)
+    _say_coverage(options, options.output_file, Vocabulary(tuple(tokens)), counts)
     if len(tokens) < options.vocab_size:
         print(
             f"The text gave only {len(tokens):,} of {options.vocab_size:,} tokens with"
             f" --min_frequency={options.min_frequency}: set vocab_size to {len(tokens)} in"
             " bert_config.json."
         )
-    print(
-        f"{total:,} words, {len(words):,} different: {pieces_per_word:.3f} pieces per word,"
-        f" {unknown_rate:.4%} of the words [UNK]"
+    _say_written(options, len(tokens), options.output_file)
+
+
+def _extend(options: Options, old: "Vocabulary", counts: "WordCounts") -> None:
+    from bert_tf.vocabulary.extending import choose_tokens, extend
+    from tfrecords.writer import atomic_write
+
+    new = choose_tokens(
+        counts.all(), old, options.num_new_tokens, options.do_lower_case, options.min_frequency
     )
+    if not new:
+        raise ValueError(f"{options.extend_vocab} covers the text already: nothing to add")
+    extended, mapping = extend(old, new, options.placement)
+    atomic_write(_mapping_file(options), mapping.to_json(extended.tokens))
+    _write(options.output_file, extended.tokens)
+    _say_coverage(options, options.extend_vocab, old, counts)
+    _say_coverage(options, options.output_file, extended, counts)
+    print(f"{len(new):,} new tokens, such as {', '.join(item.token for item in new[:10])}.")
+    _say_written(options, len(extended), f"{options.output_file} and {_mapping_file(options)}")
+    print(
+        "Then: python -m bert_tf.run_pretraining --init_checkpoint=CHECKPOINT"
+        f" --init_vocab_mapping={shlex.quote(_mapping_file(options))}"
+        f" --vocab_file={shlex.quote(options.output_file)} ..."
+    )
+
+
+def _write(path: str, tokens: list[str] | tuple[str, ...]) -> None:
+    from tfrecords.writer import atomic_write
+
+    atomic_write(path, "".join(f"{token}\n" for token in tokens))
+
+
+def _say_coverage(options: Options, name: str, vocab: "Vocabulary", counts: "WordCounts") -> None:
+    from bert_tf.vocabulary.coverage import measure, table
+
+    rows = {
+        text: measure(words, vocab, options.do_lower_case) for text, words in counts.texts.items()
+    }
+    if len(rows) > 1:
+        rows["all"] = measure(counts.all(), vocab, options.do_lower_case)
+    print(f"With {name} ({len(vocab):,} tokens):\n{table(rows)}")
+
+
+def _say_written(options: Options, size: int, files: str) -> None:
     case = "" if options.do_lower_case else " --nodo_lower_case"
     text, vocab_file = map(shlex.quote, (options.input_file, options.output_file))
     print(
-        f"Wrote {len(tokens):,} tokens to {options.output_file}. Next: python -m"
+        f"Wrote {size:,} tokens to {files}. Next: python -m"
         f" bert_tf.create_pretraining_data --vocab_file={vocab_file}{case}"
         f" --input_file={text} --output_file=pretraining.tfrecord"
     )

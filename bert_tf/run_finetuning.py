@@ -50,6 +50,11 @@ class Options(command.DeviceOptions):
         help="Output folder of run_pretraining, or one checkpoint in it, to start from; its "
         "bert_config.json is used.",
     )
+    init_vocab_mapping: str | None = option(
+        None,
+        help="The .mapping.json of build_vocab --extend_vocab: the table of --init_checkpoint "
+        "grows by it to the new --vocab_file.",
+    )
     bert_config_file: str | None = option(
         None, help="The encoder's bert_config.json, where it is not beside --init_checkpoint."
     )
@@ -91,6 +96,7 @@ def run(options: Options) -> dict[str, float]:
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.text.vocab import load_vocab
     from bert_tf.training import strategy as strategies
+    from bert_tf.training.vocabulary_mapping import load_mapping
     from tfrecords.writer import make_folder
 
     task = get_task(options.task)
@@ -110,7 +116,8 @@ def run(options: Options) -> dict[str, float]:
     tuner = FineTuner(
         options.output_dir, config, len(task.labels), encoded, _settings(options), strategy
     )
-    tuner.start(options.init_checkpoint)
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    tuner.start(options.init_checkpoint, mapping)
     make_folder(options.output_dir)
     _start_folder(options, config)
     results = tuner.train()
@@ -146,7 +153,13 @@ def _settings(options: Options):
 
 def _checked_config(options: Options, vocab_size: int) -> "BertConfig":
     """The encoder's configuration, once the flags that belong together agree."""
+    from bert_tf.training.vocabulary_mapping import load_mapping
+
     config, source = _config_and_source(options, vocab_size)
+    if options.init_vocab_mapping:
+        if not options.init_checkpoint:
+            raise ValueError("--init_vocab_mapping needs --init_checkpoint, whose table is to grow")
+        config = load_mapping(options.init_vocab_mapping).grow_config(config)
     if vocab_size > config.vocab_size:
         raise ValueError(
             f"{options.vocab_file} has {vocab_size} tokens, more than the vocab_size "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bert_tf.config import BertConfig
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.loop import Trainer
+    from bert_tf.training.vocabulary_mapping import VocabularyMapping
 
 CONFIG = "bert_config.json"
 EVAL_RESULTS = "eval_results.txt"
@@ -43,6 +44,11 @@ class Options(command.DeviceOptions):
     )
     init_checkpoint: str | None = option(
         None, help="Checkpoint, or folder of one, to start from in place of random weights."
+    )
+    init_vocab_mapping: str | None = option(
+        None,
+        help="The .mapping.json of build_vocab --extend_vocab: the tables of --init_checkpoint "
+        "grow by it; --bert_config_file may be that of the checkpoint.",
     )
     max_seq_length: int = option(128, help="As given to create_pretraining_data.")
     max_predictions_per_seq: int = option(20, help="As given to create_pretraining_data.")
@@ -204,6 +210,7 @@ def _train_and_evaluate(
 def _set_weights(options: Options, trainer: "Trainer", checkpointer: "Checkpointer") -> None:
     """From this run's own newest checkpoint, else --init_checkpoint, else random numbers."""
     from bert_tf.training.checkpoints import latest_checkpoint, load_weights
+    from bert_tf.training.vocabulary_mapping import load_mapping
 
     if path := checkpointer.restore():
         step = int(trainer.step.numpy())
@@ -212,8 +219,11 @@ def _set_weights(options: Options, trainer: "Trainer", checkpointer: "Checkpoint
             print(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
     elif options.init_checkpoint:
         path = latest_checkpoint(options.init_checkpoint)
-        load_weights(path, trainer.model.weights)
+        mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+        load_weights(path, trainer.model.weights, mapping)
         print(f"Starting from the weights of {path}.")
+        if mapping:
+            print(mapping.describe())
     elif not options.do_train:
         raise ValueError(f"{options.output_dir}: no checkpoint to evaluate; train first")
 
@@ -223,7 +233,7 @@ def _checked_config(options: Options) -> "BertConfig":
     from bert_tf.config import BertConfig
     from bert_tf.presets import preset_config
     from bert_tf.text.vocab import load_vocab
-    from bert_tf.training.checkpoints import latest_checkpoint
+    from bert_tf.training.vocabulary_mapping import load_mapping
 
     if not (options.do_train or options.do_eval):
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
@@ -231,6 +241,9 @@ def _checked_config(options: Options) -> "BertConfig":
         raise ValueError("--do_train --do_eval needs --eval_input_file: records to hold out")
     if (options.bert_config_file is None) == (options.preset is None):
         raise ValueError("give one of --bert_config_file and --preset")
+    if options.init_vocab_mapping and not options.init_checkpoint:
+        raise ValueError("--init_vocab_mapping needs --init_checkpoint, whose tables are to grow")
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     vocab = load_vocab(options.vocab_file) if options.vocab_file else None
     if options.bert_config_file:
         config = BertConfig.from_json_file(options.bert_config_file)
@@ -238,6 +251,8 @@ def _checked_config(options: Options) -> "BertConfig":
         raise ValueError("--preset needs --vocab_file, to know the size of the vocabulary")
     else:
         config = preset_config(options.preset, len(vocab))
+    if mapping:
+        config = mapping.grow_config(config)
     if vocab and len(vocab) > config.vocab_size:
         raise ValueError(
             f"{options.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
@@ -254,21 +269,37 @@ def _checked_config(options: Options) -> "BertConfig":
             f"{saved} is of another configuration than asked for: take another --output_dir, or "
             f"--bert_config_file={saved} to go on with that run"
         )
-    start = options.init_checkpoint
-    if start and (saved := _other_config(os.path.dirname(latest_checkpoint(start)), config)):
-        raise ValueError(f"{saved} is of another configuration: take it as --bert_config_file")
+    _check_start(options, config, mapping)
     return config
 
 
-def _other_config(folder: str, config: "BertConfig") -> str | None:
-    """The path of the configuration of a folder's checkpoints, where it differs from `config`."""
+def _check_start(
+    options: Options, config: "BertConfig", mapping: "VocabularyMapping | None"
+) -> None:
+    from bert_tf.training.checkpoints import latest_checkpoint
+
+    if options.init_checkpoint:
+        folder = os.path.dirname(latest_checkpoint(options.init_checkpoint))
+        if saved := _other_config(folder, config, mapping):
+            raise ValueError(f"{saved} is of another configuration: take it as --bert_config_file")
+
+
+def _other_config(
+    folder: str, config: "BertConfig", mapping: "VocabularyMapping | None" = None
+) -> str | None:
+    """The path of the configuration of a folder's checkpoints, where it differs from `config`.
+
+    With a mapping it may also differ by what the vocabulary grows.
+    """
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
 
     path = os.path.join(folder, CONFIG)
-    saved = tf.io.gfile.exists(path) and tf.io.gfile.glob(os.path.join(folder, "*.index"))
-    return path if saved and BertConfig.from_json_file(path) != config else None
+    if not (tf.io.gfile.exists(path) and tf.io.gfile.glob(os.path.join(folder, "*.index"))):
+        return None
+    saved = BertConfig.from_json_file(path)
+    return path if (mapping.grow_config(saved) if mapping else saved) != config else None
 
 
 def main() -> None:

@@ -1,52 +1,30 @@
-"""Oracles: a worked example of the merges, and what the tokenizer makes of the text learnt from."""
+"""Oracles: coverage counted by hand, and what the tokenizer makes of the text learnt from."""
 
 import os
 import subprocess
 import sys
-from collections import Counter
 
 import pytest
 
-from bert_tf.build_vocab import Options, learn_vocabulary, run
+from bert_tf import build_vocab
+from bert_tf.build_vocab import Options, run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import Vocabulary, load_vocab
+from bert_tf.training.vocabulary_mapping import load_mapping
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PROSE = "Der Käse, die Käserei: der Käse-Laden! Les élèves étudient l'été.\n我们 学习。\n"
+PROSE = (
+    "Der Käse, die Käserei: der Käse-Laden! Les élèves étudient l'été.\n我们今天学习。\n"
+    "ภาษาไทยไม่มีช่องว่าง สวัสดีครับ\nاللُّغَةُ العَرَبِيَّةُ جميلة، أليس كذلك؟\n👍🏽 👩\u200d👧 ok😀\n"
+)
 
 
 def build(folder, text: bytes, **options) -> Vocabulary:
     (folder / "text.txt").write_bytes(text)
     output = str(folder / "vocab.txt")
-    defaults = {"vocab_size": 200, "num_unused": 0}
-    run(Options(str(folder / "text.txt"), output, **(defaults | options)))
+    defaults = {"output_file": output, "vocab_size": 200, "num_unused": 0}
+    run(Options(str(folder / "text.txt"), **(defaults | options)))
     return load_vocab(output)
-
-
-def test_merges_by_hand():
-    """Pairs: ##u ##g 20, then ##u ##n 16, h ##ug 15, p ##un 12; next would be hug ##s 5."""
-    words = Counter({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
-    alphabet = ["b", "g", "h", "n", "p", "s", "u", "##g", "##n", "##s", "##u"]
-    expected = [*SPECIAL, *alphabet, "##ug", "##un", "hug", "pun"]
-    assert learn_vocabulary(words, len(expected), num_unused=0) == expected
-    # Without b (4) and s (5): p ##u 17, then pu ##n 12. The rest is rarer, so that room stays.
-    expected = [*SPECIAL, "g", "h", "n", "p", "u", "##g", "##n", "##u", "pu", "pun"]
-    assert learn_vocabulary(words, 100, min_frequency=12, num_unused=0) == expected
-
-
-def test_published_order_of_the_special_tokens():
-    tokens = learn_vocabulary(Counter({"ab": 3}), 200)
-    unused = [f"[unused{slot}]" for slot in range(99)]
-    assert tokens == ["[PAD]", *unused, *SPECIAL[1:], "a", "b", "##b", "ab"]
-
-
-def test_ties_are_always_decided_alike():
-    """Many pieces of equal count, room for half: left alone, the trainer numbers at random."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = Counter({first + second: 5 for first in letters for second in letters})
-    vocabularies = {tuple(learn_vocabulary(words, 400, num_unused=0)) for _ in range(6)}
-    assert len(vocabularies) == 1
-    assert len(vocabularies.pop()) == 400
 
 
 def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
@@ -74,23 +52,66 @@ def test_the_tokenizer_finds_what_was_learnt(tmp_path, lower_case):
     assert ("Käse" in vocab.ids) == (not lower_case)
 
 
+def rows_of_table(output: str) -> dict[str, list[str]]:
+    lines = (line.split() for line in output.splitlines())
+    return {line[0]: line[1:] for line in lines if line and line[-1].endswith("%")}
+
+
 def test_coverage_is_reported(tmp_path, capsys):
     # "ab" is a piece, "ac" a ##c two, "q" too rare a character: 5 words, 6 pieces, 1 [UNK].
     vocab = build(tmp_path, b"ab ab ab\r\nac q\n", min_frequency=1, vocab_size=11)
     assert vocab.tokens == (*SPECIAL, "a", "b", "c", "q", "##b", "##c")
-    assert "5 words, 3 different: 1.800 pieces per word, 0.0000%" in capsys.readouterr().out
+    row = list(rows_of_table(capsys.readouterr().out).values())[0]
+    assert row == ["5", "3", "1.800", "1.00", "0.0000%"]
     build(tmp_path, b"ab ab ab\r\nab q\n", vocab_size=20)
     output = capsys.readouterr().out
-    assert "5 words, 2 different: 1.000 pieces per word, 20.0000% of the words [UNK]" in output
+    row = list(rows_of_table(output).values())[0]
+    assert row == ["5", "2", "1.000", "1.80", "20.0000%"]
     assert "only 9 of 20 tokens" in output
     assert output.splitlines()[-1].startswith(f"Wrote 9 tokens to {tmp_path}/vocab.txt. Next: ")
 
 
-def test_rare_characters_take_no_room():
-    words = Counter({"ab": 100_000, "cd": 3, "aé": 3})
-    tokens = learn_vocabulary(words, 100, num_unused=0)
-    assert "a" in tokens and "ab" in tokens
-    assert not {"c", "##d", "é", "##é"} & set(tokens)
+def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "v.txt").write_text("\n".join([*SPECIAL, "a", "ab", "##b", "c"]))
+    for name, text in {"x.txt": "ab abb", "y.txt": "cc c c c", "z.txt": "abb"}.items():
+        (tmp_path / name).write_text(text)
+    run(Options("x.txt,[yz].txt", report_vocab="v.txt"))
+    rows = rows_of_table(capsys.readouterr().out)
+    assert rows == {
+        "x.txt": ["2", "2", "1.500", "1.67", "0.0000%"],
+        "./y.txt": ["4", "2", "1.000", "1.25", "25.0000%"],
+        "./z.txt": ["1", "1", "2.000", "1.50", "0.0000%"],
+        "all": ["7", "4", "1.286", "1.44", "14.2857%"],
+    }
+    monkeypatch.setattr(build_vocab, "_MOST_FILES_TOLD", 2)
+    run(Options("x.txt,[yz].txt", report_vocab="v.txt"))
+    rows = rows_of_table(capsys.readouterr().out)
+    assert list(rows) == ["x.txt", "[yz].txt", "all"]
+    assert rows["[yz].txt"] == ["5", "3", "1.200", "1.33", "20.0000%"]
+    assert sorted(os.listdir()) == ["v.txt", "x.txt", "y.txt", "z.txt"]
+
+
+@pytest.mark.parametrize("placement", ["append", "unused"])
+def test_extending(tmp_path, capsys, placement):
+    """Oracle: how the old vocabulary spells the words."""
+    tokens = [*SPECIAL, "[unused0]", "a", "##b", "##c", "[unused1]"]
+    (tmp_path / "old.txt").write_text("\n".join(tokens))
+    options = {"extend_vocab": str(tmp_path / "old.txt"), "placement": placement}
+    vocab = build(tmp_path, b"abc ab abc\n a " * 3, num_new_tokens=2, **options)
+    new = ["abc", "ab"]
+    expected = (
+        [*tokens, *new] if placement == "append" else [*tokens[:5], new[0], *tokens[6:9], new[1]]
+    )
+    assert vocab.tokens == tuple(expected)
+    mapping = load_mapping(str(tmp_path / "vocab.txt.mapping.json"))
+    ids = (10, 11) if placement == "append" else (5, 9)
+    assert mapping.starts_from == {ids[0]: (6, 7, 8), ids[1]: (6, 7)}
+    assert (mapping.old_size, mapping.new_size) == (len(tokens), len(expected))
+    output = capsys.readouterr().out
+    assert "  2.250  " in output and "  1.000  " in output  # pieces per word, before and after
+    assert "2 new tokens, such as abc, ab." in output
+    assert f"--init_vocab_mapping={tmp_path}/vocab.txt.mapping.json" in output.splitlines()[-1]
 
 
 def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
@@ -106,10 +127,14 @@ def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
         (b"", {}, "text.txt is empty"),
         (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* are 10 already"),
         (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0; it must be 1 or more"),
+        (b"abc", {"num_workers": 0}, "--num_workers is 0; it must be 1 or more"),
+        (b"abc", {"output_file": None}, "give --output_file, or --report_vocab"),
+        (b"abc", {"report_vocab": "v.txt"}, "--report_vocab writes nothing"),
+        (b"abc", {"extend_vocab": "absent.txt"}, "cannot read the vocabulary absent.txt"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(tmp_path, text, options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, OSError), match=message):
         build(tmp_path, text, **options)
     assert os.listdir(tmp_path) == ["text.txt"]
 

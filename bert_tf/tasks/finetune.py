@@ -12,6 +12,7 @@ from bert_tf.models.task_model import BertTaskModel, ClassificationObjective
 from bert_tf.tasks.batches import EncodedExamples, eval_batches, train_batches
 from bert_tf.training import checkpoints, loop, optimizers, schedules
 from bert_tf.training.results import write_results
+from bert_tf.training.vocabulary_mapping import VocabularyMapping
 from tfrecords.writer import atomic_write
 
 RESULTS = "eval_results.txt"
@@ -84,8 +85,13 @@ class FineTuner:
         )
         self.best_results = f"{folder}/{BEST}/{RESULTS}"
 
-    def start(self, init_checkpoint: str | None = None) -> None:
+    def start(
+        self, init_checkpoint: str | None = None, mapping: VocabularyMapping | None = None
+    ) -> None:
         """Sets the weights: the interrupted run's, else the encoder's of a checkpoint, else random.
+
+        Args:
+            mapping: lets the word embeddings of the checkpoint grow with an extended vocabulary.
 
         Raises:
             ValueError: `init_checkpoint` is of another model.
@@ -93,7 +99,7 @@ class FineTuner:
         if path := self.checkpointer.restore():
             print(f"Going on from {path}, step {self.trainer.step.numpy():,}.")
         elif init_checkpoint:
-            _load_encoder(self.model, checkpoints.latest_checkpoint(init_checkpoint))
+            _load_encoder(self.model, checkpoints.latest_checkpoint(init_checkpoint), mapping)
         else:
             print("All weights start from random numbers.")
 
@@ -175,12 +181,14 @@ def _write_results(path: str, results: Mapping[str, float]) -> None:
     atomic_write(path, "".join(lines))
 
 
-def _load_encoder(model: BertTaskModel, checkpoint: str) -> None:
-    checkpoints.load_weights(checkpoint, model.encoder.weights)
+def _load_encoder(model: BertTaskModel, checkpoint: str, mapping: VocabularyMapping | None) -> None:
+    checkpoints.load_weights(checkpoint, model.encoder.weights, mapping)
     taken = {weight.path for weight in model.encoder.weights}
     fresh = [weight.path for weight in model.weights if weight.path not in taken]
     unused = sorted(checkpoints.saved_shapes(checkpoint).keys() - taken)
     print(f"From {checkpoint}: the encoder, {len(taken)} arrays.")
+    if mapping:
+        print(mapping.describe())
     print(f"Start from random numbers: {', '.join(fresh)}.")
     if unused:
         print(f"Not used of the checkpoint: {', '.join(unused)}.")

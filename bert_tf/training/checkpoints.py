@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.training.optimizers import AdamW
+from bert_tf.training.vocabulary_mapping import VocabularyMapping
 
 
 class Checkpointer:
@@ -107,20 +108,30 @@ def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
     return paths
 
 
-def load_weights(checkpoint: str, weights: Sequence[keras.Variable]) -> None:
+def load_weights(
+    checkpoint: str,
+    weights: Sequence[keras.Variable],
+    mapping: VocabularyMapping | None = None,
+) -> None:
     """Sets every one of `weights` from a checkpoint of `Checkpointer`.
+
+    Args:
+        mapping: lets the arrays with a row for every token grow with an extended vocabulary.
 
     Raises:
         ValueError: where one is missing there or has another shape; nothing is set then.
     """
     targets = {weight.path: weight.value for weight in weights}
-    _check_shapes(checkpoint, saved_shapes(checkpoint), targets)
+    saved = saved_shapes(checkpoint)
+    if mapping:
+        saved = _grown_shapes(checkpoint, saved, targets, mapping)
+    _check_shapes(checkpoint, saved, targets)
     with _reading(checkpoint):
         reader = tf.train.load_checkpoint(checkpoint)
         keys = [key for key in reader.get_variable_to_shape_map() if _path(key) in targets]
         values = {_path(key): np.asarray(reader.get_tensor(key)) for key in keys}
     for path, value in values.items():
-        targets[path].assign(value)
+        targets[path].assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
 
 
 @contextlib.contextmanager
@@ -153,3 +164,22 @@ def _check_shapes(checkpoint: str, saved: dict, targets: dict) -> None:
                 f"{checkpoint}: {path} has shape {saved[path]} there, {tuple(target.shape)} in "
                 "this model; give the configuration the checkpoint was trained with"
             )
+
+
+def _grown_shapes(
+    checkpoint: str, saved: dict, targets: dict, mapping: VocabularyMapping
+) -> dict[str, tuple[int, ...]]:
+    """The shapes that the saved arrays will have."""
+    grown = dict(saved)
+    for path in sorted(filter(mapping.grows, targets.keys() & saved.keys())):
+        for size, needed, what in (
+            (saved[path][0], mapping.old_size, checkpoint),
+            (targets[path].shape[0], mapping.new_size, "this model"),
+        ):
+            if size != needed:
+                raise ValueError(
+                    f"{what} has a vocabulary of {size}, where the mapping leads from "
+                    f"{mapping.old_size} to {mapping.new_size} tokens"
+                )
+        grown[path] = (mapping.new_size, *saved[path][1:])
+    return grown

@@ -1,0 +1,102 @@
+"""Lets the tables of a checkpoint grow with its vocabulary."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+
+# The arrays of a model that have a row for every token.
+_ROWS_ARE_TOKENS = re.compile(r"(.*/)?(word_embeddings|masked_lm/output_bias)")
+
+
+@dataclasses.dataclass(frozen=True)
+class VocabularyMapping:
+    """What the rows of new tokens start from; build_vocab --extend_vocab writes it as JSON.
+
+    Attributes:
+      old_size, new_size: numbers of tokens.
+      starts_from: for each new id, the old ids whose rows' mean its row is; ids below `old_size`
+        that are not in it keep their rows.
+    """
+
+    old_size: int
+    new_size: int
+    starts_from: Mapping[int, tuple[int, ...]]
+
+    def __post_init__(self):
+        sizes = isinstance(self.old_size, int) and isinstance(self.new_size, int)
+        if not sizes or not 0 < self.old_size <= self.new_size:
+            raise ValueError(f"old_size {self.old_size} and new_size {self.new_size} do not fit")
+        if missing := set(range(self.old_size, self.new_size)) - self.starts_from.keys():
+            raise ValueError(f"it does not say what id {min(missing)} starts from")
+        for new, old in self.starts_from.items():
+            if not 0 <= new < self.new_size:
+                raise ValueError(f"id {new} is outside the new vocabulary of {self.new_size}")
+            if not old or not all(isinstance(i, int) and 0 <= i < self.old_size for i in old):
+                raise ValueError(
+                    f"id {new} starts from {list(old)}: give ids below {self.old_size}, the size of"
+                    " the old vocabulary"
+                )
+
+    def grows(self, path: str) -> bool:
+        """Whether the weight of this path has a row for every token."""
+        return _ROWS_ARE_TOKENS.fullmatch(path) is not None
+
+    def grow(self, rows: np.ndarray) -> np.ndarray:
+        """[old_size, ...] to [new_size, ...], of the same type."""
+        grown = np.zeros((self.new_size, *rows.shape[1:]), rows.dtype)
+        grown[: self.old_size] = rows
+        for new, old in self.starts_from.items():
+            grown[new] = np.mean(rows[list(old)], axis=0, dtype=np.float64)
+        return grown
+
+    def grow_config(self, config: BertConfig) -> BertConfig:
+        """The configuration for the new vocabulary; one that is not for the old one stays."""
+        if config.vocab_size != self.old_size:
+            return config
+        return dataclasses.replace(config, vocab_size=self.new_size)
+
+    def describe(self) -> str:
+        """What growing does, as a line for people to read."""
+        return (
+            f"{len(self.starts_from):,} of {self.new_size:,} word embeddings start from means of"
+            " those of their old pieces."
+        )
+
+    def to_json(self, tokens: tuple[str, ...]) -> str:
+        """The mapping with the tokens of the new vocabulary, to be read by people, too."""
+        lines = [
+            json.dumps({"id": new, "token": tokens[new], "old_ids": list(old)}, ensure_ascii=False)
+            for new, old in sorted(self.starts_from.items())
+        ]
+        rows = ",\n    ".join(lines)
+        return (
+            f'{{\n  "old_size": {self.old_size},\n  "new_size": {self.new_size},\n'
+            f'  "new_tokens": [\n    {rows}\n  ]\n}}\n'
+        )
+
+
+def load_mapping(path: str) -> VocabularyMapping:
+    """Reads a mapping.
+
+    Raises:
+      ValueError: it is none, or does not fit itself.
+      OSError: there is no such file.
+    """
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            data = json.loads(file.read())
+        starts_from = {int(new["id"]): tuple(new["old_ids"]) for new in data["new_tokens"]}
+        return VocabularyMapping(data["old_size"], data["new_size"], starts_from)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    except KeyError as error:
+        reason = f"it has no {error}"
+    except (TypeError, ValueError) as error:
+        reason = str(error)
+    raise ValueError(f"{path} is not a mapping that build_vocab --extend_vocab wrote: {reason}")

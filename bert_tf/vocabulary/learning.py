@@ -1,0 +1,101 @@
+"""Learns the pieces of a WordPiece vocabulary from counted words."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+# Characters outside this share of the text get no piece: a word with one of them is [UNK]. Else the
+# odd foreign names of a Wikipedia would take thousands of pieces.
+_CHARACTER_COVERAGE = 0.9999
+_MAX_CHARACTERS_PER_WORD = 200
+# The trainer reads text, not counts; more words than this it would read for hours.
+MAX_OCCURRENCES = 100_000_000
+
+
+def learn_vocabulary(
+    words: Counter[str],
+    vocab_size: int,
+    min_frequency: int = 2,
+    num_unused: int = 99,
+    max_occurrences: int = MAX_OCCURRENCES,
+) -> list[str]:
+    """The tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
+
+    Args:
+      words: normalized words with the number of their occurrences.
+      max_occurrences: of more words than this, an even sample is learnt from, always the same.
+
+    Raises:
+      ValueError: `vocab_size` does not hold the special tokens and the characters.
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    unused = [f"[unused{slot}]" for slot in range(num_unused)]
+    reserved = ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    alphabet = _alphabet(words, min_frequency)
+    words = Counter(
+        {
+            word: times
+            for word, times in words.items()
+            if len(word) <= _MAX_CHARACTERS_PER_WORD and alphabet.issuperset(word)
+        }
+    )
+    inner = sorted({character for word in words for character in word[1:]})
+    # The trainer numbers "##x" in the random order of a hash table, and breaks ties between pieces
+    # by number. Given as special tokens they have numbers of our choice: the result is fixed.
+    given = [*reserved, *sorted(alphabet), *(f"##{character}" for character in inner)]
+    if len(given) > vocab_size:
+        raise ValueError(
+            f"--vocab_size={vocab_size} is too small: the special and unused tokens and the"
+            f" characters of this text are {len(given)} already"
+        )
+    one_in = max(1, -(-words.total() // max_occurrences))
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=-(-min_frequency // one_in),
+        special_tokens=given,
+        show_progress=False,
+    )
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.train_from_iterator(_repeat(_sample(words, one_in)), trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.get)
+
+
+def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
+    """The characters worth a piece: frequent enough, and within the coverage wanted."""
+    characters: Counter[str] = Counter()
+    for word, times in words.items():
+        for character in word:
+            characters[character] += times
+    room = characters.total() * (1 - _CHARACTER_COVERAGE)
+    # From the rarest on; code points decide among equals.
+    for character, times in sorted(characters.items(), key=lambda item: (item[1], item[0])):
+        room -= times
+        if room < 0 and times >= min_frequency:
+            break
+        del characters[character]
+    return set(characters)
+
+
+def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
+    """Words in order with the occurrences left of each when only every `one_in`th is taken.
+
+    The occurrences are taken at even distances in the order of the words: so rare words that begin
+    alike, and share pieces, have their fair part together.
+    """
+    ordered = sorted(words.items())
+    taken = np.cumsum([0] + [times for _, times in ordered]) // one_in
+    return [(word, times) for (word, _), times in zip(ordered, np.diff(taken), strict=True)]
+
+
+def _repeat(words: list[tuple[str, int]], at_once: int = 1000) -> Iterator[str]:
+    """Each word as often as it occurs: the trainer takes text, not counts."""
+    for word, times in words:
+        whole, rest = divmod(times, at_once)
+        for _ in range(whole):
+            yield " ".join([word] * at_once)
+        if rest:
+            yield " ".join([word] * rest)

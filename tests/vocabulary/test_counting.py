@@ -1,0 +1,90 @@
+"""Oracle: the words that the tokenizer finds line by line, counted one by one."""
+
+import bz2
+import gzip
+import json
+import lzma
+from collections import Counter
+
+import pytest
+
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
+from bert_tf.vocabulary import counting
+from bert_tf.vocabulary.counting import count_words
+
+TEXTS = {
+    "english": "The cat's  tail.\tIt’s 3.5 m long, naïve!\r\nÇa va? ΟΔΟΣ ΣΑΣ İstanbul\r\n",
+    "chinese": "我们今天学习自然语言处理。北京大学,2024年!\n這是一個測試𠀀\n",
+    "thai": "ภาษาไทยไม่มีช่องว่างระหว่างคำ สวัสดีครับ ๑๒๓\n",
+    "arabic": "اللُّغَةُ العَرَبِيَّةُ لغة جميلة، أليس كذلك؟\n",
+    "emoji": "👍🏽 👩\u200d👩\u200d👧 ok😀😀 ❤\ufe0f\n",
+    "hostile": "a\x0bb c\x0cd e\x00f g\x1fh i\u00a0j k\u3000l m\u2028n \ufeffo p\u200bq \x85r\n\n",
+}
+
+
+def reference(data: bytes, lower_case: bool) -> Counter[str]:
+    tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS), lower_case)
+    return Counter(
+        word.decode()
+        for line in data.split(b"\n")
+        for word in tokenizer.words([line]).values.numpy()
+    )
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+def test_words_are_the_tokenizers(tmp_path, lower_case):
+    damaged = b"ab\xff \xe4\xb8 x \xe4\x0b\xb8\x80 \xed\xa0\x80\nfine\n\xc3\n"
+    texts = {name: (text * 2).encode() for name, text in TEXTS.items()} | {"damaged": damaged}
+    for name, data in texts.items():
+        (tmp_path / name).write_bytes(data)
+    counts = count_words({name: [str(tmp_path / name)] for name in texts}, lower_case)
+    for name, data in texts.items():
+        assert counts.texts[name] == reference(data, lower_case), name
+    assert counts.all() == reference(b"\n".join(texts.values()), lower_case)
+    assert counts.damaged_lines == 2
+
+
+def test_compressed_files_and_json_lines_hold_the_same_words(tmp_path):
+    data = TEXTS["english"].encode() * 3
+    lines = [json.dumps({"n": 1, "body": line}) for line in data.decode().split("\n")]
+    files = {
+        "a.txt.gz": gzip.compress(data),
+        "a.bz2": bz2.compress(data),
+        "a.txt.xz": lzma.compress(data),
+        "a.jsonl": "\n".join(lines).encode(),
+        "b.jsonl.gz": gzip.compress("\n\n".join(lines).encode()),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    counts = count_words({name: [str(tmp_path / name)] for name in files}, True, "body")
+    for name in files:
+        assert counts.texts[name] == reference(data, True), name
+    with pytest.raises(ValueError, match=r"a\.jsonl.*'text'"):
+        count_words({"": [str(tmp_path / "a.jsonl")]}, True)
+
+
+def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_path, monkeypatch):
+    """Oracle: the same counts from one process; many blocks, some larger than others."""
+    monkeypatch.setattr(counting, "BYTES_PER_WORKER", 1)
+    monkeypatch.setattr(counting, "BLOCK_BYTES", 500)
+    files = []
+    for number in range(3):
+        words = [f"{'x' * (i * number % 5)}{i % (70 + 90 * number)}" for i in range(2000)]
+        lines = [" ".join(words[i : i + 7]) + "\n\n" for i in range(0, 2000, 7)]
+        files.append(tmp_path / f"{number}.txt")
+        files[-1].write_text("".join(lines))
+    texts = {"one": [str(files[0])], "two": [str(files[1]), str(files[2])]}
+    alone = count_words(texts, True, max_words=300)
+    assert alone.pruned > 0
+    together = count_words(texts, True, num_workers=3, max_words=300)
+    assert together == alone
+    kept = sum(table.total() for table in alone.texts.values())
+    assert kept + alone.pruned == 6000
+
+
+def test_pruning_by_hand():
+    """The median of 1 1 1 2 2 3 9 is 2: what occurs more often stays."""
+    tables = [Counter({"a": 1, "b": 2, "c": 9, "d": 1}), Counter({"a": 3, "b": 2, "e": 1})]
+    assert counting._prune(tables) == 7
+    assert tables == [Counter({"c": 9}), Counter({"a": 3})]

@@ -1,0 +1,117 @@
+"""Oracles: a worked example, the same choice made slowly, and what the tokenizer then does."""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary, load_vocab
+from bert_tf.vocabulary.coverage import measure
+from bert_tf.vocabulary.extending import choose_tokens, extend
+
+LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
+OLD = Vocabulary((*SPECIAL_TOKENS, "[unused0]", *LETTERS, "ab", "[unused1]"))
+
+
+def ids(*tokens: str) -> tuple[int, ...]:
+    return tuple(OLD.ids[token] for token in tokens)
+
+
+def test_choice_by_hand():
+    """abcd is ab ##c ##d: 2 pieces saved 5 times; abc alone saves 1 in each of 5 + 4.
+
+    With abcd, abc saves 4, ##cd 3 (of dcd: d ##c ##d) as dcd saves 2 x 3; ü is unknown 6 times.
+    """
+    words = Counter({"abcd": 5, "abc": 4, "dcd": 3, "ü": 6, "ab": 100, "ca": 1})
+    new = choose_tokens(words, OLD, 10, lower_case=False)
+    assert [(item.token, item.old_ids) for item in new] == [
+        ("abcd", ids("ab", "##c", "##d")),
+        ("dcd", ids("d", "##c", "##d")),
+        ("ü", ids("[UNK]")),
+        ("abc", ids("ab", "##c")),
+    ]
+    assert choose_tokens(words, OLD, 2, lower_case=False) == new[:2]
+    # Of the rarest, "ca" saves one piece: taken only where that is enough.
+    assert choose_tokens(words, OLD, 10, False, min_frequency=1)[4].token == "ca"
+
+
+def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
+    """Looks at every run of pieces again for every token."""
+    tokenizer = WordPieceTokenizer(OLD)
+    pieces = {
+        word: [OLD.tokens[i] for i in tokenizer.tokenize_flat([word]).to_list()[0]]
+        for word in words
+    }
+    chosen: list[str] = []
+    for _ in range(num_tokens):
+        worth: Counter[str] = Counter()
+        for word, own in pieces.items():
+            for first, limit in itertools.combinations(range(len(own) + 1), 2):
+                token = own[first] + "".join(p.removeprefix("##") for p in own[first + 1 : limit])
+                worth[token] += (limit - first - 1) * words[word]
+        best = min(worth, key=lambda token: (-worth[token], token))
+        if worth[best] < 2:
+            break
+        chosen.append(best)
+        for own in pieces.values():
+            for first, limit in itertools.combinations(range(len(own) + 1), 2):
+                joined = own[first] + "".join(p.removeprefix("##") for p in own[first + 1 : limit])
+                if limit <= len(own) and joined == best:
+                    own[first:limit] = [best]
+                    break
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_choice_is_the_best_each_time(seed):
+    """No letter twice in a word, so that a token occurs in a word at most once."""
+    generator = random.Random(seed)
+    words = Counter()
+    for _ in range(40):
+        word = "".join(generator.sample("abcd", generator.randint(2, 4)))
+        words[word] += generator.randint(1, 9)
+    chosen = [item.token for item in choose_tokens(words, OLD, 12)]
+    assert len(chosen) == 12
+    assert chosen == slow_choice(words, 12)
+
+
+def test_placement():
+    new = choose_tokens(Counter({"abcd": 5, "dcd": 3}), OLD, 2)
+    longer, mapping = extend(OLD, new, "append")
+    assert longer.tokens == (*OLD.tokens, "abcd", "dcd")
+    assert (mapping.old_size, mapping.new_size) == (len(OLD), len(OLD) + 2)
+    assert mapping.starts_from == {len(OLD): new[0].old_ids, len(OLD) + 1: new[1].old_ids}
+
+    same, mapping = extend(OLD, new, "unused")
+    replaced = {"[unused0]": "abcd", "[unused1]": "dcd"}
+    assert same.tokens == tuple(replaced.get(token, token) for token in OLD.tokens)
+    assert mapping.old_size == mapping.new_size == len(OLD)
+    assert mapping.starts_from == {5: new[0].old_ids, len(OLD) - 1: new[1].old_ids}
+
+    with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than.*=4: ask for 2"):
+        extend(OLD, new * 2, "unused")
+
+
+def test_a_published_vocabulary_for_another_domain(shared_data):
+    """The tokenizer saves what choosing promised: as many pieces as the best words would, or more.
+
+    Oracle: taking whole words only, those that cost most pieces in all.
+    """
+    old = load_vocab(str(shared_data / "vocab/bert-base-uncased/vocab.txt"))
+    text = (shared_data / "conll2003/test.txt").read_text()
+    lines = [line.split(" ")[0] for line in text.splitlines()]
+    tokenizer = WordPieceTokenizer(old)
+    found = tokenizer.words(lines).values.numpy().tolist()
+    words = Counter(word.decode() for word in found)
+    new = choose_tokens(words, old, 200)
+    before = measure(words, old, True)
+    after = measure(words, extend(old, new, "unused")[0], True)
+    rows = tokenizer.tokenize_flat(list(words)).row_lengths().numpy().tolist()
+    costs = [(length - 1) * words[word] for word, length in zip(words, rows, strict=True)]
+    best_words = sum(sorted(costs)[-200:])
+    assert before.pieces - after.pieces >= best_words > 0
+    for item in new:
+        spelt = "".join(old.tokens[i].removeprefix("##") for i in item.old_ids)
+        assert spelt in (item.token.removeprefix("##"), "[UNK]")

@@ -1,0 +1,54 @@
+"""Oracles: hand-made names and files, Python's own JSON and sha256."""
+
+import hashlib
+import json
+
+import pytest
+
+from tfrecords.manifest import manifest_path, read_manifest, shard_entry, write_manifest
+
+
+@pytest.mark.parametrize(
+    ("file", "manifest"),
+    [
+        ("out/train.tfrecord-00000-of-00004", "out/train.manifest.json"),
+        ("out/train.tfrecord-00003-of-00004", "out/train.manifest.json"),
+        ("train.tfrecord-100000-of-200000", "train.manifest.json"),
+        ("train-0.tfrecord", "train-0.manifest.json"),
+        ("gs://b/a.tfrecord/records", "gs://b/a.tfrecord/records.manifest.json"),
+        ("a-1-of-2", "a-1-of-2.manifest.json"),
+    ],
+)
+def test_name(file, manifest):
+    assert manifest_path(file) == manifest
+
+
+def test_round_trip(tmp_path):
+    shard = tmp_path / "größe.tfrecord"
+    data = bytes(range(256)) * 40_000  # more than one block
+    shard.write_bytes(data)
+    entry = shard_entry(str(shard), 7)
+    digest = hashlib.sha256(data).hexdigest()
+    assert entry == {"file": shard.name, "bytes": len(data), "records": 7, "sha256": digest}
+    manifest = {"shards": [entry], "settings": {"b": 1, "a": None}}
+    path = tmp_path / "new" / "größe.manifest.json"
+    write_manifest(str(path), manifest)
+    assert read_manifest(str(path)) == json.loads(path.read_text()) == manifest
+    first = path.read_bytes()
+    write_manifest(str(path), dict(reversed(manifest.items())))
+    assert path.read_bytes() == first
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"shards": [{"file": "a"}]}', '{"shards": 1}', "\xff"])
+def test_what_is_no_manifest_is_named(tmp_path, text):
+    path = tmp_path / "x.manifest.json"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match="x.manifest.json is not a manifest: "):
+        read_manifest(str(path))
+
+
+def test_a_missing_file_is_an_os_error(tmp_path):
+    for function in (read_manifest, lambda path: shard_entry(path, 1)):
+        with pytest.raises(OSError, match="cannot read .*absent"):
+            function(str(tmp_path / "absent"))

@@ -1,6 +1,5 @@
 """A block of text to a chunk of tokenized documents."""
 
-import codecs
 import dataclasses
 import io
 import json
@@ -176,11 +175,20 @@ def _json_documents(
 ) -> Iterator[list[str]]:
     for line in _decode(block.data, counts).split("\n"):
         if line := line.strip():
-            text = _json_text(line, settings.json_field, block.name)
+            text = json_text(line, settings.json_field, block.name)
             yield [line for part in text.split("\n") if (line := part.strip())]
 
 
-def _json_text(line: str, json_field: str, name: str) -> str:
+def json_text(line: str, json_field: str, name: str) -> str:
+    """The text of a JSON line.
+
+    Args:
+        name: where it comes from, for messages.
+
+    Raises:
+        ValueError: it is not JSON, not an object, or has no such field with a string.
+    """
+
     def error(problem: str) -> ValueError:
         return ValueError(f"{name}: {problem}: {line[:80]!r}")
 
@@ -211,7 +219,7 @@ def _decode(data: bytes, counts: TextCounts) -> str:
 
 def _is_utf8(line: bytes) -> bool:
     try:
-        codecs.utf_8_decode(line, "strict", True)
+        line.decode("utf-8")
     except UnicodeDecodeError:
         return False
     return True

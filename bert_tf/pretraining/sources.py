@@ -91,12 +91,14 @@ def estimated_text_bytes(files: Sequence[str]) -> int:
     return round(total)
 
 
-def read_blocks(files: Sequence[str], block_bytes: int) -> Iterator[Block]:
+def read_blocks(
+    files: Sequence[str], block_bytes: int, whole_documents: bool = True
+) -> Iterator[Block]:
     """The files, one after the other, in blocks of `block_bytes` to about twice that.
 
     A block of text ends with a document, so it is larger where a document is; one of JSON lines
-    ends with a line. The last block is what is left. Byte order marks are dropped. Memory does not
-    grow with the files.
+    ends with a line, and so does one of text without `whole_documents`. The last block is what is
+    left. Byte order marks are dropped. Memory does not grow with the files.
 
     Raises:
         OSError: a file cannot be read, is damaged, or needs a library that is not installed.
@@ -108,7 +110,7 @@ def read_blocks(files: Sequence[str], block_bytes: int) -> Iterator[Block]:
         if cutter and kind != cutter.kind:
             yield from cutter.rest()
             cutter = None
-        cutter = cutter or _Cutter(kind, block_bytes)
+        cutter = cutter or _Cutter(kind, block_bytes, whole_documents)
         cutter.begin_file(file)
         for data in _without_mark(_content(file), file):
             yield from cutter.add(data)
@@ -138,10 +140,11 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
 class _Cutter:
     """Cuts what is added into blocks."""
 
-    def __init__(self, kind: str, block_bytes: int) -> None:
+    def __init__(self, kind: str, block_bytes: int, whole_documents: bool = True) -> None:
         self.kind = kind
         self._block_bytes = block_bytes
-        self._find_end = {"text": _end_of_document, "json": _end_of_line}[kind]
+        by_document = kind == "text" and whole_documents
+        self._find_end = _end_of_document if by_document else _end_of_line
         self._parts: list[bytes] = []
         self._size = 0
         # Half a block more than a block, so that the last one is not tiny.
@@ -297,8 +300,8 @@ def _tfds_texts(name: str, data_dir: str | None) -> Iterator[bytes]:
         builder = tfds.builder(name, data_dir=data_dir)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         raise ValueError(f"no TFDS data set {name!r}: {str(error).splitlines()[0]}") from None
-    feature = (builder.info.features or {}).get("text")
-    if not isinstance(feature, tfds.features.Text):
+    specs = builder.info.features.get_tensor_spec()
+    if not isinstance(specs, dict) or specs.get("text") != tf.TensorSpec((), tf.string):
         raise ValueError(f"the TFDS data set {name} has no feature 'text' that is a string")
     builder.download_and_prepare()
     # In the order in which it is kept, and never held in memory.

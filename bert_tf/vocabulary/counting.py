@@ -1,7 +1,6 @@
 """Counts the words of gigabytes of text on all cores, in bounded memory."""
 
 import functools
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from bert_tf.pretraining.documents import json_text
 from bert_tf.pretraining.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -69,7 +69,12 @@ def count_words(
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})
-    blocks = enumerate((name, block) for name in texts for block in _blocks(texts[name]))
+    # Documents may be cut: there are texts without a blank line.
+    blocks = enumerate(
+        (name, block)
+        for name, files in texts.items()
+        for block in read_blocks(files, BLOCK_BYTES, whole_documents=False)
+    )
     tasks = (
         (_count_task, index, name, block, lower_case, json_field) for index, (name, block) in blocks
     )
@@ -87,11 +92,6 @@ def count_words(
                 counts.pruned += _prune(list(counts.texts.values()))
             progress.update(read)
     return counts
-
-
-def _blocks(files: Sequence[str]) -> Iterator[Block]:
-    for file in files:
-        yield from read_blocks([file], BLOCK_BYTES)
 
 
 def _in_order(results: Iterator[tuple[tuple, object]]) -> Iterator[tuple[str, tuple]]:
@@ -136,7 +136,7 @@ def count_block(
     # Sums of float64 are exact up to 2**53.
     times = np.bincount(which, times, minlength=len(words)).astype(np.int64)
     decoded = [word.decode() for word in words.numpy().tolist()]
-    return decoded, times.tolist(), _damaged_lines(data), len(block.data)
+    return decoded, times.tolist(), _damaged_lines(block.data), len(block.data)
 
 
 @functools.cache
@@ -152,14 +152,8 @@ def _normalizer(lower_case: bool):
 
 
 def _json_texts(block: Block, field: str) -> bytes:
-    texts = []
-    for line in filter(None, map(bytes.strip, block.data.split(b"\n"))):
-        try:
-            texts.append(json.loads(line)[field])
-        except (ValueError, KeyError, TypeError):
-            start = line[:60].decode(errors="replace")
-            raise ValueError(f"{block.name}: no JSON object with {field!r}: {start}") from None
-    return "\n".join(texts).encode(errors="replace")
+    lines = filter(None, map(str.strip, block.data.decode(errors="replace").split("\n")))
+    return "\n".join(json_text(line, field, block.name) for line in lines).encode()
 
 
 def _damaged_lines(data: bytes) -> int:

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from bert_tf.pretraining.sources import read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_tf.vocabulary import counting
@@ -64,6 +65,15 @@ def test_compressed_files_and_json_lines_hold_the_same_words(tmp_path):
         count_words({"": [str(tmp_path / "a.jsonl")]}, True)
 
 
+def test_a_text_without_blank_lines_is_read_in_parts(tmp_path):
+    """Oracle: the file itself, in parts that end with a line."""
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"line {i}\r\n" for i in range(1000)))
+    blocks = [block.data for block in read_blocks([str(path)], 500, whole_documents=False)]
+    assert b"".join(blocks) == path.read_bytes()
+    assert all(len(block) < 1000 and block.endswith(b"\r\n") for block in blocks)
+
+
 def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_path, monkeypatch):
     """Oracle: the same counts from one process; many blocks, some larger than others."""
     monkeypatch.setattr(counting, "BYTES_PER_WORKER", 1)
@@ -71,7 +81,7 @@ def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_p
     files = []
     for number in range(3):
         words = [f"{'x' * (i * number % 5)}{i % (70 + 90 * number)}" for i in range(2000)]
-        lines = [" ".join(words[i : i + 7]) + "\n\n" for i in range(0, 2000, 7)]
+        lines = [" ".join(words[i : i + 7]) + "\n" for i in range(0, 2000, 7)]
         files.append(tmp_path / f"{number}.txt")
         files[-1].write_text("".join(lines))
     texts = {"one": [str(files[0])], "two": [str(files[1]), str(files[2])]}

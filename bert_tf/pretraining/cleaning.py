@@ -34,7 +34,7 @@ _ENDS = ".!?…‼⁇⁈⁉。！？．｡।॥؟۔։።፧။៕᠃᠉᥄᥅�
 _CLOSING = "\"'”’»›)]}」』）］〉》】\u00a0 "
 _REFERENCE = re.compile(r"(?<=[.!?…\"”]):\d[\d–, -]*$|(?:\[[\w ]{1,12}\])+$")
 _BULLET = re.compile(r"[-–—*•·#:;+]\s")
-_MARKUP_SIGNS = ("{{", "}}", "[[", "]]", "|", "{|", "</", "/>")
+_MARKUP_SIGNS = re.compile(r"\||\{\{|\}\}|\[\[|\]\]|</|/>")
 _MARKUP = re.compile(
     r"^\s*(?:#[a-z]+:|#redirect\b|(?:File|Image|Category):)"
     r"|<(?:ref|div|span|br|sup|sub|small|table|t[rdh]|p|ul|li|center|font|math|nowiki)\b[^<]*>",
@@ -65,7 +65,7 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
 
 def sentence_rule(sentence: str) -> str | None:
     """The name of the rule that leaves out a sentence, or None."""
-    if any(sign in sentence for sign in _MARKUP_SIGNS):
+    if _MARKUP_SIGNS.search(sentence):
         return "markup"
     if ("<" in sentence or "#" in sentence or ":" in sentence) and _MARKUP.search(sentence):
         return "markup"

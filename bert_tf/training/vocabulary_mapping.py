@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 
 # The arrays of a model that have a row for every token.
-_ROWS_ARE_TOKENS = re.compile(r"(.*/)?(word_embeddings|masked_lm/output_bias)")
+_ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/output_bias)")
 
 
 @dataclasses.dataclass(frozen=True)

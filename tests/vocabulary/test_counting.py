@@ -87,7 +87,7 @@ def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_p
     texts = {"one": [str(files[0])], "two": [str(files[1]), str(files[2])]}
     alone = count_words(texts, True, max_words=300)
     assert alone.pruned > 0
-    together = count_words(texts, True, num_workers=3, max_words=300)
+    together = count_words(texts, True, num_workers=2, max_words=300)
     assert together == alone
     kept = sum(table.total() for table in alone.texts.values())
     assert kept + alone.pruned == 6000

@@ -1,15 +1,22 @@
 """Masked-LM predictions for a batch of rows.
 
-The algorithm is `create_masked_lm_predictions` of google-research/bert's script. Whole-word masking
-differs from it in one point: a continuation piece ("##...") that truncation left at the start of
-segment B is a word by itself; the original joins it to the last word of A, across the [SEP].
+Wordpiece and whole-word masking are `create_masked_lm_predictions` of google-research/bert's
+script. Whole words differ from it in one point: a continuation piece that truncation left at the
+start of segment B is a word by itself; the original joins it to the last word of A, across the
+[SEP]. The Model Garden draws what replaces an n-gram once for all its pieces; here, as in the
+original, it is drawn for every piece, except with span masking, where it is drawn once a span, as
+in SpanBERT (spans that touch are one).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-_POSITION_BITS = 16
+from bert_tf.pretraining.rows import Rows
+from bert_tf.pretraining.selection import choose_ngrams, choose_pieces, choose_spans
+
+# What is chosen together: pieces; units; runs of units; nothing yet, the reader masks.
+MASKINGS = ("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic")
 
 
 @dataclass(frozen=True)
@@ -23,10 +30,10 @@ class Masked:
 
 
 def mask_rows(
-    ids: np.ndarray,
-    maskable: np.ndarray,
+    rows: Rows,
     budget: np.ndarray,
-    continues_word: np.ndarray | None,
+    masking: str,
+    max_ngram_size: int,
     mask_id: int,
     vocab_size: int,
     rng: np.random.Generator,
@@ -36,26 +43,19 @@ def mask_rows(
     The random piece is from the whole vocabulary, special tokens included.
 
     Args:
-        ids: [N, S] int32.
-        maskable: [N, S] bool, False for [CLS], [SEP] and padding.
         budget: [N] from `prediction_budget`.
-        continues_word: for whole-word masking, [vocab_size] bool, which pieces begin with "##".
+        masking: one of `MASKINGS`, not "dynamic".
+        max_ngram_size: for "ngram".
     """
-    max_predictions = int(budget.max(initial=1))
-    if continues_word is None:
-        positions = _choose_pieces(maskable, budget, max_predictions, rng)
+    if masking == "wordpiece":
+        positions = choose_pieces(rows.maskable, budget, rng)
+    elif masking == "span":
+        positions = choose_spans(rows.maskable, rows.unit_starts, budget, rng)
     else:
-        positions = _choose_words(ids, maskable, budget, max_predictions, continues_word, rng)
-    chosen = positions < ids.shape[1]
-    positions = np.where(chosen, positions, 0)
-    labels = np.where(chosen, np.take_along_axis(ids, positions, axis=1), 0)
-    draw = rng.random(positions.shape, np.float32)
-    random_ids = rng.integers(0, vocab_size, positions.shape, np.int32)
-    replaced = np.where(draw < 0.8, mask_id, np.where(draw < 0.9, labels, random_ids))
-    masked_ids = ids.copy()
-    rows, _ = np.nonzero(chosen)
-    masked_ids[rows, positions[chosen]] = replaced[chosen]
-    return Masked(masked_ids, positions, labels, chosen.astype(np.float32))
+        # What a unit is, words or phrases, is the chunk's affair.
+        size = max_ngram_size if masking == "ngram" else 1
+        positions = choose_ngrams(rows.maskable, rows.unit_starts, budget, size, rng)
+    return _replace(rows.ids, positions, masking == "span", mask_id, vocab_size, rng)
 
 
 def prediction_budget(
@@ -67,52 +67,26 @@ def prediction_budget(
     return np.minimum(max_predictions_per_seq, np.maximum(1, wanted))
 
 
-def _choose_pieces(
-    maskable: np.ndarray, budget: np.ndarray, max_predictions: int, rng: np.random.Generator
-) -> np.ndarray:
-    """[N, max_predictions] positions in ascending order; the row's length stands for none."""
-    rows, length = maskable.shape
-    assert length < 1 << _POSITION_BITS
-    none = np.uint64(2**64 - 1)
-    # A random number above, the position below: sorting such keys is far faster than argsort.
-    keys = rng.integers(0, 2**64, maskable.shape, np.uint64) >> np.uint64(_POSITION_BITS)
-    keys = keys << np.uint64(_POSITION_BITS) | np.arange(length, dtype=np.uint64)
-    keys = np.sort(np.where(maskable, keys, none), axis=1)[:, :max_predictions]
-    keys[np.arange(keys.shape[1]) >= budget[:, None]] = none
-    positions = (keys & np.uint64((1 << _POSITION_BITS) - 1)).astype(np.int64)
-    positions[keys == none] = length
-    return np.sort(positions, axis=1)
-
-
-def _choose_words(
+def _replace(
     ids: np.ndarray,
-    maskable: np.ndarray,
-    budget: np.ndarray,
-    max_predictions: int,
-    continues_word: np.ndarray,
+    positions: np.ndarray,
+    per_span: bool,
+    mask_id: int,
+    vocab_size: int,
     rng: np.random.Generator,
-) -> np.ndarray:
-    """Like `_choose_pieces`, whole words: in random order, each that fits what is left is taken."""
-    rows, length = maskable.shape
-    begins = maskable.copy()
-    begins[:, 1:] &= ~(continues_word[ids[:, 1:]] & maskable[:, :-1])
-    word = np.cumsum(begins, axis=1) - 1
-    max_words = int(word.max(initial=0)) + 1
-    row_of, _ = np.nonzero(maskable)
-    cells = row_of * max_words + word[maskable]
-    sizes = np.bincount(cells, minlength=rows * max_words).reshape(rows, max_words)
-    order = np.argsort(rng.random(sizes.shape, np.float32), axis=1)
-    sizes_in_order = np.take_along_axis(sizes, order, axis=1)
-    taken = np.zeros(sizes.shape, bool)
-    left = budget.copy()
-    for turn in range(max_words):
-        size = sizes_in_order[:, turn]
-        fits = size <= left
-        taken[np.arange(rows), order[:, turn]] = fits
-        left -= np.where(fits, size, 0)
-    chosen = np.take_along_axis(taken, np.maximum(word, 0), axis=1) & maskable
-    positions = np.full((rows, max_predictions), length)
-    row, position = np.nonzero(chosen)
-    rank = (np.cumsum(chosen, axis=1) - 1)[chosen]
-    positions[row, rank] = position
-    return positions
+) -> Masked:
+    chosen = positions < ids.shape[1]
+    draw = rng.random(positions.shape, np.float32)
+    if per_span:
+        begins = np.ones(positions.shape, bool)
+        begins[:, 1:] = np.diff(positions, axis=1) != 1
+        first = np.where(begins, np.arange(positions.shape[1]), 0)
+        draw = np.take_along_axis(draw, np.maximum.accumulate(first, axis=1), axis=1)
+    positions = np.where(chosen, positions, 0)
+    labels = np.where(chosen, np.take_along_axis(ids, positions, axis=1), 0)
+    random_ids = rng.integers(0, vocab_size, positions.shape, np.int32)
+    replaced = np.where(draw < 0.8, mask_id, np.where(draw < 0.9, labels, random_ids))
+    masked_ids = ids.copy()
+    rows, _ = np.nonzero(chosen)
+    masked_ids[rows, positions[chosen]] = replaced[chosen]
+    return Masked(masked_ids, positions, labels, chosen.astype(np.float32))

@@ -6,14 +6,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.pretraining.documents import Chunk
-from bert_tf.pretraining.masking import mask_rows, prediction_budget
-from bert_tf.pretraining.pairs import Pairs, make_pairs
+from bert_tf.pretraining.full_sentences import full_sentences
+from bert_tf.pretraining.masking import MASKINGS, mask_rows, prediction_budget
+from bert_tf.pretraining.pairs import join_chunks, next_sentence_pairs, sentence_order_pairs
+from bert_tf.pretraining.rows import Rows, full_sentence_rows, pair_rows
 from bert_tf.text.vocab import Vocabulary
+
+# Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
+OBJECTIVES = ("nsp", "sop", "mlm")
 
 
 @dataclass(frozen=True)
 class Settings:
     """What examples are made to. See the flags of create_pretraining_data.
+
+    `max_ngram_size` is for masking "ngram", `cross_documents` for objective "mlm".
 
     Raises:
         ValueError: a value of no use; names it.
@@ -24,7 +31,10 @@ class Settings:
     max_predictions_per_seq: int = 20
     masked_lm_prob: float = 0.15
     short_seq_prob: float = 0.1
-    whole_word: bool = False
+    masking: str = "wordpiece"
+    max_ngram_size: int = 3
+    objective: str = "nsp"
+    cross_documents: bool = True
 
     def __post_init__(self) -> None:
         if not 5 <= self.max_seq_length <= 32768:
@@ -40,22 +50,50 @@ class Settings:
             raise ValueError(f"masked_lm_prob is {self.masked_lm_prob}: it must be in (0, 1]")
         if not 0 <= self.short_seq_prob <= 1:
             raise ValueError(f"short_seq_prob is {self.short_seq_prob}: it must be in [0, 1]")
+        if self.masking not in MASKINGS:
+            raise ValueError(f"masking is {self.masking!r}: it must be one of {MASKINGS}")
+        if self.max_ngram_size < 1:
+            raise ValueError(f"max_ngram_size is {self.max_ngram_size}: it must be 1 or more")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is {self.objective!r}: it must be one of {OBJECTIVES}")
 
 
 @dataclass
 class ExampleCounts:
-    """Sums over examples."""
+    """Sums over examples.
+
+    Attributes:
+        examples: how many.
+        tokens: without padding.
+        predictions: 0 for dynamic masking.
+        random_next: examples whose second segment is a random one.
+        swapped: examples whose segments are swapped.
+        cut_pairs: pairs that were cut to make them fit.
+        cut_tokens: pieces they lost.
+        cut_sentences: sentences longer than a row that were cut into several; they lose nothing.
+        documents_without_pairs: documents of one sentence that found no second segment.
+    """
 
     examples: int = 0
     tokens: int = 0
     predictions: int = 0
     random_next: int = 0
+    swapped: int = 0
     cut_pairs: int = 0
     cut_tokens: int = 0
+    cut_sentences: int = 0
+    documents_without_pairs: int = 0
 
     def __add__(self, other: "ExampleCounts") -> "ExampleCounts":
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return ExampleCounts(*(mine + theirs for mine, theirs in pairs))
+
+    def to_dict(self) -> dict[str, int]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, int]) -> "ExampleCounts":
+        return cls(**values)
 
 
 def unit_seed(user_seed: int, chunk_index: int, dupe_index: int) -> np.random.SeedSequence:
@@ -64,73 +102,76 @@ def unit_seed(user_seed: int, chunk_index: int, dupe_index: int) -> np.random.Se
 
 
 def make_examples(
-    chunk: Chunk, seed: np.random.SeedSequence, settings: Settings
+    chunk: Chunk, partner: Chunk | None, seed: np.random.SeedSequence, settings: Settings
 ) -> tuple[dict[str, np.ndarray], ExampleCounts]:
-    """One pass over the chunk: pairs, masked, as the arrays of `tfrecords.features`.
+    """One pass over the chunk: rows, masked, as the arrays of `tfrecords.features`.
 
-    Returns arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in document order, and counts.
+    Args:
+        partner: where "random next" segments come from; None: from the other documents of `chunk`.
+
+    Returns:
+        Arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in order, and counts. For dynamic
+        masking no predictions, but `word_starts` [N, S], 1 where a unit of masking begins.
     """
     rng = np.random.default_rng(seed)
-    vocab = settings.vocab
-    pairs = make_pairs(chunk, settings.max_seq_length - 3, settings.short_seq_prob, rng)
-    ids, lengths, type_ids, maskable = _assemble(chunk.pieces, pairs, settings)
-    continues = None
-    if settings.whole_word:
-        continues = np.array([token.startswith("##") for token in vocab.tokens])
-    max_predictions = settings.max_predictions_per_seq
-    masked = mask_rows(
-        ids,
-        maskable,
-        prediction_budget(lengths, settings.masked_lm_prob, max_predictions),
-        continues,
-        vocab.mask_id,
-        len(vocab),
-        rng,
-    )
-    missing = [(0, 0), (0, max_predictions - masked.positions.shape[1])]
+    rows, labels, counts = _rows(chunk, partner, settings, rng)
+    counts.examples = len(rows.ids)
+    counts.tokens = int(rows.lengths.sum())
+    column = np.arange(settings.max_seq_length, dtype=np.int32)
     arrays = {
-        "input_word_ids": masked.ids,
-        "input_mask": (np.arange(settings.max_seq_length) < lengths[:, None]).astype(np.int32),
-        "input_type_ids": type_ids,
-        "masked_lm_positions": np.pad(masked.positions, missing).astype(np.int32),
-        "masked_lm_ids": np.pad(masked.labels, missing),
-        "masked_lm_weights": np.pad(masked.weights, missing),
-        "next_sentence_labels": pairs.is_random_next.astype(np.int32)[:, None],
+        "input_word_ids": rows.ids,
+        "input_mask": (column < rows.lengths[:, None]).astype(np.int32),
+        "input_type_ids": rows.type_ids,
     }
-    counts = ExampleCounts(
-        examples=len(ids),
-        tokens=int(lengths.sum()),
-        predictions=int(masked.weights.sum()),
-        random_next=int(pairs.is_random_next.sum()),
-        cut_pairs=int(np.count_nonzero(pairs.cut_tokens)),
-        cut_tokens=int(pairs.cut_tokens.sum()),
-    )
+    if settings.masking == "dynamic":
+        arrays["word_starts"] = rows.unit_starts.astype(np.int32)
+    else:
+        arrays |= _masked(rows, settings, rng)
+        counts.predictions = int(arrays["masked_lm_weights"].sum())
+    arrays["next_sentence_labels"] = labels.astype(np.int32)[:, None]
     return arrays, counts
 
 
-def _assemble(
-    pieces: np.ndarray, pairs: Pairs, settings: Settings
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows [CLS] A [SEP] B [SEP] 0 0 ...
-
-    Returns ids [N, S] int32, lengths [N], type ids [N, S] int32, maskable [N, S] bool.
-    """
-    column = np.arange(settings.max_seq_length)
-    a_length = (pairs.a_end - pairs.a_start)[:, None]
-    first_sep = a_length + 1
-    second_sep = first_sep + (pairs.b_end - pairs.b_start)[:, None] + 1
-    in_b = column > first_sep
-    source = np.where(
-        in_b,
-        (pairs.b_start[:, None] - first_sep - 1) + column,
-        (pairs.a_start[:, None] - 1) + column,
+def _rows(
+    chunk: Chunk, partner: Chunk | None, settings: Settings, rng: np.random.Generator
+) -> tuple[Rows, np.ndarray, ExampleCounts]:
+    """Unmasked rows, their labels [N], and what is to be counted before masking."""
+    length, short, vocab = settings.max_seq_length, settings.short_seq_prob, settings.vocab
+    if settings.objective == "mlm":
+        made = full_sentences(chunk, length - 2, short, settings.cross_documents, vocab.sep_id, rng)
+        counts = ExampleCounts(cut_sentences=made.cut_sentences)
+        return full_sentence_rows(made, length, vocab), np.zeros(len(made.start)), counts
+    if settings.objective == "sop":
+        pairs = sentence_order_pairs(chunk, length - 3, short, rng)
+    else:
+        documents = chunk.num_documents
+        chunk = join_chunks(chunk, partner) if partner else chunk
+        pairs = next_sentence_pairs(chunk, length - 3, short, rng, documents)
+    label = {"nsp": "random_next", "sop": "swapped"}[settings.objective]
+    counts = ExampleCounts(
+        cut_pairs=int(np.count_nonzero(pairs.cut_tokens)),
+        cut_tokens=int(pairs.cut_tokens.sum()),
+        documents_without_pairs=pairs.documents_without_pairs,
+        **{label: int(pairs.labels.sum())},
     )
-    ids = pieces[np.clip(source, 0, len(pieces) - 1)]
-    ids[:, 0] = settings.vocab.cls_id
-    is_sep = (column == first_sep) | (column == second_sep)
-    ids[is_sep] = settings.vocab.sep_id
-    inside = column <= second_sep
-    ids[~inside] = 0
-    maskable = inside & ~is_sep
-    maskable[:, 0] = False
-    return ids, second_sep[:, 0] + 1, (in_b & inside).astype(np.int32), maskable
+    return pair_rows(chunk, pairs, length, vocab), pairs.labels, counts
+
+
+def _masked(rows: Rows, settings: Settings, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    most = settings.max_predictions_per_seq
+    masked = mask_rows(
+        rows,
+        prediction_budget(rows.lengths, settings.masked_lm_prob, most),
+        settings.masking,
+        settings.max_ngram_size,
+        settings.vocab.mask_id,
+        len(settings.vocab),
+        rng,
+    )
+    missing = [(0, 0), (0, most - masked.positions.shape[1])]
+    return {
+        "input_word_ids": masked.ids,
+        "masked_lm_positions": np.pad(masked.positions, missing).astype(np.int32),
+        "masked_lm_ids": np.pad(masked.labels, missing),
+        "masked_lm_weights": np.pad(masked.weights, missing),
+    }

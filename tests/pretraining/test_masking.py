@@ -8,9 +8,11 @@ import collections
 import numpy as np
 import pytest
 
-from bert_tf.pretraining.masking import mask_rows, prediction_budget
+from bert_tf.pretraining.masking import MASKINGS, mask_rows, prediction_budget
+from bert_tf.pretraining.rows import Rows
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 50
+STATIC = [name for name in MASKINGS if name != "dynamic"]
 CONTINUES = np.arange(VOCAB) >= 40  # the pieces that begin with "##"
 
 
@@ -28,18 +30,24 @@ def _rows(rows: int, length: int = 40, seed: int = 0):
     return ids, ~special & (column < lengths[:, None]), lengths
 
 
-def _mask(ids, maskable, budget, whole_word, seed=0):
-    continues = CONTINUES if whole_word else None
-    return mask_rows(ids, maskable, budget, continues, MASK, VOCAB, np.random.default_rng(seed))
+def _unit_starts(ids, maskable):
+    starts = maskable.copy()
+    starts[:, 1:] &= ~(CONTINUES[ids[:, 1:]] & maskable[:, :-1])
+    return starts
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_labels_reconstruct_the_row(whole_word):
+def _mask(ids, maskable, budget, masking, seed=0):
+    rows = Rows(ids, maskable.sum(axis=1), ids, maskable, _unit_starts(ids, maskable))
+    return mask_rows(rows, budget, masking, 3, MASK, VOCAB, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("masking", STATIC)
+def test_labels_reconstruct_the_row(masking):
     ids, maskable, lengths = _rows(2000)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, budget, whole_word)
+    masked = _mask(ids, maskable, budget, masking)
     number = masked.weights.sum(axis=1).astype(int)
-    assert np.all(number <= budget) if whole_word else np.all(number == budget)
+    assert np.all(number <= budget) if masking != "wordpiece" else np.all(number == budget)
     for row in range(len(ids)):
         positions = masked.positions[row, : number[row]]
         assert np.all(np.diff(positions) > 0) and maskable[row, positions].all()
@@ -51,10 +59,10 @@ def test_labels_reconstruct_the_row(whole_word):
     assert set(np.unique(masked.weights)) == {0.0, 1.0}
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(whole_word):
+@pytest.mark.parametrize("masking", STATIC)
+def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
-    masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), whole_word)
+    masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), masking)
     chosen = masked.weights > 0
     before = masked.labels[chosen]
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)[chosen]
@@ -81,7 +89,7 @@ def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(whole_word):
 def test_every_piece_is_equally_likely():
     row, maskable, _ = _rows(1, seed=4)
     ids, maskable = np.repeat(row, 30_000, axis=0), np.repeat(maskable, 30_000, axis=0)
-    masked = _mask(ids, maskable, np.full(len(ids), 3), whole_word=False)
+    masked = _mask(ids, maskable, np.full(len(ids), 3), "wordpiece")
     counts = np.bincount(masked.positions.ravel(), minlength=ids.shape[1])
     chance = 3 / maskable[0].sum()
     deviation = (len(ids) * chance * (1 - chance)) ** 0.5
@@ -103,7 +111,7 @@ def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
 def test_whole_words_are_masked_whole_until_none_fits():
     ids, maskable, lengths = _rows(3000)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, budget, whole_word=True)
+    masked = _mask(ids, maskable, budget, "whole_word")
     for row in range(len(ids)):
         chosen = set(masked.positions[row][masked.weights[row] > 0].tolist())
         left = budget[row] - len(chosen)
@@ -119,7 +127,7 @@ def test_whole_word_choice_worked_by_hand():
     # that begin with the long word give it alone; after a short word only the other one fits.
     ids = np.array([[CLS, 10, SEP, 11, 12, 41, SEP, 0]], np.int32).repeat(6000, axis=0)
     maskable = np.isin(np.arange(8), [1, 3, 4, 5])[None].repeat(6000, axis=0)
-    masked = _mask(ids, maskable, np.full(6000, 2), whole_word=True)
+    masked = _mask(ids, maskable, np.full(6000, 2), "whole_word")
     found = collections.Counter(map(tuple, masked.positions.tolist()))
     assert found.keys() == {(1, 3), (4, 5)}
     assert abs(found[4, 5] - 2000) < 5 * (6000 * 1 / 3 * 2 / 3) ** 0.5
@@ -127,7 +135,7 @@ def test_whole_word_choice_worked_by_hand():
 
 def test_a_word_that_never_fits_gives_no_prediction():
     ids = np.array([[CLS, 10, 41, SEP]], np.int32)
-    masked = _mask(ids, np.array([[False, True, True, False]]), np.array([1]), whole_word=True)
+    masked = _mask(ids, np.array([[False, True, True, False]]), np.array([1]), "whole_word")
     np.testing.assert_array_equal(masked.ids, ids)
     assert not masked.weights.any()
 
@@ -136,7 +144,7 @@ def test_a_continuation_after_sep_is_a_word_by_itself():
     # [CLS] a [SEP] ##b [SEP]: of 2 words of one piece each, budget 1 takes either.
     ids = np.array([[CLS, 10, SEP, 41, SEP]], np.int32).repeat(100, axis=0)
     maskable = np.isin(np.arange(5), [1, 3])[None].repeat(100, axis=0)
-    masked = _mask(ids, maskable, np.ones(100, int), whole_word=True)
+    masked = _mask(ids, maskable, np.ones(100, int), "whole_word")
     assert set(masked.positions[:, 0]) == {1, 3}
     assert masked.weights.sum() == 100
 
@@ -150,6 +158,6 @@ def test_budget_is_that_of_the_original():
 
 def test_a_budget_beyond_the_row_predicts_every_piece():
     ids, maskable, _ = _rows(50)
-    for whole_word in (False, True):
-        masked = _mask(ids, maskable, np.full(50, 100), whole_word)
+    for masking in STATIC:
+        masked = _mask(ids, maskable, np.full(50, 100), masking)
         np.testing.assert_array_equal(masked.weights.sum(axis=1), maskable.sum(axis=1))

@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from bert_tf.pretraining.documents import Chunk
-from bert_tf.pretraining.pairs import Pairs, make_pairs
+from bert_tf.pretraining.pairs import (
+    Pairs,
+    join_chunks,
+    next_sentence_pairs,
+    sentence_order_pairs,
+)
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
@@ -20,18 +25,19 @@ def _chunk(documents: list[list[int]]) -> Chunk:
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
     return Chunk(
         pieces=np.arange(starts[-1], dtype=np.int32),
+        unit_starts=np.ones(starts[-1], bool),
         sentence_starts=starts,
         document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
     )
 
 
 def _rows(pairs: Pairs) -> list[tuple[int, int, int, int, bool]]:
-    columns = (pairs.a_start, pairs.a_end, pairs.b_start, pairs.b_end, pairs.is_random_next)
+    columns = (pairs.a_start, pairs.a_end, pairs.b_start, pairs.b_end, pairs.labels)
     return [tuple(row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _make(chunk: Chunk, max_tokens: int, seed: int, short_seq_prob: float = 0.0) -> Pairs:
-    return make_pairs(chunk, max_tokens, short_seq_prob, np.random.default_rng(seed))
+    return next_sentence_pairs(chunk, max_tokens, short_seq_prob, np.random.default_rng(seed))
 
 
 def test_worked_example():

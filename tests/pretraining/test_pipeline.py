@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_tf.pretraining.documents import Chunk
-from bert_tf.pretraining.pairs import make_pairs
+from bert_tf.pretraining.pairs import next_sentence_pairs
 from bert_tf.pretraining.pipeline import ExampleCounts, Settings, make_examples, unit_seed
 from bert_tf.text.vocab import Vocabulary
 
@@ -17,19 +17,21 @@ VOCAB = Vocabulary((*SPECIAL, *WORDS))
 def chunk() -> Chunk:
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 12, 300)
+    pieces = rng.integers(5, len(VOCAB), lengths.sum(), np.int32)
     return Chunk(
-        pieces=rng.integers(5, len(VOCAB), lengths.sum(), np.int32),
+        pieces=pieces,
+        unit_starts=pieces < len(VOCAB) - 6,
         sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
         document_starts=np.array([0, 1, 20, 150, 300]),
     )
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_rows_are_the_pairs_between_special_tokens(chunk, whole_word):
-    settings = Settings(VOCAB, 24, 5, short_seq_prob=0.5, whole_word=whole_word)
-    arrays, counts = make_examples(chunk, unit_seed(7, 1, 2), settings)
+@pytest.mark.parametrize("masking", ["wordpiece", "whole_word", "ngram", "span", "entity"])
+def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
+    settings = Settings(VOCAB, 24, 5, short_seq_prob=0.5, masking=masking)
+    arrays, counts = make_examples(chunk, None, unit_seed(7, 1, 2), settings)
     # The pairs are the first thing drawn from the seed.
-    pairs = make_pairs(chunk, 21, 0.5, np.random.default_rng(unit_seed(7, 1, 2)))
+    pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(unit_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
     for row in range(counts.examples):
         a = chunk.pieces[pairs.a_start[row] : pairs.a_end[row]].tolist()
@@ -43,11 +45,11 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, whole_word):
         assert arrays["input_mask"][row].tolist() == [1] * len(ids) + padding
         type_ids = [0] * (len(a) + 2) + [1] * (len(b) + 1)
         assert arrays["input_type_ids"][row].tolist() == type_ids + padding
-        assert arrays["next_sentence_labels"][row].tolist() == [int(pairs.is_random_next[row])]
+        assert arrays["next_sentence_labels"][row].tolist() == [int(pairs.labels[row])]
 
 
 def test_counts_are_those_of_the_arrays(chunk):
-    arrays, counts = make_examples(chunk, unit_seed(7, 1, 2), Settings(VOCAB, 24, 5))
+    arrays, counts = make_examples(chunk, None, unit_seed(7, 1, 2), Settings(VOCAB, 24, 5))
     assert counts.tokens == arrays["input_mask"].sum()
     assert counts.predictions == arrays["masked_lm_weights"].sum()
     assert counts.random_next == arrays["next_sentence_labels"].sum()
@@ -70,21 +72,21 @@ def test_seeds_decide(chunk):
     settings = Settings(VOCAB, 24, 5)
 
     def ids(*seed: int) -> bytes:
-        return make_examples(chunk, unit_seed(*seed), settings)[0]["input_word_ids"].tobytes()
+        return make_examples(chunk, None, unit_seed(*seed), settings)[0]["input_word_ids"].tobytes()
 
     assert ids(1, 2, 3) == ids(1, 2, 3)
     assert len({ids(1, 2, 3), ids(1, 2, 4), ids(1, 3, 3), ids(2, 2, 3), ids(1, 0, 0)}) == 5
 
 
 def test_one_sentence_gives_no_example_but_arrays_all_the_same():
-    chunk = Chunk(np.array([5], np.int32), np.array([0, 1]), np.array([0, 1]))
-    arrays, counts = make_examples(chunk, unit_seed(1, 0, 0), Settings(VOCAB, 24, 5))
-    assert counts == ExampleCounts()
+    chunk = Chunk(np.array([5], np.int32), np.array([True]), np.array([0, 1]), np.array([0, 1]))
+    arrays, counts = make_examples(chunk, None, unit_seed(1, 0, 0), Settings(VOCAB, 24, 5))
+    assert counts == ExampleCounts(documents_without_pairs=1)
     assert {values.shape[0] for values in arrays.values()} == {0}
 
 
 def test_the_shortest_sequence(chunk):
-    arrays, _ = make_examples(chunk, unit_seed(1, 0, 0), Settings(VOCAB, 5, 1))
+    arrays, _ = make_examples(chunk, None, unit_seed(1, 0, 0), Settings(VOCAB, 5, 1))
     assert np.all(arrays["input_mask"] == 1)
     assert np.all(arrays["masked_lm_weights"] == 1)
 

@@ -1,0 +1,168 @@
+"""Which pieces of a batch of rows are to be predicted.
+
+All functions take `maskable` [N, S] bool (False for [CLS], [SEP] and padding), `budget` [N], how
+many pieces of a row are predicted at most, and return positions [N, max(budget)] in ascending
+order; S stands for none. Those that take `starts` [N, S] bool, where units of masking begin (the
+first piece of a segment always begins one), choose whole units, and nothing across a [SEP].
+"""
+
+import numpy as np
+
+SPAN_P, MAX_SPAN = 0.2, 10
+_POSITION_BITS = 16
+_NONE = np.uint64(2**64 - 1)
+
+
+def choose_pieces(maskable: np.ndarray, budget: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Pieces, whatever unit they are of."""
+    most = int(budget.max(initial=1))
+    order = _random_order(maskable, rng)[:, :most]
+    order[np.arange(order.shape[1]) >= budget[:, None]] = maskable.shape[1]
+    return np.sort(order, axis=1).astype(np.int64)
+
+
+def choose_ngrams(
+    maskable: np.ndarray,
+    starts: np.ndarray,
+    budget: np.ndarray,
+    max_ngram_size: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Runs of 1 to `max_ngram_size` units; with 1, units.
+
+    Again and again a size n is drawn with probability proportional to 1/n, then one of the n-grams
+    of that size that were not drawn before. It is taken if it fits what is left of the budget and
+    no unit of it is taken. This is `_masking_ngrams` of the TensorFlow Model Garden
+    (official/nlp/data/create_pretraining_data.py).
+    """
+    units = _Units(maskable, starts)
+    sizes = range(1, max_ngram_size + 1)
+    orders, counts = [], []
+    for size in sizes:
+        # The last unit of the n-gram exists and is in the same segment.
+        whole = units.exists.copy()
+        if size > 1:
+            whole[:, 1 - size :] = False
+            whole[:, : 1 - size] &= (
+                units.segment[:, size - 1 :] == units.segment[:, : 1 - size]
+            ) & units.exists[:, size - 1 :]
+        orders.append(_random_order(whole, rng))
+        counts.append(np.count_nonzero(whole, axis=1))
+    order, count = np.stack(orders, axis=1), np.stack(counts, axis=1)
+    weights = 1 / np.arange(1, max_ngram_size + 1)
+    drawn = np.zeros_like(count)
+    left = budget.copy()
+    column = np.arange(max_ngram_size)
+    active = np.arange(len(left))
+    while True:
+        there = (drawn[active] < count[active]) & (column < left[active, None])
+        active, there = _keep(there.any(axis=1), active, there)
+        if not len(active):
+            return units.positions(maskable, int(budget.max(initial=1)))
+        cumulative = np.cumsum(there * weights, axis=1)
+        draw = rng.random(len(active)) * cumulative[:, -1]
+        # The first size whose sum is beyond the draw.
+        size = (cumulative <= draw[:, None]).sum(axis=1)
+        first = order[active, size, drawn[active, size]]
+        drawn[active, size] += 1
+        window = first[:, None] + column
+        inside = column <= size[:, None]
+        window = np.where(inside, window, first[:, None])
+        pieces = (units.sizes[active[:, None], window] * inside).sum(axis=1)
+        fits = (pieces <= left[active]) & ~units.taken[active[:, None], window].any(axis=1)
+        units.taken[active[fits, None], window[fits]] = True
+        left[active] -= np.where(fits, pieces, 0)
+
+
+def choose_spans(
+    maskable: np.ndarray, starts: np.ndarray, budget: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Runs of units whose number is geometrically distributed (p = 0.2, at most 10).
+
+    Again and again a length is drawn, and a piece that is not chosen: the span begins with its
+    unit. Units that were chosen before count in the length but not for the budget. This is
+    `PairWithSpanMaskingScheme` of SpanBERT (pretraining/fairseq/data/masking.py), with two
+    differences: there the last span is cut in the middle of a word when the budget is used up,
+    here it ends before the word that does not fit; and there spans run over [SEP].
+    """
+    units = _Units(maskable, starts)
+    anchors = _random_order(maskable, rng)
+    count = np.count_nonzero(maskable, axis=1)
+    chances = SPAN_P * (1 - SPAN_P) ** np.arange(MAX_SPAN)
+    limits = np.cumsum(chances / chances.sum())[:-1]
+    drawn = np.zeros_like(count)
+    left = budget.copy()
+    column = np.arange(MAX_SPAN)
+    active = np.arange(len(left))
+    while True:
+        (active,) = _keep((left[active] > 0) & (drawn[active] < count[active]), active)
+        if not len(active):
+            return units.positions(maskable, int(budget.max(initial=1)))
+        first = units.number[active, anchors[active, drawn[active]]]
+        drawn[active] += 1
+        length = 1 + np.searchsorted(limits, rng.random(len(active)), side="right")
+        free = ~units.taken[active, first]
+        rows, first, length = _keep(free, active, first, length)
+        window = np.minimum(first[:, None] + column, units.sizes.shape[1] - 1)
+        rows = rows[:, None]
+        inside = column < np.minimum(length, units.sizes.shape[1] - first)[:, None]
+        inside &= units.exists[rows, window]
+        inside &= units.segment[rows, window] == units.segment[rows, first[:, None]]
+        pieces = np.where(units.taken[rows, window], 0, units.sizes[rows, window])
+        inside &= np.cumsum(pieces, axis=1) <= left[rows]
+        units.taken[np.broadcast_to(rows, window.shape)[inside], window[inside]] = True
+        left[rows[:, 0]] -= (pieces * inside).sum(axis=1)
+
+
+class _Units:
+    """The units of rows.
+
+    Attributes:
+        number: [N, S], of the unit that a piece belongs to.
+        sizes: [N, U], pieces of each unit.
+        segment: [N, U], increases where a special token stands between units.
+        exists: [N, U] bool.
+        taken: [N, U] bool, False at first.
+    """
+
+    def __init__(self, maskable: np.ndarray, starts: np.ndarray) -> None:
+        self.number = np.cumsum(starts, axis=1, dtype=np.int32) - 1
+        counts = self.number[:, -1] + 1 if starts.shape[1] else np.zeros(len(starts), int)
+        width = max(1, int(counts.max(initial=0)))
+        self.exists = np.arange(width) < counts[:, None]
+        rows = np.arange(len(starts))[:, None] * width
+        cells = (self.number + rows)[maskable]
+        sizes = np.bincount(cells, minlength=len(starts) * width)
+        self.sizes = sizes.reshape(len(starts), width)
+        self.segment = np.zeros(self.sizes.shape, np.int32)
+        self.segment[self.exists] = np.cumsum(~maskable, axis=1, dtype=np.int32)[starts]
+        self.taken = np.zeros(self.sizes.shape, bool)
+
+    def positions(self, maskable: np.ndarray, width: int) -> np.ndarray:
+        """The positions [N, width] of the pieces of the units taken."""
+        number = np.maximum(self.number, 0)
+        chosen = np.take_along_axis(self.taken, number, axis=1) & maskable
+        positions = np.full((len(maskable), width), maskable.shape[1])
+        row, position = np.nonzero(chosen)
+        rank = np.arange(len(row)) - np.searchsorted(row, row)
+        positions[row, rank] = position
+        return positions
+
+
+def _random_order(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """[N, L]: the columns that are candidates in random order, then L for all others."""
+    length = candidates.shape[1]
+    assert length < 1 << _POSITION_BITS
+    # A random number above, the column below: sorting such keys is far faster than argsort.
+    keys = rng.integers(0, 2**64, candidates.shape, np.uint64)
+    keys &= ~np.uint64((1 << _POSITION_BITS) - 1)
+    keys |= np.arange(length, dtype=np.uint64)
+    keys[~candidates] = _NONE
+    keys.sort(axis=1)
+    order = keys.astype(np.uint16).astype(np.int64)
+    order[keys == _NONE] = length
+    return order
+
+
+def _keep(condition: np.ndarray, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(array[condition] for array in arrays)

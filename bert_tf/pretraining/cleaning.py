@@ -55,11 +55,11 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
     ends = _ends_sentence(line)
     if first and not ends and len(line) <= _MAX_TITLE_CHARACTERS:
         return "title"
-    if paragraph and _is_heading(line):
-        return "heading"
     if not paragraph or len(line) <= _MAX_FRAGMENT_CHARACTERS:
         if rule := sentence_rule(line):
             return rule
+    if paragraph and _is_heading(line):
+        return "heading"
     return "list_item" if not ends and _BULLET.match(line) else None
 
 

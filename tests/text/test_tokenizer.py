@@ -15,6 +15,7 @@ import sys
 import tarfile
 import unicodedata
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from hostile import hostile_lines
@@ -196,6 +197,54 @@ def test_words_of_more_than_200_characters_are_unknown(letter):
     assert starts[0][0].numpy().tolist() == [0]
     assert limits[0][0].numpy().tolist() == [201 * size]
     assert limits[0][3].numpy().tolist() == [603 * size + 2]
+
+
+def check_lines(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
+    """`tokenize_lines` is `tokenize_flat`, together and one by one."""
+    lines = [line.encode() for line in lines]
+    expected = tokenizer.tokenize_flat(lines)
+    ids, splits = tokenizer.tokenize_lines(lines)
+    assert (ids.dtype, splits.dtype) == (np.int32, np.int64)
+    np.testing.assert_array_equal(splits, expected.row_splits)
+    np.testing.assert_array_equal(ids, expected.values)
+    for line, pieces in zip(lines[:20], expected.to_list()[:20], strict=True):
+        ids, splits = tokenizer.tokenize_lines([line])
+        assert ids.tolist() == pieces and splits.tolist() == [0, len(pieces)]
+
+
+def test_lines_of_real_and_hostile_text(published, real_lines):
+    check_lines(published[2], real_lines)
+    check_lines(published[2], hostile_lines(400, seed=4))
+
+
+@pytest.mark.parametrize("lower_case", [True, False])
+@pytest.mark.parametrize("special_tokens_in_text", [True, False])
+def test_lines_of_all_of_ascii(lower_case, special_tokens_in_text):
+    letters = [chr(code) for code in range(128) if not chr(code).isupper() or not lower_case]
+    pieces = [letter for letter in letters if letter > " "] + ["##a", "##b", "##A"]
+    tokenizer = WordPieceTokenizer(vocabulary(*pieces), lower_case, special_tokens_in_text)
+    pairs = [chr(first) + chr(second) for first in range(128) for second in range(128)]
+    check_lines(tokenizer, [f"[MASK]b{pair}a" for pair in pairs])
+    ids, splits = tokenizer.tokenize_lines([])
+    assert ids.tolist() == [] and splits.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    "letter", ["a", "É", "中", "\u5000", "\u9fff", "\u4fff", "ก", "😀", "e\u0301"]
+)
+def test_lines_of_long_words(letter):
+    """Around 200 characters and around 200 bytes, at either end of a line and inside."""
+    pieces = "a ##a é ##é e ##e ก ##ก 😀 ##😀 中 \u5000 \u9fff \u4fff .".split()
+    for lower_case in (True, False):
+        tokenizer = WordPieceTokenizer(vocabulary(*pieces), lower_case)
+        counts = [1, 49, 50, 51, 66, 67, 99, 100, 101, 199, 200, 201, 202, 799, 800, 801]
+        words = [letter * count for count in counts]
+        check_lines(tokenizer, [*words, "", *[f"a.{word}\t{word}-a" for word in words], "a"])
+
+
+def test_which_pieces_start_words():
+    tokenizer = WordPieceTokenizer(vocabulary("a", "##a", "##", "#", "a##"))
+    assert tokenizer.starts_word.tolist() == [True] * 6 + [False] + [True] * 3
 
 
 def test_flat_pieces_and_words_are_the_same_pieces(real_lines):

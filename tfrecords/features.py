@@ -3,11 +3,16 @@
 A record is a `tf.train.Example` with the fixed-length features that google-research/bert's
 create_pretraining_data.py writes. Inside this project a feature always goes by its newer name, that
 of the TensorFlow Model Garden (`input_word_ids`, `input_type_ids`); on disk both sets occur.
+
+A second kind of record, the dynamic one, holds the ids unmasked, and where words begin
+(`word_starts`) in place of the predictions: who reads it masks it anew in every epoch.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import tensorflow as tf
 
 # Our name: the name in files by google-research/bert. The Model Garden's "v2" files use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
@@ -26,6 +31,76 @@ def pretraining_features(
         "masked_lm_weights": (float, max_predictions_per_seq),
         "next_sentence_labels": (int, 1),
     }
+
+
+def dynamic_features(max_seq_length: int) -> dict[str, tuple[type, int]]:
+    """The features of one dynamic record: name -> (int or float, number of values).
+
+    `word_starts` is 1 where a word, or whatever is to be masked as a whole, begins; 0 at its other
+    pieces, at [CLS] and [SEP], and in the padding.
+    """
+    return {
+        "input_word_ids": (int, max_seq_length),
+        "input_mask": (int, max_seq_length),
+        "input_type_ids": (int, max_seq_length),
+        "word_starts": (int, max_seq_length),
+        "next_sentence_labels": (int, 1),
+    }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How records are laid out; dynamic ones have no predictions (0 of them)."""
+
+    dynamic: bool
+    original_names: bool
+    max_seq_length: int
+    max_predictions_per_seq: int
+
+    @classmethod
+    def of(cls, example: tf.train.Example) -> "Layout":
+        """The layout of a record, as far as it has one: a feature that it lacks has length 0."""
+        found = example.features.feature
+
+        def length(name: str) -> int:
+            return len(found[name].int64_list.value) if name in found else 0
+
+        original = "input_ids" in found
+        return cls(
+            dynamic="word_starts" in found,
+            original_names=original,
+            max_seq_length=length("input_ids" if original else "input_word_ids"),
+            max_predictions_per_seq=length("masked_lm_positions"),
+        )
+
+    @property
+    def features(self) -> dict[str, tuple[type, int]]:
+        """Our name of every feature -> (int or float, number of values)."""
+        if self.dynamic:
+            return dynamic_features(self.max_seq_length)
+        return pretraining_features(self.max_seq_length, self.max_predictions_per_seq)
+
+    def stored_name(self, name: str) -> str:
+        """What a feature is called in the file."""
+        return ORIGINAL_NAMES.get(name, name) if self.original_names else name
+
+    def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Records [B] to our name -> [B, length], int32 or float32.
+
+        Raises:
+            tf.errors.InvalidArgumentError: a record is laid out in another way.
+        """
+        description = {
+            self.stored_name(name): tf.io.FixedLenFeature(
+                [length], tf.float32 if kind is float else tf.int64
+            )
+            for name, (kind, length) in self.features.items()
+        }
+        parsed = tf.io.parse_example(serialized, description)
+        return {
+            name: tf.cast(parsed[self.stored_name(name)], tf.float32 if kind is float else tf.int32)
+            for name, (kind, _) in self.features.items()
+        }
 
 
 def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:

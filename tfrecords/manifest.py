@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tfrecords.writer import atomic_write
 
+MANIFEST_END = ".manifest.json"
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
@@ -23,7 +24,7 @@ def manifest_path(output_file: str) -> str:
     """
     folder, name = os.path.split(output_file)
     name = re.sub(r"-\d{5,}-of-\d{5,}$", "", name).removesuffix(".tfrecord")
-    return os.path.join(folder, f"{name}.manifest.json")
+    return os.path.join(folder, name + MANIFEST_END)
 
 
 def write_manifest(path: str, manifest: dict) -> None:

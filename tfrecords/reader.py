@@ -1,19 +1,33 @@
 """Reads pre-training TFRecords as `tf.data` batches, and says what is wrong with bad ones."""
 
-import re
-from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfrecords.features import ORIGINAL_NAMES, pretraining_features
+from tfrecords.dynamic_masking import DynamicMasking, mask_batch
+from tfrecords.features import Layout
+from tfrecords.manifest import MANIFEST_END
+from tfrecords.records import (
+    compression_of,
+    layout_of,
+    open_records,
+    plain_message,
+    problem_of_record,
+    serialized_records,
+)
 
 # Serialized records held back for shuffling: about 12 MB at length 128, 50 MB at 512.
 SHUFFLE_BUFFER_RECORDS = 16_384
 FILES_READ_AT_ONCE = 8
+EVALUATION_BLOCK_RECORDS = 64
 
 
 def expand_files(patterns: str) -> list[str]:
     """The files that a comma-separated list of names and globs stands for, sorted per glob.
+
+    A glob does not stand for the manifests that lie beside the files.
 
     Raises:
         ValueError: a name or glob matches nothing, or a file is empty; names it.
@@ -23,6 +37,8 @@ def expand_files(patterns: str) -> list[str]:
         # A file whose name has a glob's characters in it still means itself.
         exists = tf.io.gfile.exists(pattern)
         found = [pattern] if exists else sorted(tf.io.gfile.glob(pattern))
+        if not exists:
+            found = [file for file in found if not file.endswith(MANIFEST_END)]
         if not found:
             raise ValueError(f"no file matches {pattern}")
         files += found
@@ -38,34 +54,43 @@ def expand_files(patterns: str) -> list[str]:
 
 def check_pretraining_files(
     files: Sequence[str], max_seq_length: int, max_predictions_per_seq: int, vocab_size: int
-) -> None:
+) -> bool:
     """Compares the first record of every file with what is about to be read from it.
+
+    Returns whether the records are dynamic, that is, have to be masked as they are read.
 
     Raises:
         ValueError: a file is no TFRecord file or holds no record, its records are of other lengths
-            than asked for, or of ids outside the vocabulary; names the file and what to do.
+            than asked for, or of ids outside the vocabulary, or laid out in another way than those
+            of the first file; names the file and what to do.
         OSError: a file cannot be read.
     """
-    expected = pretraining_features(max_seq_length, max_predictions_per_seq)
-    original = None
+    layout = None
     for file in files:
         try:
-            first = next(_serialized_records(file), None)
+            first = next(serialized_records(file), None)
         except tf.errors.DataLossError:
             raise ValueError(f"{file} is damaged, or not a TFRecord file") from None
         except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {_plain(error)}") from None
+            raise OSError(f"cannot read {file}: {plain_message(error)}") from None
         if first is None:
             raise ValueError(f"{file} holds no records")
-        if problem := _problem_of_record(first, expected, vocab_size):
+        found = _asked_layout(first, max_seq_length, max_predictions_per_seq)
+        if problem := problem_of_record(first, found, vocab_size):
             raise ValueError(f"{file}: {problem}")
-        if original is None:
-            original = _has_original_names(first)
-        elif original != _has_original_names(first):
+        if layout is None:
+            layout = found
+        if layout.dynamic != found.dynamic:
+            raise ValueError(
+                f"{files[0]} and {file}: one is masked, the other is to be masked as it is read "
+                "(--masking=dynamic): read them in separate runs, or create them alike"
+            )
+        if layout.original_names != found.original_names:
             raise ValueError(
                 f"{files[0]} and {file} name their features differently (input_ids and "
                 "input_word_ids): read them in separate runs, or create them alike"
             )
+    return layout is not None and layout.dynamic
 
 
 def pretraining_dataset(
@@ -77,6 +102,7 @@ def pretraining_dataset(
     training: bool,
     seed: int = 0,
     input_context: tf.distribute.InputContext | None = None,
+    masking: DynamicMasking | None = None,
 ) -> tf.data.Dataset:
     """Batches of pre-training examples, all of static shape.
 
@@ -88,6 +114,10 @@ def pretraining_dataset(
     order that follows from `seed` alone. For evaluation they come once and in order; the last batch
     is filled up with rows of zeros whose example weight is 0.
 
+    Dynamic records are masked anew in every batch for training, as the masking's seed and the
+    number of the batch say. For evaluation a record is masked the same every time, however large
+    the batches are.
+
     Args:
         files: as `expand_files` gives them and `check_pretraining_files` has approved them.
         batch_size: B, the rows of one batch; under a strategy, those of one replica.
@@ -96,27 +126,41 @@ def pretraining_dataset(
         input_context: under `distribute_datasets_from_function`. The input pipelines share out the
             records, by files where there are enough. In evaluation every pipeline gives the same
             number of batches, a multiple of its number of replicas.
+        masking: of dynamic records; only those need it.
 
     Raises:
         tf.errors.DataLossError: while reading, on a damaged file.
         tf.errors.InvalidArgumentError: while reading, on a record that breaks the contract. After
             either, `explain_bad_record` finds the file and record.
     """
-    features = pretraining_features(max_seq_length, max_predictions_per_seq)
-    first = next(_serialized_records(files[0]))
-    parse = _parser(features, _has_original_names(first), vocab_size)
-    compressions = [_compression(file) for file in files]
+    layout = _asked_layout(
+        next(serialized_records(files[0])), max_seq_length, max_predictions_per_seq
+    )
+    assert layout.dynamic == (masking is not None)
+    context = input_context or tf.distribute.InputContext()
+    decode = _decoder(layout, max_predictions_per_seq, vocab_size, masking)
+    compressions = [compression_of(file) for file in files]
     sources = tf.data.Dataset.from_tensor_slices((list(files), compressions))
     if training:
-        records = _shuffled_records(sources, len(files), seed, input_context)
-        batches = records.batch(batch_size, drop_remainder=True).map(
-            lambda serialized: parse(serialized, tf.ones(batch_size)),
-            num_parallel_calls=tf.data.AUTOTUNE,
+        # Stream 0 is that of evaluation.
+        decode = functools.partial(decode, 1 + context.input_pipeline_id)
+        batches_a_step = context.num_replicas_in_sync // context.num_input_pipelines
+        start = masking.first_step * batches_a_step if masking else 0
+        batches = (
+            _shuffled_records(sources, len(files), seed, context)
+            .batch(batch_size, drop_remainder=True)
+            .enumerate(start)
+            .map(decode, num_parallel_calls=tf.data.AUTOTUNE)
         )
     else:
-        batches = _padded_batches(sources.flat_map(_open), batch_size, input_context).map(
-            parse, num_parallel_calls=tf.data.AUTOTUNE
+        # Decoded in blocks of one size, so that masks do not depend on the size of batches.
+        decoded = (
+            sources.flat_map(open_records)
+            .batch(EVALUATION_BLOCK_RECORDS)
+            .enumerate()
+            .map(functools.partial(decode, 0), num_parallel_calls=tf.data.AUTOTUNE)
         )
+        batches = _padded_batches(decoded, batch_size, context)
     options = tf.data.Options()
     options.deterministic = True
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
@@ -130,152 +174,92 @@ def explain_bad_record(
     Returns one line that names the file, the record (the first is number 1) and what is wrong with
     it, or None where all is well.
     """
-    expected = pretraining_features(max_seq_length, max_predictions_per_seq)
-    original = None
+    layout = None
     for file in files:
         number = 0
         try:
-            for number, serialized in enumerate(_serialized_records(file), start=1):
-                if problem := _problem_of_record(serialized, expected, vocab_size):
+            for number, serialized in enumerate(serialized_records(file), start=1):
+                found = _asked_layout(serialized, max_seq_length, max_predictions_per_seq)
+                layout = layout or found
+                if problem := problem_of_record(serialized, found, vocab_size):
                     return f"{file}, record {number}: {problem}"
-                if original is None:
-                    original = _has_original_names(serialized)
-                elif original != _has_original_names(serialized):
-                    return f"{file}, record {number}: other feature names than in {files[0]}"
+                if found != layout:
+                    return f"{file}, record {number}: of another kind than those of {files[0]}"
         except tf.errors.OpError as error:
-            return f"{file}, record {number + 1}: truncated or corrupt ({_plain(error)})"
+            return f"{file}, record {number + 1}: truncated or corrupt ({plain_message(error)})"
     return None
 
 
-def _plain(error: tf.errors.OpError) -> str:
-    """TensorFlow's message without the names of its graph nodes."""
-    return re.sub(r"^\{\{.*?\}\} | \[Op:.*$", "", error.message)
-
-
-def _compression(file: str) -> str:
-    with tf.io.gfile.GFile(file, "rb") as stream:
-        return "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
-
-
-def _open(file: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(file, compression_type=compression)
-
-
-def _serialized_records(file: str) -> Iterator[bytes]:
-    return _open(file, _compression(file)).as_numpy_iterator()
-
-
-def _has_original_names(serialized: bytes) -> bool:
-    return "input_ids" in tf.train.Example.FromString(serialized).features.feature
-
-
-def _problem_of_record(
-    serialized: bytes, expected: dict[str, tuple[type, int]], vocab_size: int
-) -> str | None:
-    """What is wrong with one record, or None."""
-    try:
-        found = tf.train.Example.FromString(serialized).features.feature
-    except ValueError:  # protobuf's DecodeError is one
-        return "not a tf.train.Example"
-    original = "input_ids" in found
-    seq_length = expected["input_word_ids"][1]
-    for name, (kind, length) in expected.items():
-        stored = ORIGINAL_NAMES.get(name, name) if original else name
-        if stored not in found:
-            return f"no feature {stored!r}: not made by create_pretraining_data?"
-        feature = found[stored]
-        values = (feature.float_list if kind is float else feature.int64_list).value
-        if len(values) != length:
-            flag = "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
-            return (
-                f"{stored} has {len(values)} values where --{flag}={length} was asked for: pass "
-                "the value that the records were made with"
-            )
-        if name in ("input_word_ids", "masked_lm_ids") and _outside(values, vocab_size):
-            return (
-                f"{stored} has id {_outside(values, vocab_size)[0]}, outside the vocabulary of "
-                f"{vocab_size}: the records were made with another vocabulary than the model's"
-            )
-        if name in ("input_type_ids", "next_sentence_labels") and _outside(values, 2):
-            return f"{stored} has {_outside(values, 2)[0]}, where only 0 and 1 have a meaning"
-        if name == "masked_lm_positions" and _outside(values, seq_length):
-            return f"{stored} has {_outside(values, seq_length)[0]}, beyond the {seq_length} ids"
-    return None
-
-
-def _outside(values: Sequence[int], limit: int) -> list[int]:
-    return [value for value in values if not 0 <= value < limit]
+def _asked_layout(serialized: bytes, max_seq_length: int, max_predictions_per_seq: int) -> Layout:
+    """The layout of a record's kind and names with the lengths that were asked for."""
+    found = layout_of(serialized)
+    if found.dynamic:
+        return dataclasses.replace(found, max_seq_length=max_seq_length)
+    return dataclasses.replace(
+        found, max_seq_length=max_seq_length, max_predictions_per_seq=max_predictions_per_seq
+    )
 
 
 def _shuffled_records(
     sources: tf.data.Dataset,
     num_files: int,
     seed: int,
-    input_context: tf.distribute.InputContext | None,
+    context: tf.distribute.InputContext,
 ) -> tf.data.Dataset:
     """Serialized records, repeated, each once an epoch, in an order that follows from the seed."""
-    pipelines = input_context.num_input_pipelines if input_context else 1
-    pipeline = input_context.input_pipeline_id if input_context else 0
-    by_file = num_files >= pipelines
+    by_file = num_files >= context.num_input_pipelines
     if by_file:
-        sources = sources.shard(pipelines, pipeline)
+        sources = sources.shard(context.num_input_pipelines, context.input_pipeline_id)
     records = sources.shuffle(num_files, seed=seed).interleave(
-        _open, cycle_length=FILES_READ_AT_ONCE, num_parallel_calls=2, deterministic=True
+        open_records, cycle_length=FILES_READ_AT_ONCE, num_parallel_calls=2, deterministic=True
     )
     if not by_file:
-        records = records.shard(pipelines, pipeline)
+        records = records.shard(context.num_input_pipelines, context.input_pipeline_id)
     return records.shuffle(SHUFFLE_BUFFER_RECORDS, seed=seed).repeat()
 
 
 def _padded_batches(
-    records: tf.data.Dataset,
-    batch_size: int,
-    input_context: tf.distribute.InputContext | None,
+    decoded: tf.data.Dataset, batch_size: int, context: tf.distribute.InputContext
 ) -> tf.data.Dataset:
-    """Batches (serialized [B], weights [B]) in order; the last is filled with records of weight 0.
+    """Batches of decoded records in order; the last is filled with rows of zeros.
 
     All pipelines read all records and take their part of each global batch: so they agree on the
     number of batches without having counted the records first.
     """
-    pipelines = input_context.num_input_pipelines if input_context else 1
-    pipeline = input_context.input_pipeline_id if input_context else 0
-    replicas = input_context.num_replicas_in_sync if input_context else 1
-    global_size = batch_size * replicas
+    global_size = batch_size * context.num_replicas_in_sync
 
-    def fill(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        missing = global_size - tf.shape(serialized)[0]
-        weights = tf.concat([tf.ones_like(serialized, tf.float32), tf.zeros([missing])], axis=0)
-        serialized = tf.concat([serialized, tf.repeat(serialized[:1], missing)], axis=0)
-        return (
-            tf.reshape(serialized, [pipelines, -1, batch_size])[pipeline],
-            tf.reshape(weights, [pipelines, -1, batch_size])[pipeline],
-        )
+    def fill(values: tf.Tensor) -> tf.Tensor:
+        missing = [[0, global_size - tf.shape(values)[0]]] + [[0, 0]] * (values.shape.rank - 1)
+        shape = [context.num_input_pipelines, -1, batch_size, *values.shape[1:]]
+        return tf.reshape(tf.pad(values, missing), shape)[context.input_pipeline_id]
 
-    return records.batch(global_size).map(fill).unbatch()
+    batches = decoded.rebatch(global_size)
+    return batches.map(lambda batch: tf.nest.map_structure(fill, batch)).unbatch()
 
 
-def _parser(features: dict[str, tuple[type, int]], original_names: bool, vocab_size: int):
-    """A function (serialized [B], weights [B]) -> the dict of `pretraining_dataset`."""
-    stored = {name: ORIGINAL_NAMES.get(name, name) if original_names else name for name in features}
-    description = {
-        stored[name]: tf.io.FixedLenFeature([length], tf.float32 if kind is float else tf.int64)
-        for name, (kind, length) in features.items()
-    }
-    seq_length = features["input_word_ids"][1]
+def _decoder(
+    layout: Layout,
+    max_predictions_per_seq: int,
+    vocab_size: int,
+    masking: DynamicMasking | None,
+) -> Callable[[int, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
+    """A function (stream, number of the batch, serialized [B]) -> what `pretraining_dataset` gives.
 
-    def parse(serialized: tf.Tensor, weights: tf.Tensor) -> dict[str, tf.Tensor]:
-        parsed = tf.io.parse_example(serialized, description)
-        batch = {name: parsed[stored[name]] for name in features}
+    Stream and number make the masks.
+    """
+
+    def decode(stream: int, number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        batch = layout.parse(serialized)
         _assert_below(batch["input_word_ids"], vocab_size, "a token id is outside the vocabulary")
+        if masking:
+            batch = mask_batch(batch, max_predictions_per_seq, masking, stream, number)
         _assert_below(batch["masked_lm_ids"], vocab_size, "a label is outside the vocabulary")
-        _assert_below(batch["masked_lm_positions"], seq_length, "a masked position is too large")
-        for name, value in batch.items():
-            value = tf.cast(value, tf.int32) if value.dtype == tf.int64 else value
-            batch[name] = value * tf.cast(weights, value.dtype)[:, tf.newaxis]
+        positions = batch["masked_lm_positions"]
+        _assert_below(positions, layout.max_seq_length, "a masked position is too large")
         batch["next_sentence_labels"] = batch["next_sentence_labels"][:, 0]
-        return batch | {"example_weights": weights}
+        return batch | {"example_weights": tf.ones_like(batch["next_sentence_labels"], tf.float32)}
 
-    return parse
+    return decode
 
 
 def _assert_below(values: tf.Tensor, limit: int, message: str) -> None:

@@ -1,4 +1,5 @@
 """Oracles: the proportions and the greedy choice that google-research/bert's script states.
+The choice of n-grams and spans is tested with `selection`.
 
 Statistical bounds are five standard deviations; the seeds are fixed.
 """
@@ -64,10 +65,12 @@ def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
     masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), masking)
     chosen = masked.weights > 0
+    if masking == "span":  # drawn once for a span, so only the first piece of each counts
+        chosen[:, 1:] &= np.diff(masked.positions, axis=1) != 1
     before = masked.labels[chosen]
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)[chosen]
     total = len(before)
-    assert total > 100_000
+    assert total > 50_000
     # A random piece may happen to be [MASK] or the one that was there.
     for share, chance in [
         ((after == MASK).mean(), 0.8 + 0.1 / VOCAB),
@@ -84,6 +87,28 @@ def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(masking):
     ordinary = counts[4:]
     chance = 0.1 / VOCAB * (1 - 1 / (VOCAB - 4))
     assert np.all(np.abs(ordinary - total * chance) < 5 * (total * chance) ** 0.5)
+
+
+@pytest.mark.parametrize("masking", STATIC)
+def test_only_a_span_is_replaced_as_one(masking):
+    # Among so many ids a random one is neither [MASK] nor the one that was there.
+    ids, maskable, lengths = _rows(20_000)
+    starts = _unit_starts(ids, maskable)
+    rows = Rows(ids, lengths, ids, maskable, starts)
+    budget = prediction_budget(lengths, 0.3, 8)
+    masked = mask_rows(rows, budget, masking, 3, MASK, 2**30, np.random.default_rng(0))
+    after = np.take_along_axis(masked.ids, masked.positions, axis=1)
+    # 0: masked, 1: random, 2: kept.
+    fate = np.where(after == MASK, 0, np.where(after == masked.labels, 2, 1))
+    together = (np.diff(masked.positions, axis=1) == 1) & (masked.weights[:, 1:] > 0)
+    same = (fate[:, 1:] == fate[:, :-1])[together]
+    assert len(same) > 5_000
+    if masking == "span":
+        assert same.all()
+    else:
+        chance = 0.8**2 + 2 * 0.1**2
+        # Neighbouring pairs share a piece: twice the variance is more than enough.
+        assert abs(same.mean() - chance) < 5 * (2 * chance * (1 - chance) / len(same)) ** 0.5
 
 
 def test_every_piece_is_equally_likely():
@@ -108,10 +133,11 @@ def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
     return words
 
 
-def test_whole_words_are_masked_whole_until_none_fits():
+@pytest.mark.parametrize("masking", ["whole_word", "ngram", "span", "entity"])
+def test_words_are_masked_whole_until_none_fits(masking):
     ids, maskable, lengths = _rows(3000)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, budget, "whole_word")
+    masked = _mask(ids, maskable, budget, masking)
     for row in range(len(ids)):
         chosen = set(masked.positions[row][masked.weights[row] > 0].tolist())
         left = budget[row] - len(chosen)

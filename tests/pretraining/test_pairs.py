@@ -5,6 +5,7 @@ a million runs; and the seeds are fixed.
 """
 
 import collections
+import dataclasses
 import lzma
 import random
 
@@ -143,6 +144,7 @@ def test_every_pair_is_inside_one_document_or_two():
 
 
 def test_one_document_gives_only_true_neighbours():
+    assert _make(_chunk([[5]]), 12, 0).documents_without_pairs == 1
     for lengths in [[3, 3, 3, 3, 3], [3, 30, 2, 2, 30]]:
         for seed in range(50):
             rows = _rows(_make(_chunk([lengths]), 9, seed, 0.5))
@@ -153,6 +155,83 @@ def test_one_document_gives_only_true_neighbours():
                 # Sentences of three pieces fill nine exactly; the others are truncated.
                 assert a_end == b_start if lengths[1] == 3 else a_end <= b_start
     assert _rows(_make(_chunk([[5]]), 12, 0)) == []
+
+
+def test_random_segments_come_from_the_partner():
+    # Two documents are paired; random segments are of the three others alone, also for one whose
+    # only sentence has no neighbour.
+    chunk = _chunk([[3, 3], [2], [1, 1], [4], [2, 2, 2]])
+    found: collections.Counter = collections.Counter()
+    runs = 2000
+    for seed in range(runs):
+        pairs = next_sentence_pairs(chunk, 20, 0.0, np.random.default_rng(seed), documents=2)
+        assert pairs.documents_without_pairs == 0
+        for a_start, a_end, b_start, _, is_random in _rows(pairs):
+            assert a_end <= 8
+            assert b_start >= 8 if is_random else b_start == 3
+            if a_start == 6:
+                found[b_start] += 1
+    # Each document as often as any other, then each of its sentences.
+    chances = {8: 1 / 6, 9: 1 / 6, 10: 1 / 3, 14: 1 / 9, 16: 1 / 9, 18: 1 / 9}
+    assert found.keys() == chances.keys()
+    for start, chance in chances.items():
+        assert abs(found[start] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
+
+
+def test_joined_chunks_have_the_documents_of_both():
+    documents = [[3, 3], [2], [1, 1], [4]]
+    whole, first, second = _chunk(documents), _chunk(documents[:2]), _chunk(documents[2:])
+    second = dataclasses.replace(second, pieces=second.pieces + 8)
+    second.unit_starts[1] = whole.unit_starts[9] = False
+    joined = join_chunks(first, second)
+    for name, values in vars(whole).items():
+        np.testing.assert_array_equal(getattr(joined, name), values)
+        assert getattr(joined, name).dtype == values.dtype
+
+
+def test_sentence_order_worked_by_hand():
+    # The first three sentences have the six pieces of a pair and are split at either border; the
+    # lone fourth takes the one before. The short document is one pair, a lone sentence gives none.
+    chunk = _chunk([[2, 1, 3, 1], [5], [1, 1]])
+    found: collections.Counter = collections.Counter()
+    runs = 4000
+    for seed in range(runs):
+        pairs = sentence_order_pairs(chunk, 6, 0.0, np.random.default_rng(seed))
+        assert pairs.documents_without_pairs == 1
+        found.update(_rows(pairs))
+    chances = {(0, 2, 2, 6): 1 / 2, (0, 3, 3, 6): 1 / 2, (3, 6, 6, 7): 1, (12, 13, 13, 14): 1}
+    for (a_start, a_end, b_start, b_end), chance in chances.items():
+        true = found.pop((a_start, a_end, b_start, b_end, False))
+        swapped = found.pop((b_start, b_end, a_start, a_end, True))
+        for number in (true, swapped):
+            assert abs(number - runs * chance / 2) < 5 * (runs * chance / 4) ** 0.5
+    assert not found
+
+
+def _slow_order_pairs(documents, max_tokens, short_seq_prob, rng):
+    """(length of A, length of B, swapped), as ALBERT's script makes them; lone ones as here."""
+    for lengths in documents:
+        target = max_tokens
+        if rng.random() < short_seq_prob:
+            target = rng.randint(2, max_tokens)
+        position = 0
+        while position < len(lengths) > 1:
+            taken = [lengths[position]]
+            while sum(taken) < target and position + len(taken) < len(lengths):
+                taken.append(lengths[position + len(taken)])
+            position += len(taken)
+            if len(taken) == 1 and position < len(lengths):
+                taken.append(lengths[position])
+                position += 1
+            elif len(taken) == 1:
+                taken.insert(0, lengths[position - 2])
+            split = rng.randint(1, len(taken) - 1)
+            a, b = [0] * sum(taken[:split]), [0] * sum(taken[split:])
+            swapped = rng.random() < 0.5
+            if swapped:
+                a, b = b, a
+            _slow_truncate(a, b, max_tokens, rng)
+            yield len(a), len(b), swapped
 
 
 def _slow_pairs(documents, max_tokens, short_seq_prob, rng):
@@ -203,7 +282,12 @@ def _summary(pairs: list[tuple[int, int, bool]]) -> list[float]:
     ]
 
 
-def test_distributions_equal_the_originals_on_real_text(shared_data):
+@pytest.mark.parametrize(
+    ("make", "slow"),
+    [(next_sentence_pairs, _slow_pairs), (sentence_order_pairs, _slow_order_pairs)],
+    ids=["nsp", "sop"],
+)
+def test_distributions_equal_the_originals_on_real_text(shared_data, make, slow):
     documents, sentences = [], []
     with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
         while len(documents) < 60:
@@ -216,9 +300,9 @@ def test_distributions_equal_the_originals_on_real_text(shared_data):
     rng = random.Random(1)
     ours, originals = [], []
     for seed in range(60):
-        rows = _rows(_make(chunk, 61, seed, 0.3))
+        rows = _rows(make(chunk, 61, 0.3, np.random.default_rng(seed)))
         ours.append(_summary([(a1 - a0, b1 - b0, is_random) for a0, a1, b0, b1, is_random in rows]))
-        originals.append(_summary(list(_slow_pairs(documents, 61, 0.3, rng))))
+        originals.append(_summary(list(slow(documents, 61, 0.3, rng))))
     ours, originals = np.array(ours), np.array(originals)
     deviation = np.sqrt((ours.var(axis=0) + originals.var(axis=0)) / len(ours))
     difference = np.abs(ours.mean(axis=0) - originals.mean(axis=0))

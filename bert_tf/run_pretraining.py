@@ -9,6 +9,7 @@ GPUs of the machine, or a TPU; --preset or --bert_config_file says how large an 
 defaults are those of google-research/bert's script of the same name.
 """
 
+import dataclasses
 import math
 import os
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.loop import Trainer
     from bert_tf.training.vocabulary_mapping import VocabularyMapping
+    from tfrecords.dynamic_masking import DynamicMasking
 
 CONFIG = "bert_config.json"
 EVAL_RESULTS = "eval_results.txt"
@@ -40,7 +42,9 @@ class Options(command.DeviceOptions):
         "large or L-6_H-256 and the like; needs --vocab_file.",
     )
     vocab_file: str | None = option(
-        None, help="The vocabulary the examples were made with: sizes the preset's tables."
+        None,
+        help="The vocabulary the examples were made with: sizes the preset's tables; needed to "
+        "mask.",
     )
     init_checkpoint: str | None = option(
         None, help="Checkpoint, or folder of one, to start from in place of random weights."
@@ -52,6 +56,18 @@ class Options(command.DeviceOptions):
     )
     max_seq_length: int = option(128, help="As given to create_pretraining_data.")
     max_predictions_per_seq: int = option(20, help="As given to create_pretraining_data.")
+    masking: str | None = option(
+        None,
+        help="What to mask as a whole in examples made with --masking=dynamic, which are masked "
+        "anew in every epoch; wordpiece by default.",
+        choices=("wordpiece", "whole_word"),
+    )
+    masked_lm_prob: float | None = option(
+        None,
+        help="Share of the pieces to mask in such examples; 0.15 by default.",
+        at_least=0,
+        at_most=1,
+    )
     do_train: bool = option(False, help="Train.")
     do_eval: bool = option(False, help=f"Evaluate, and write {EVAL_RESULTS} in the output folder.")
     eval_input_file: str | None = option(
@@ -112,10 +128,11 @@ def run(options: Options) -> dict[str, float]:
     # What reader functions have in common: what the records must be.
     contract = (options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
     used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
-    check_pretraining_files(used, *contract)
+    needs_masking = check_pretraining_files(used, *contract)
+    masking = _masking(options, used[0], needs_masking)
     make_folder(options.output_dir)
     try:
-        results = _train_and_evaluate(options, config, files, eval_files)
+        results = _train_and_evaluate(options, config, masking, files, eval_files)
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
         if problem := explain_bad_record(used, *contract):
             raise ValueError(problem) from None
@@ -129,7 +146,11 @@ def run(options: Options) -> dict[str, float]:
 
 
 def _train_and_evaluate(
-    options: Options, config: "BertConfig", files: list[str], eval_files: list[str]
+    options: Options,
+    config: "BertConfig",
+    masking: "DynamicMasking | None",
+    files: list[str],
+    eval_files: list[str],
 ) -> dict[str, float]:
     import keras
     import tensorflow as tf
@@ -162,6 +183,8 @@ def _train_and_evaluate(
     )
 
     def dataset(names: list[str], batch_size: int, training: bool):
+        step = int(trainer.step.numpy())
+        now = dataclasses.replace(masking, first_step=step) if masking else None
         return strategy.distribute_datasets_from_function(
             lambda context: pretraining_dataset(
                 names,
@@ -172,6 +195,7 @@ def _train_and_evaluate(
                 training,
                 options.random_seed,
                 context,
+                now,
             )
         )
 
@@ -205,6 +229,33 @@ def _train_and_evaluate(
     if options.do_eval and not results:
         evaluate(int(trainer.step.numpy()))
     return results
+
+
+def _masking(options: Options, file: str, needed: bool) -> "DynamicMasking | None":
+    """How to mask the examples, of which `file` is one, where that is still to be done."""
+    from bert_tf.text.vocab import load_vocab
+    from tfrecords.dynamic_masking import DynamicMasking
+
+    if not needed:
+        for name in ("masking", "masked_lm_prob"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"--{name} is for examples made with --masking=dynamic: {file} is masked "
+                    "already, leave the flag out"
+                )
+        return None
+    if not options.vocab_file:
+        raise ValueError(f"{file} is to be masked as it is read: that needs --vocab_file")
+    vocab = load_vocab(options.vocab_file)
+    return DynamicMasking(
+        mask_id=vocab.mask_id,
+        cls_id=vocab.cls_id,
+        sep_id=vocab.sep_id,
+        vocab_size=len(vocab),
+        masked_lm_prob=0.15 if options.masked_lm_prob is None else options.masked_lm_prob,
+        whole_word=options.masking == "whole_word",
+        seed=options.random_seed,
+    )
 
 
 def _set_weights(options: Options, trainer: "Trainer", checkpointer: "Checkpointer") -> None:

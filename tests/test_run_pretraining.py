@@ -47,12 +47,29 @@ def write_records(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
             writer.write(record)
 
 
+def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
+    """[CLS] 7 7 7 ... [SEP]: whatever is masked is word 7."""
+    ids = np.full((rows, LENGTH), 7)
+    ids[:, 0], ids[:, -1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+    arrays = {
+        "input_word_ids": ids,
+        "input_mask": np.ones((rows, LENGTH), np.int64),
+        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
+        "word_starts": (ids == 7).astype(np.int64),
+        "next_sentence_labels": np.ones((rows, 1), np.int64),
+    }
+    with ShardedWriter([str(path)]) as writer:
+        for record in serialize_examples(arrays):
+            writer.write(record)
+
+
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("data")
     CONFIG.to_json_file(str(folder / "config.json"))
     write_records(folder / "train.tfrecord", 24)
     write_records(folder / "heldout.tfrecord", 21)
+    write_dynamic_records(folder / "dynamic.tfrecord", 24)
     (folder / "vocab.txt").write_text("\n".join(SPECIAL + [f"w{i}" for i in range(35)]))
     return folder
 
@@ -144,6 +161,33 @@ def test_evaluation_alone_uses_the_input_file(flags, data):
     heldout = run(Options(**flags | alone))
     same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
     assert run(Options(**flags | alone | same)) == heldout
+
+
+def test_masks_what_is_not_masked_yet(flags, data, tmp_path):
+    """Oracles: what the records teach; the same masks in every evaluation with the same flags."""
+    dynamic = str(data / "dynamic.tfrecord")
+    flags = flags | {"input_file": dynamic, "eval_input_file": dynamic}
+    assert run(Options(**flags))["masked_lm_accuracy"] == 1.0
+
+    flags |= {"num_train_steps": 1, "output_dir": str(tmp_path / "short")}
+    flags |= {"masking": "whole_word", "masked_lm_prob": 0.2}
+    results = run(Options(**flags))
+    assert run(Options(**flags)) == results
+    assert run(Options(**flags | {"masked_lm_prob": 0.1})) != results
+
+
+def test_masking_flags_are_checked(flags, data):
+    """Oracle: the message names the file or flag."""
+    for change in ({"masking": "wordpiece"}, {"masked_lm_prob": 0.15}):
+        (name,) = change
+        with pytest.raises(ValueError, match=f"--{name} is for .*train.tfrecord is masked already"):
+            run(Options(**flags | change))
+    dynamic = {"input_file": str(data / "dynamic.tfrecord")}
+    with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one is masked"):
+        run(Options(**flags | dynamic))
+    alone = dynamic | {"do_eval": False, "vocab_file": None}
+    with pytest.raises(ValueError, match="dynamic.tfrecord is to be masked .* needs --vocab_file"):
+        run(Options(**flags | alone))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import dataclasses
 import io
-import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.pretraining.cleaning import line_rule, sentence_rule
 from bert_tf.pretraining.lexicon import load_lexicon
+from bert_tf.pretraining.lines import decode, read_documents
 from bert_tf.pretraining.segmenter import load_segmenter, tokenize_words
 from bert_tf.pretraining.sources import Block
 from bert_tf.text.sentences import split_sentences
@@ -125,10 +124,10 @@ def make_chunk(
         ValueError: a line of JSON holds no text, or the segmenter's words are not in the text.
     """
     counts = TextCounts(bytes=len(block.data))
-    read = {"text": _text_documents, "json": _json_documents}[block.kind]
+    text, counts.invalid_lines = decode(block.data)
     sentences: list[bytes] = []
     ends = [0]
-    for lines in read(block, settings, counts):
+    for lines in read_documents(block, text, settings.json_field):
         counts.lines += len(lines)
         if settings.clean or settings.split_sentences:
             lines = list(_sentences(lines, settings, counts))
@@ -154,75 +153,6 @@ def make_chunk(
     counts.tokens = len(pieces)
     counts.unknown_tokens = int(np.count_nonzero(pieces == tokenizer.vocab.unk_id))
     return chunk, counts
-
-
-def _text_documents(
-    block: Block, settings: TextSettings, counts: TextCounts
-) -> Iterator[list[str]]:
-    document: list[str] = []
-    for line in _decode(block.data, counts).split("\n"):
-        if line := line.strip():
-            document.append(line)
-        elif document:
-            yield document
-            document = []
-    if document:
-        yield document
-
-
-def _json_documents(
-    block: Block, settings: TextSettings, counts: TextCounts
-) -> Iterator[list[str]]:
-    for line in _decode(block.data, counts).split("\n"):
-        if line := line.strip():
-            text = json_text(line, settings.json_field, block.name)
-            yield [line for part in text.split("\n") if (line := part.strip())]
-
-
-def json_text(line: str, json_field: str, name: str) -> str:
-    """The text of a JSON line.
-
-    Args:
-        name: where it comes from, for messages.
-
-    Raises:
-        ValueError: it is not JSON, not an object, or has no such field with a string.
-    """
-
-    def error(problem: str) -> ValueError:
-        return ValueError(f"{name}: {problem}: {line[:80]!r}")
-
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        raise error(f"a line is not JSON ({problem})") from None
-    if not isinstance(value, dict):
-        raise error("a line is not a JSON object")
-    if json_field not in value:
-        raise error(f"a line has no field {json_field!r}; --json_field names the one with the text")
-    if not isinstance(value[json_field], str):
-        raise error(f"a line's field {json_field!r} is not a string")
-    # Halves of surrogate pairs are not characters.
-    return re.sub("[\ud800-\udfff]", "\ufffd", value[json_field])
-
-
-def _decode(data: bytes, counts: TextCounts) -> str:
-    """The text; what is not UTF-8 becomes U+FFFD, which the tokenizer drops."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = data.decode("utf-8", "replace")
-        # Some of them may have been there before.
-        counts.invalid_lines = sum(not _is_utf8(line) for line in data.split(b"\n"))
-        return text
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _sentences(lines: Sequence[str], settings: TextSettings, counts: TextCounts) -> Iterator[str]:

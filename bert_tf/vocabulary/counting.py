@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_tf.pretraining.documents import json_text
+from bert_tf.pretraining.lines import decode, read_documents
 from bert_tf.pretraining.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
@@ -125,18 +125,22 @@ def count_block(
     block: Block, lower_case: bool, json_field: str = "text"
 ) -> tuple[list[str], list[int], int, int]:
     """The words of a block, how often each occurs, damaged lines, and the bytes of the block."""
-    data = block.data if block.kind == "text" else _json_texts(block, json_field)
+    data = block.data
+    text, damaged = decode(data)
+    if block.kind == "json":
+        documents = read_documents(block, text, json_field)
+        data = "\n".join(line for document in documents for line in document).encode()
     # White space parts words whatever else the tokenizer does: only what is different needs it.
     tokens = Counter(data.translate(_NO_SPACE).split())
     if not tokens:
-        return [], [], 0, len(block.data)
+        return [], [], damaged, len(block.data)
     words, words_per_token = _normalizer(lower_case)(list(tokens))
     times = np.repeat(np.fromiter(tokens.values(), np.int64), words_per_token)
     words, which = tf.unique(words)
     # Sums of float64 are exact up to 2**53.
     times = np.bincount(which, times, minlength=len(words)).astype(np.int64)
     decoded = [word.decode() for word in words.numpy().tolist()]
-    return decoded, times.tolist(), _damaged_lines(block.data), len(block.data)
+    return decoded, times.tolist(), damaged, len(block.data)
 
 
 @functools.cache
@@ -149,22 +153,3 @@ def _normalizer(lower_case: bool):
         return words.values, words.row_lengths()
 
     return tf.function(normalize, input_signature=[tf.TensorSpec([None], tf.string)])
-
-
-def _json_texts(block: Block, field: str) -> bytes:
-    lines = filter(None, map(str.strip, block.data.decode(errors="replace").split("\n")))
-    return "\n".join(json_text(line, field, block.name) for line in lines).encode()
-
-
-def _damaged_lines(data: bytes) -> int:
-    if _is_utf8(data):
-        return 0
-    return sum(not _is_utf8(line) for line in data.split(b"\n"))
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

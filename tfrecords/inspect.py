@@ -62,7 +62,8 @@ def run(options: Options) -> None:
     if found.problems:
         raise ValueError(f"{found.bad_files} of {len(files)} files are bad: see the lines above")
     checked = f"as {', '.join(manifests)} says" if manifests else "there is no manifest"
-    print(f"{len(files)} files are fine; {checked}.")
+    named = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    print(f"Nothing is wrong with {named}; {checked}.")
 
 
 def main() -> None:

@@ -111,7 +111,7 @@ class Statistics:
         FigureCanvasAgg(figure)
         left, middle, right = figure.subplots(1, 3)
         left.bar(np.arange(len(self.lengths)), self.lengths, width=1)
-        left.set(title="Lengths", xlabel="pieces in a record", ylabel="records")
+        left.set(title="Lengths", xlabel="pieces in a record", ylabel="records", yscale="log")
         # At position p are the records longer than p.
         present = self.records - np.cumsum(self.lengths)[:-1]
         middle.plot(present / max(1, self.records))

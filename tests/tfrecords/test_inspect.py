@@ -1,0 +1,270 @@
+"""Inspection. Oracles: records written by hand, each with one fault, and sums done by hand."""
+
+import copy
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tfrecords.checks import first_problem
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.inspect import Options, run
+from tfrecords.manifest import manifest_path, shard_entry, write_manifest
+from tfrecords.readable import readable
+from tfrecords.vocabulary import load_tokens
+from tfrecords.writer import ShardedWriter
+
+TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat dog new york".split()
+PAD, UNK, CLS, SEP, MASK, THE, CAT, SAT, S_, ON, MAT, DOG, NEW, YORK = range(14)
+
+# [CLS] the [MASK→cat] ##s sat [SEP] {on} the [dog→mat] [SEP]
+STATIC = {
+    "input_word_ids": [CLS, THE, MASK, S_, SAT, SEP, ON, THE, DOG, SEP, PAD, PAD],
+    "input_mask": [1] * 10 + [0] * 2,
+    "input_type_ids": [0] * 6 + [1] * 4 + [0] * 2,
+    "masked_lm_positions": [2, 6, 8, 0],
+    "masked_lm_ids": [CAT, ON, MAT, 0],
+    "masked_lm_weights": [1.0, 1.0, 1.0, 0.0],
+    "next_sentence_labels": [1],
+}
+# [CLS] the new york ##s [SEP] ##s on [SEP], in which "new york" and its "##s" are one.
+DYNAMIC = {
+    "input_word_ids": [CLS, THE, NEW, YORK, S_, SEP, S_, ON, SEP, PAD],
+    "input_mask": [1] * 9 + [0],
+    "input_type_ids": [0] * 6 + [1] * 3 + [0],
+    "word_starts": [0, 1, 1, 0, 0, 0, 1, 1, 0, 0],
+    "next_sentence_labels": [0],
+}
+
+
+def arrays(*records: dict) -> dict[str, np.ndarray]:
+    return {
+        name: np.array(
+            [record[name] for record in records],
+            np.float32 if name == "masked_lm_weights" else np.int64,
+        )
+        for name in records[0]
+    }
+
+
+def write(path, *records: dict, compression: str = "", original: bool = False) -> str:
+    columns = arrays(*records)
+    if original:
+        columns = {ORIGINAL_NAMES.get(name, name): values for name, values in columns.items()}
+    with ShardedWriter([str(path)], compression) as writer:
+        for record in serialize_examples(columns):
+            writer.write(record)
+    return str(path)
+
+
+def changed(record: dict, **changes) -> dict:
+    """`record` with `name={index: value}` put in."""
+    record = copy.deepcopy(record)
+    for name, values in changes.items():
+        for index, value in values.items():
+            record[name][index] = value
+    return record
+
+
+@pytest.fixture
+def vocab_file(tmp_path) -> str:
+    (tmp_path / "vocab.txt").write_text("\n".join(TOKENS) + "\n")
+    return str(tmp_path / "vocab.txt")
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+@pytest.mark.parametrize("original", [True, False])
+def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys):
+    others = [
+        changed(STATIC, next_sentence_labels={0: 0}),
+        # One segment, documents apart by [SEP], no prediction.
+        changed(
+            STATIC,
+            input_type_ids={6: 0, 7: 0, 8: 0, 9: 0},
+            masked_lm_positions={0: 0, 1: 0, 2: 0},
+            masked_lm_ids={0: 0, 1: 0, 2: 0},
+            masked_lm_weights={0: 0, 1: 0, 2: 0},
+        ),
+    ]
+    records = [STATIC, STATIC, *others]
+    file = write(tmp_path / "a", *records, compression=compression, original=original)
+    run(Options(file, vocab_file, num_examples=2))
+    out = capsys.readouterr().out
+    assert out.count("[CLS] the [MASK→cat]s sat [SEP] {on} the [dog→mat] [SEP]") == 2
+    for line in (
+        "records: 4, masked, of 12 pieces",
+        "fill: 83.33% (10.0 pieces a record; 0.00% of the records are full)",
+        "predictions: 2.25 a record, 22.50% of the pieces; 1 records have none, 0 all 4",
+        "shown: 33.33% as [MASK], 33.33% as a random piece, 33.33% as itself",
+        "two segments: 75.00% of the records; next_sentence_labels 1: 75.00%",
+        f"Nothing is wrong with {file}; there is no manifest.",
+    ):
+        assert f"{line}\n" in out, out
+
+
+def test_dynamic_records_pass(tmp_path, vocab_file, capsys):
+    file = write(tmp_path / "a", DYNAMIC, DYNAMIC)
+    run(Options(file, vocab_file, num_examples=1))
+    out = capsys.readouterr().out
+    assert "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]\n" in out
+    assert "records: 2, dynamic, of 10 pieces\n" in out
+    assert "words: 4.0 a record, masked when they are read\n" in out
+
+
+def test_ids_stand_for_pieces_without_a_vocabulary():
+    record = {name: values[0] for name, values in arrays(STATIC).items()}
+    assert readable(record, None) == "2 5 [4→6] 8 7 3 {9} 5 [11→10] 3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"input_mask": {3: 0}}, "input_mask is not ones followed by zeros"),
+        ({"input_mask": {3: 2}}, "input_mask is not ones followed by zeros"),
+        ({"input_word_ids": {3: 14}}, "an id is outside the vocabulary of 14"),
+        ({"input_word_ids": {11: 5}}, "an id in the padding is not 0"),
+        ({"input_type_ids": {2: 2}}, "a segment id is neither 0 nor 1"),
+        ({"input_type_ids": {10: 1}}, "a segment id in the padding is not 0"),
+        ({"input_type_ids": {2: 1}}, "the segment ids are not zeros followed by ones"),
+        ({"next_sentence_labels": {0: 2}}, "next_sentence_labels is neither 0 nor 1"),
+        ({"masked_lm_weights": {1: 0.5}}, "masked_lm_weights is not ones followed by zeros"),
+        ({"masked_lm_weights": {1: 0.0}}, "masked_lm_weights is not ones followed by zeros"),
+        ({"masked_lm_positions": {3: 9}}, "a masked position in the padding is not 0"),
+        ({"masked_lm_ids": {3: 9}}, "a label in the padding is not 0"),
+        ({"masked_lm_positions": {2: 10}}, "a masked position is not among the pieces of the row"),
+        ({"masked_lm_positions": {0: 0}}, "a masked position is not among the pieces of the row"),
+        ({"masked_lm_positions": {1: 2}}, "the masked positions do not ascend, or one occurs twic"),
+        ({"masked_lm_ids": {1: 14}}, "a label is outside the vocabulary of 14"),
+        ({"masked_lm_ids": {1: SEP}}, "[CLS] or [SEP] is to be predicted"),
+        ({"input_word_ids": {0: THE}}, "the first piece is not [CLS]"),
+        ({"input_word_ids": {3: CLS}}, "[CLS] occurs twice"),
+        ({"input_word_ids": {9: ON}}, "the last piece is not [SEP]"),
+        ({"input_word_ids": {5: ON}}, "the first segment does not end with [SEP]"),
+        ({"input_word_ids": {3: SEP}}, "[SEP] occurs inside a segment"),
+    ],
+)
+def test_each_rule(vocab_file, changes, message):
+    """Oracle: the record that breaks the rule, the third of five."""
+    records = [STATIC] * 2 + [changed(STATIC, **changes)] + [STATIC] * 2
+    found = first_problem(arrays(*records), load_tokens(vocab_file))
+    assert found is not None
+    assert found[0] == 2 and found[1].startswith(message)
+
+
+def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
+    """Oracle: the first of the two bad records, the 1,030th, in the second batch."""
+    bad = changed(STATIC, masked_lm_positions={1: 2})
+    file = write(tmp_path / "bad", *[STATIC] * 1029, bad, changed(STATIC, input_mask={3: 0}))
+    good = write(tmp_path / "good", STATIC)
+    with pytest.raises(ValueError, match="1 of 2 files are bad"):
+        run(Options(f"{file},{good}", num_examples=0))
+    out = capsys.readouterr().out
+    assert f"BAD {file}, record 1030: the masked positions do not ascend" in out
+    assert "records: 1,025, masked" in out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"word_starts": {1: 2}}, "word_starts has something other than 0 and 1"),
+        ({"word_starts": {0: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
+        ({"word_starts": {5: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
+        ({"word_starts": {9: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
+        ({"word_starts": {6: 0}}, "no word starts at the first piece of a segment"),
+    ],
+)
+def test_each_rule_of_word_starts(vocab_file, changes, message):
+    for vocab in (load_tokens(vocab_file), None):
+        found = first_problem(arrays(DYNAMIC, changed(DYNAMIC, **changes)), vocab)
+        assert found == (1, message)
+
+
+def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
+    """Oracle: the place of the damage; TensorFlow itself takes `header` for a whole file."""
+    good = write(tmp_path / "good", STATIC)
+    whole = (tmp_path / "good").read_bytes()
+    damage = {
+        "header": (whole + whole[:9], "record 2: truncated in its first bytes"),
+        "cut": (whole + whole[:40], "record 2: truncated or corrupt"),
+        "flipped": (whole * 2 + whole[:30] + b"#" + whole[31:], "record 3: truncated or corrupt"),
+        "text": (b"no TFRecord file, whatever its name may be", "damaged, or not a TFRecord file"),
+    }
+    for name, (data, _) in damage.items():
+        (tmp_path / name).write_bytes(data)
+    short = {name: values[:-1] or [0] for name, values in STATIC.items()}
+    with ShardedWriter([str(tmp_path / "mixed")]) as writer:
+        for record in (STATIC, DYNAMIC, short):
+            writer.write(serialize_examples(arrays(record))[0])
+    damage["mixed"] = (b"", "record 2: input_word_ids has 10 values where --max_seq_length=12")
+    files = [good, *(str(tmp_path / name) for name in damage if name != "text")]
+    with pytest.raises(ValueError, match="4 of 5 files are bad"):
+        run(Options(",".join(files)))
+    out = capsys.readouterr().out
+    for name, (_, message) in damage.items():
+        if name != "text":
+            assert f"BAD {tmp_path / name}, {message}" in out
+    assert len(re.findall("^BAD ", out, re.M)) == 4
+    with pytest.raises(ValueError, match="1 of 1 files are bad"):
+        run(Options(str(tmp_path / "text")))
+    assert f"text: {damage['text'][1]}" in capsys.readouterr().out
+
+
+def test_compares_with_the_manifest(tmp_path, capsys):
+    files = [write(tmp_path / f"a.tfrecord-0000{n}-of-00002", STATIC, STATIC) for n in range(2)]
+    manifest = manifest_path(files[0])
+
+    def inspect(entries: list[dict], file: str = "a.tfrecord-*", **flags) -> str:
+        write_manifest(manifest, {"shards": entries})
+        try:
+            run(Options(f"{tmp_path}/{file}", num_examples=0, **flags))
+        except ValueError as error:
+            assert "files are bad" in str(error)
+        return capsys.readouterr().out
+
+    entries = [shard_entry(file, 2) for file in files]
+    assert f"as {manifest} says" in inspect(entries)
+    # A glob that takes the manifest in does not take it for records.
+    assert f"as {manifest} says" in inspect(entries, "a.*")
+    for key, value in {"records": 3, "bytes": 7, "sha256": "00"}.items():
+        out = inspect([entries[0], entries[1] | {key: value}])
+        assert f"BAD {files[1]}: {key} is {entries[1][key]}, the manifest says {value}\n" in out
+        assert out.count("BAD") == 1
+    assert f"BAD {files[1]}: not in the manifest\n" in inspect(entries[:1])
+    lost = entries[0] | {"file": "lost"}
+    out = inspect([*entries, lost])
+    assert f"BAD {tmp_path}/lost: the manifest lists it, but it is not there\n" in out
+
+
+def test_plot(tmp_path):
+    """Oracle: the pictures' own magic bytes."""
+    for records in ([STATIC], [DYNAMIC]):
+        file = write(tmp_path / "a", *records)
+        for name, magic in {"p.png": b"\x89PNG", "p.svg": b"<?xml", "p.pdf": b"%PDF"}.items():
+            run(Options(file, plot=str(tmp_path / name)))
+            assert (tmp_path / name).read_bytes().startswith(magic)
+
+
+def test_vocabulary(tmp_path, vocab_file):
+    vocab = load_tokens(vocab_file)
+    assert (len(vocab), vocab.cls_id, vocab.sep_id, vocab.mask_id) == (14, CLS, SEP, MASK)
+    bad = tmp_path / "bad.txt"
+    bad.write_text("a\nb")
+    with pytest.raises(ValueError, match=r"bad.txt is not a BERT vocabulary: it lacks \[CLS\]"):
+        load_tokens(str(bad))
+    with pytest.raises(OSError, match="cannot read the vocabulary .*absent"):
+        load_tokens(str(tmp_path / "absent"))
+
+
+def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
+    file = write(tmp_path / "bad", changed(STATIC, masked_lm_positions={1: 2}))
+    done = subprocess.run(
+        [sys.executable, "-m", "tfrecords.inspect", f"--input_file={file}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "inspect: error: 1 of 1 files are bad: see the lines above\n"
+    assert f"BAD {file}, record 1: the masked positions do not ascend" in done.stdout

@@ -73,6 +73,11 @@ class Layout:
             max_predictions_per_seq=length("masked_lm_positions"),
         )
 
+    def __str__(self) -> str:
+        kind = "no" if self.dynamic else f"{self.max_predictions_per_seq}"
+        names = "input_ids" if self.original_names else "input_word_ids"
+        return f"{self.max_seq_length} {names} and {kind} predictions"
+
     @property
     def features(self) -> dict[str, tuple[type, int]]:
         """Our name of every feature -> (int or float, number of values)."""

@@ -152,9 +152,12 @@ def _checked_batches(
 def _explanation(serialized: tf.Tensor, done: int, layout: Layout) -> str:
     """Which record of a batch could not be parsed, and why."""
     for number, record in enumerate(serialized.numpy(), start=done + 1):
-        if layout_of(record) != layout and (problem := problem_of_record(record, layout)):
+        found = layout_of(record)
+        if problem := problem_of_record(record, found):
             return f", record {number}: {problem}"
-    return f", record {done + 1} or one of the next {len(serialized)}: not as the first of all"
+        if found != layout:
+            return f", record {number}: {found}, where the first record of all has {layout}"
+    raise AssertionError("what cannot be parsed has a fault")
 
 
 def _rows(batch: Batch, count: int) -> list[Batch]:

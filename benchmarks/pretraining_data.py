@@ -1,4 +1,4 @@
-"""Times create_pretraining_data beside the TensorFlow Model Garden's script, on one core and on two.
+"""Times create_pretraining_data on one core and two beside the TensorFlow Model Garden's script.
 
   python benchmarks/pretraining_data.py --text=wiki.txt --vocab=vocab.txt \\
     --garden=/path/to/garden/bin/python

@@ -1,18 +1,24 @@
-"""Creates the masked-LM and next-sentence examples that run_pretraining trains on.
-
-The input is plain text: one sentence a line, a blank line between documents. The end of a file ends
-its last document. Sentences are gathered into pairs [CLS] A [SEP] B [SEP]; half the time B is not
-what follows A but comes from another document. About 15 % of the WordPieces are chosen to be
-predicted. dupe_factor such passes, each with other pairs and masks, go to TFRecord files.
+"""Creates the masked-LM and sentence-pair examples that run_pretraining trains on.
 
   python -m bert_tf.create_pretraining_data --input_file='corpus/*.txt' \\
-    --output_file=train-0.tfrecord,train-1.tfrecord --vocab_file=vocab.txt
+    --output_file=data/train.tfrecord --num_shards=8 --vocab_file=vocab.txt
+
+The input is text: one sentence a line, a blank line between documents (the end of a file ends its
+document, too); or with --split_sentences one paragraph a line. Or JSON lines (*.jsonl) with a field
+of text, or a TFDS dataset. Files may be compressed with gzip, bzip2, xz or zstd.
+
+Sentences are gathered into pairs [CLS] A [SEP] B [SEP]; half the time B is not what follows A but
+comes from another document. About 15 % of the WordPieces are chosen to be predicted. dupe_factor
+such passes over the text, each with other pairs and masks, go to TFRecord files, and what was made
+of what to a manifest beside them. The same input, flags and seed give the same files, byte for
+byte, with any number of workers. After a failure or a kill the same command makes only what is
+missing. --dry_run says beforehand about how long it takes and how much disk.
 
 Flags, defaults and record format are those of google-research/bert's script of the same name. Its
-memory does not grow with the input: the examples are shuffled in large parts, not all at once
-(bert_tf/pretraining/local.py says how).
+memory does not grow with the input: bert_tf/pretraining/creation.py says how examples are shuffled.
 """
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,27 +26,79 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
-    from bert_tf.pretraining.local import Statistics
+    from bert_tf.pretraining.creation import Statistics
+    from bert_tf.pretraining.work import Work
+
+_RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
     """The flags."""
 
-    input_file: str = option(help="Text files, comma-separated; globs allowed.")
-    output_file: str = option(
-        help="TFRecord files to write, comma-separated; examples are dealt to them in turn."
+    input_file: str | None = option(None, help="Text files, comma-separated; globs allowed.")
+    tfds: str | None = option(
+        None,
+        help="In place of --input_file, a TensorFlow Datasets name, such as "
+        "wikipedia/20230601.en, whose feature 'text' holds documents.",
     )
+    tfds_data_dir: str | None = option(None, help="Where TFDS keeps its data.")
+    output_file: str = option(
+        help="The TFRecord file to write, or several, comma-separated, or with --num_shards=N the "
+        "NAME of NAME-00000-of-0000N and so on."
+    )
+    num_shards: int | None = option(None, at_least=1, at_most=99999, help="Number of files.")
     vocab_file: str = option(help="The vocabulary (vocab.txt), for instance from build_vocab.")
     do_lower_case: bool = option(True, help="Lower-case the text; for uncased vocabularies.")
-    do_whole_word_mask: bool = option(False, help="Mask all pieces of a word or none.")
+    split_sentences: bool = option(
+        False, help="Lines are paragraphs: split them into sentences, by the rules of --language."
+    )
+    language: str = option("en", help="ISO 639 code of the text's language, for splitting.")
+    clean: bool | None = option(
+        None,
+        help="Leave out titles, list items and leftover markup; bert_tf/pretraining/cleaning.py "
+        "has the rules. Default: with --split_sentences.",
+    )
+    json_field: str = option("text", help="The field of JSON lines that holds the text.")
+    masking: str | None = option(
+        None,
+        choices=("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic"),
+        help="What is masked: single pieces (the default), whole words, runs of words (ngram as "
+        "the Model Garden, span as SpanBERT), words and the phrases of --lexicon_file (entity, as "
+        "ERNIE). dynamic: nothing yet; run_pretraining masks anew in every epoch.",
+    )
+    do_whole_word_mask: bool = option(False, help="The same as --masking=whole_word.")
+    max_ngram_size: int | None = option(
+        None, at_least=1, help="The longest run of words for --masking=ngram, which it implies: 3."
+    )
+    lexicon_file: str | None = option(
+        None, help="Words and phrases, one a line, that --masking=entity masks as one."
+    )
+    segmenter: str | None = option(
+        None,
+        help="What a word is, for masking whole words where the text has no spaces, such as "
+        "Chinese: 'whitespace' for text that was segmented before, or MODULE:FUNCTION, from a "
+        "string to its words, such as jieba:lcut.",
+    )
+    objective: str = option(
+        "nsp",
+        choices=("nsp", "sop", "mlm"),
+        help="nsp: is B what follows A, or of another document? sop: or A (sentence order, as "
+        "ALBERT)? mlm: no pairs, but one run of whole sentences (as RoBERTa).",
+    )
+    cross_documents: bool = option(
+        True, help="With --objective=mlm: examples go on into the next document, after a [SEP]."
+    )
     max_seq_length: int = option(128, help="Pieces of an example, [CLS] and [SEP] counted.")
     max_predictions_per_seq: int = option(20, help="Most pieces to predict in an example.")
     random_seed: int = option(
         12345, at_least=0, help="The same seed and input give the same files."
     )
-    dupe_factor: int = option(
-        10, at_least=1, help="Passes over the text, each with other pairs and masks."
+    dupe_factor: int | None = option(
+        None,
+        at_least=1,
+        help="Passes over the text, each with other pairs and masks. Default: 10, or 1 with "
+        "--masking=dynamic.",
     )
     masked_lm_prob: float = option(0.15, help="Share of the pieces to predict.")
     short_seq_prob: float = option(
@@ -50,83 +108,206 @@ class Options(command.Options):
     use_v2_feature_names: bool = option(
         False, help="Write input_word_ids and input_type_ids for input_ids and segment_ids."
     )
+    num_workers: int | None = option(
+        None, at_least=1, help="Processes on this machine. Default: one a core."
+    )
+    runner: str = option(
+        "local", choices=_RUNNERS, help="Where the work is done: here, or a runner of Apache Beam."
+    )
+    beam_options: str | None = option(
+        None,
+        help="Further options for Beam, such as '--project=P --region=R --temp_location=gs://...'.",
+    )
+    overwrite: bool = option(False, help="Replace output that was made of something else.")
+    dry_run: bool = option(False, help="Only say about how long it takes and how much disk.")
 
 
-def run(options: Options) -> "Statistics":
-    """Creates the files and prints statistics.
+def run(options: Options) -> "Statistics | None":
+    """Creates the files and prints statistics; None with --dry_run.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.pretraining.local import write_examples
+    from bert_tf.pretraining.creation import create
+    from bert_tf.pretraining.estimate import estimate
+    from bert_tf.pretraining.local import LocalRunner
+    from bert_tf.pretraining.report import report
+    from bert_tf.workers import Workers
+
+    work = _work(options)
+    num_workers = options.num_workers or os.cpu_count()
+    if options.dry_run:
+        print(estimate(work, num_workers))
+        return None
+    if options.runner != "local":
+        from bert_tf.pretraining.beam import BeamRunner
+
+        runner = BeamRunner(options.runner, options.beam_options or "")
+        statistics = create(work, _settings(options, work), runner, options.overwrite)
+    else:
+        with Workers(num_workers) as workers:
+            runner = LocalRunner(workers)
+            statistics = create(work, _settings(options, work), runner, options.overwrite)
+    print(report(statistics, work.settings))
+    _print_next(options, work)
+    return statistics
+
+
+def _work(options: Options) -> "Work":
+    """What is to be done, once the flags that belong together agree."""
+    from bert_tf.pretraining.creation import work_folder
+    from bert_tf.pretraining.documents import TextSettings
     from bert_tf.pretraining.pipeline import Settings
-    from bert_tf.text.tokenizer import WordPieceTokenizer
+    from bert_tf.pretraining.plan import block_bytes
+    from bert_tf.pretraining.sources import group_files
+    from bert_tf.pretraining.work import Work
     from bert_tf.text.vocab import load_vocab
     from tfrecords.reader import expand_files
     from tfrecords.writer import check_output_files
 
+    masking = _masking(options)
+    if (options.input_file is None) == (options.tfds is None):
+        raise ValueError("give one of --input_file and --tfds")
+    if options.lexicon_file and masking not in ("entity", "dynamic"):
+        raise ValueError("--lexicon_file is for --masking=entity and --masking=dynamic")
+    input_files = expand_files(options.input_file) if options.input_file else []
+    output_files = _output_files(options)
+    others = [name for name in (options.vocab_file, options.lexicon_file) if name]
+    check_output_files(output_files, [*input_files, *others])
+    dupe_factor = options.dupe_factor or (1 if masking == "dynamic" else 10)
+    clean = options.split_sentences if options.clean is None else options.clean
     settings = Settings(
         vocab=load_vocab(options.vocab_file),
         max_seq_length=options.max_seq_length,
         max_predictions_per_seq=options.max_predictions_per_seq,
         masked_lm_prob=options.masked_lm_prob,
         short_seq_prob=options.short_seq_prob,
-        whole_word=options.do_whole_word_mask,
+        masking=masking,
+        max_ngram_size=options.max_ngram_size or 3,
+        objective=options.objective,
+        cross_documents=options.cross_documents,
     )
-    input_files = expand_files(options.input_file)
-    output_files = [name.strip() for name in options.output_file.split(",") if name.strip()]
-    check_output_files(output_files, [*input_files, options.vocab_file])
-    statistics = write_examples(
-        input_files,
-        output_files,
-        WordPieceTokenizer(settings.vocab, lower_case=options.do_lower_case),
-        settings,
-        dupe_factor=options.dupe_factor,
+    size = sum(os.path.getsize(file) for file in input_files) if input_files else 2**40
+    size_of_block = block_bytes(size, dupe_factor, len(output_files))
+    groups = group_files(input_files, size_of_block) if input_files else [[]]
+    return Work(
+        folder=work_folder(output_files[0]),
+        groups=tuple(map(tuple, groups)),
+        tfds=options.tfds,
+        tfds_dir=options.tfds_data_dir,
+        block_bytes=size_of_block,
+        text=TextSettings(
+            json_field=options.json_field,
+            split_sentences=options.split_sentences,
+            language=options.language,
+            clean=clean,
+            segmenter=options.segmenter,
+            lexicon=_lexicon(options.lexicon_file),
+        ),
+        lower_case=options.do_lower_case,
+        settings=settings,
+        dupe_factor=dupe_factor,
         seed=options.random_seed,
+        output_files=tuple(output_files),
         compression="GZIP" if options.gzip_compress else "",
         original_names=not options.use_v2_feature_names,
     )
-    print(report(statistics, settings.max_seq_length))
-    print(f"Wrote {', '.join(output_files)}.")
+
+
+def _masking(options: Options) -> str:
+    """The kind of masking that three flags ask for."""
+    asked = options.masking
+    implied = {
+        "ngram": options.max_ngram_size is not None,
+        "whole_word": options.do_whole_word_mask,
+    }
+    for kind, is_implied in implied.items():
+        # The Model Garden's script wants --do_whole_word_mask with --max_ngram_size.
+        if is_implied and asked is None:
+            asked = kind
+        elif is_implied and asked != kind and not (kind == "whole_word" and asked == "ngram"):
+            raise ValueError(f"--masking={asked} and the flag for {kind} contradict each other")
+    return asked or "wordpiece"
+
+
+def _output_files(options: Options) -> list[str]:
+    names = [name.strip() for name in options.output_file.split(",") if name.strip()]
+    if options.num_shards is None:
+        return names
+    if len(names) != 1:
+        raise ValueError("--num_shards needs one name as --output_file")
+    count = options.num_shards
+    return [f"{names[0]}-{shard:05}-of-{count:05}" for shard in range(count)]
+
+
+def _lexicon(file: str | None) -> tuple[str, ...]:
+    import tensorflow as tf
+
+    if file is None:
+        return ()
+    try:
+        with tf.io.gfile.GFile(file) as stream:
+            phrases = [line.strip() for line in stream.read().split("\n")]
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise OSError(f"cannot read the lexicon {file}: {error}") from None
+    if not any(phrases):
+        raise ValueError(f"the lexicon {file} is empty")
+    return tuple(filter(None, dict.fromkeys(phrases)))
+
+
+def _settings(options: Options, work: "Work") -> dict[str, object]:
+    """What the output depends on besides the input, by the names of the flags."""
+    made = {
+        name: getattr(options, name)
+        for name in (
+            "tfds",
+            "split_sentences",
+            "language",
+            "json_field",
+            "segmenter",
+            "do_lower_case",
+            "objective",
+            "cross_documents",
+            "max_seq_length",
+            "max_predictions_per_seq",
+            "random_seed",
+            "masked_lm_prob",
+            "short_seq_prob",
+            "gzip_compress",
+            "use_v2_feature_names",
+        )
+    }
+    return made | {
+        "clean": work.text.clean,
+        "masking": work.settings.masking,
+        "max_ngram_size": work.settings.max_ngram_size,
+        "dupe_factor": work.dupe_factor,
+        "output_file": [os.path.basename(file) for file in work.output_files],
+        "vocab_file": _checksum(work.settings.vocab.tokens),
+        "lexicon_file": _checksum(work.text.lexicon),
+    }
+
+
+def _checksum(lines: tuple[str, ...]) -> str:
+    import hashlib
+
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _print_next(options: Options, work: "Work") -> None:
+    from tfrecords.manifest import manifest_path
+
+    files = work.output_files
+    shown = files[0] if len(files) == 1 else f"{files[0]} ... {files[-1]}"
+    names = f"'{options.output_file}-*'" if options.num_shards else options.output_file
+    print(f"Wrote {shown} and {manifest_path(files[0])}.")
     print(
-        f"Next: python -m bert_tf.run_pretraining --input_file={options.output_file} "
+        f"Next: python -m tfrecords.inspect --input_file={names}, or "
+        f"python -m bert_tf.run_pretraining --input_file={names} "
         f"--max_seq_length={options.max_seq_length} "
-        f"--max_predictions_per_seq={options.max_predictions_per_seq} --do_train "
-        "--bert_config_file=bert_config.json --output_dir=OUTPUT_DIR"
+        f"--max_predictions_per_seq={options.max_predictions_per_seq} --do_train --preset=base "
+        f"--vocab_file={options.vocab_file} --output_dir=OUTPUT_DIR"
     )
-    return statistics
-
-
-def report(statistics: "Statistics", max_seq_length: int) -> str:
-    """The statistics as lines for people."""
-    text, made = statistics.text, statistics.examples
-    lines = [
-        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens; "
-        f"{text.unknown_tokens / text.tokens:.3%} of the tokens are [UNK].",
-    ]
-    if text.invalid_lines:
-        lines.append(f"{text.invalid_lines:,} lines are not valid UTF-8: bad bytes were dropped.")
-    if text.empty_documents or text.empty_sentences:
-        lines.append(
-            f"Left out: {text.empty_sentences:,} lines and {text.empty_documents:,} whole "
-            "documents without a token."
-        )
-    fill = made.tokens / made.examples / max_seq_length
-    lines += [
-        f"Made {made.examples:,} examples: {fill:.1%} of max_seq_length filled, "
-        f"{made.predictions / made.examples:.2f} predictions each, "
-        f"{made.random_next / made.examples:.1%} with a random next segment.",
-        f"{made.cut_pairs:,} pairs were too long and lost {made.cut_tokens:,} tokens "
-        f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of all); "
-        f"{statistics.long_sentences:,} sentences are longer than an example by themselves.",
-    ]
-    if text.documents == 1:
-        lines.append(
-            "WARNING: the text is one document, so there is no other to take a random next segment "
-            "from: all pairs are true neighbours and the next-sentence task teaches nothing. "
-            "Put blank lines between documents."
-        )
-    return "\n".join(lines)
 
 
 def main() -> None:

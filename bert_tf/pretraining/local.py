@@ -1,160 +1,56 @@
-"""Creates pre-training files in one process, in memory that does not grow with the input.
+"""Data creation by processes of one machine."""
 
-google-research/bert holds all examples in memory and shuffles them once. Here the text is tokenized
-once into chunks on disk; a unit of work is one pass (of `dupe_factor`) over one chunk. All units
-are done in an order shuffled by the seed, and their examples go through a shuffle buffer that holds
-those of several units. So the copies of a text lie far apart and neighbours in a file come from
-several parts of the corpus; but the order is not a uniform permutation, and a "random next" segment
-comes from the same chunk (about 4 MB of text), not from the whole corpus.
-"""
+from collections import deque
 
-import pathlib
-import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-import tensorflow as tf
 from tqdm import tqdm
 
-from bert_tf.pretraining.documents import (
-    Chunk,
-    TextCounts,
-    chunk_documents,
-    read_lines,
-    tokenized_documents,
-)
-from bert_tf.pretraining.pipeline import ExampleCounts, Settings, make_examples, unit_seed
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.writer import ShardedWriter
-
-CHUNK_TOKENS = 2**20
-SHUFFLE_BYTES = 2**26
+from bert_tf.pretraining.plan import Segment
+from bert_tf.pretraining.sources import estimated_text_bytes
+from bert_tf.pretraining.work import Work, join_shard, make_segment, read_group, tokenize_part
+from bert_tf.workers import Task, Workers
 
 
-@dataclass
-class Statistics:
-    """What was read and written. `long_sentences` are those longer than any example."""
+class LocalRunner:
+    """Does the pieces of work on `workers`, and shows how far they are."""
 
-    text: TextCounts = field(default_factory=TextCounts)
-    long_sentences: int = 0
-    examples: ExampleCounts = field(default_factory=ExampleCounts)
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
 
-
-def write_examples(
-    input_files: Sequence[str],
-    output_files: Sequence[str],
-    tokenizer: WordPieceTokenizer,
-    settings: Settings,
-    dupe_factor: int = 10,
-    seed: int = 12345,
-    compression: str = "",
-    original_names: bool = True,
-) -> Statistics:
-    """Makes examples from text files and deals them to TFRecord files; see the module docstring.
-
-    Raises:
-        ValueError: the text gives no example; nothing is written then.
-        OSError: an input cannot be read or an output not written.
-    """
-    statistics = Statistics()
-    with tempfile.TemporaryDirectory(prefix="bert_tf_chunks_") as folder:
-        max_tokens = settings.max_seq_length - 3
-        chunks = _tokenize(input_files, tokenizer, max_tokens, statistics, pathlib.Path(folder))
-        _check_text(input_files, statistics.text)
-        order = np.random.default_rng(seed)
-        units = [(chunk, dupe) for chunk in range(len(chunks)) for dupe in range(dupe_factor)]
-        records = _records(chunks, order.permutation(units), seed, settings, original_names)
-        with ShardedWriter(output_files, compression) as writer:
-            progress = tqdm(
-                total=statistics.text.tokens * dupe_factor,
-                desc="Making examples",
-                unit=" tokens",
-                unit_scale=True,
+    def tokenize(self, work: Work) -> None:
+        """Leaves every chunk of the input in the work folder."""
+        size = estimated_text_bytes([file for group in work.groups for file in group])
+        with tqdm(total=size or None, desc="Tokenizing", unit="B", unit_scale=True) as progress:
+            tasks = (
+                (tokenize_part, work, part)
+                for group in range(len(work.groups))
+                for part in read_group(work, group)
             )
-            with progress:
-                counted = _count(records, statistics, progress)
-                for record in _shuffled(counted, order):
-                    writer.write(record)
-            if writer.records_written < len(output_files):
-                raise ValueError(
-                    f"only {writer.records_written} examples for {len(output_files)} output files: "
-                    "name fewer files"
-                )
-    return statistics
+            for (_, _, part), _ in self._workers.results(tasks):
+                progress.update(len(part.block.data))
 
-
-def _tokenize(
-    files: Sequence[str],
-    tokenizer: WordPieceTokenizer,
-    max_tokens: int,
-    statistics: Statistics,
-    folder: pathlib.Path,
-) -> list[pathlib.Path]:
-    """Writes the chunks to `folder`; their files, in order."""
-    paths = []
-    counts = statistics.text
-    size = sum(tf.io.gfile.stat(file).length for file in files)
-    documents = tokenized_documents(read_lines(files, counts), tokenizer, counts)
-    with tqdm(total=size, desc="Tokenizing", unit="B", unit_scale=True) as progress:
-        for chunk in chunk_documents(documents, CHUNK_TOKENS):
-            lengths = np.diff(chunk.sentence_starts)
-            statistics.long_sentences += np.count_nonzero(lengths > max_tokens)
-            path = folder / f"{len(paths)}.npz"
-            np.savez(path, **vars(chunk))
-            paths.append(path)
-            progress.update(min(counts.bytes, size) - progress.n)
-        progress.update(size - progress.n)
-    return paths
-
-
-def _check_text(files: Sequence[str], counts: TextCounts) -> None:
-    names = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    if not counts.documents:
-        raise ValueError(f"no text in {names}: only blank lines, or nothing the tokenizer keeps")
-    if counts.sentences == 1:
-        raise ValueError(
-            f"only one sentence in {names}: write one sentence a line and a blank line between "
-            "documents"
-        )
-
-
-def _records(
-    chunks: Sequence[pathlib.Path],
-    units: Iterable[tuple[int, int]],
-    seed: int,
-    settings: Settings,
-    original_names: bool,
-) -> Iterator[tuple[list[bytes], int, ExampleCounts]]:
-    """For each unit of work its serialized examples, the size of its chunk and the counts."""
-    for chunk_index, dupe_index in units:
-        with np.load(chunks[chunk_index]) as arrays:
-            chunk = Chunk(**arrays)
-        arrays, counts = make_examples(chunk, unit_seed(seed, chunk_index, dupe_index), settings)
-        if original_names:
-            arrays = {ORIGINAL_NAMES.get(name, name): array for name, array in arrays.items()}
-        yield serialize_examples(arrays), len(chunk.pieces), counts
-
-
-def _count(
-    units: Iterable[tuple[list[bytes], int, ExampleCounts]], statistics: Statistics, progress: tqdm
-) -> Iterator[list[bytes]]:
-    for records, tokens, counts in units:
-        statistics.examples += counts
-        yield records
-        progress.set_postfix(examples=statistics.examples.examples, refresh=False)
-        progress.update(tokens)
-
-
-def _shuffled(units: Iterable[list[bytes]], rng: np.random.Generator) -> Iterator[bytes]:
-    """All records, through a buffer that is shuffled and half emptied whenever it is full."""
-    buffer: list[bytes] = []
-    for records in units:
-        buffer += records
-        if sum(map(len, buffer)) > SHUFFLE_BYTES:
-            buffer = [buffer[index] for index in rng.permutation(len(buffer))]
-            half = len(buffer) // 2
-            yield from buffer[half:]
-            del buffer[half:]
-    yield from (buffer[index] for index in rng.permutation(len(buffer)))
+    def make(self, work: Work, names: list[str], shards: list[list[Segment]]) -> None:
+        """Leaves the shards, given by their segments, under their final names."""
+        left = {segments[0].shard: len(segments) for segments in shards}
+        by_shard = {segments[0].shard: segments for segments in shards}
+        examples = 0
+        with tqdm(
+            total=sum(segment.tokens for segments in shards for segment in segments),
+            desc="Making examples",
+            unit=" tokens",
+            unit_scale=True,
+        ) as progress:
+            # A shard is joined as soon as its segments are there: they take disk space twice.
+            joins: deque[Task] = deque()
+            tasks = (
+                (make_segment, work, names, segment) for segments in shards for segment in segments
+            )
+            for task, made in self._workers.results(tasks, first=joins):
+                if task[0] is not make_segment:
+                    continue
+                segment = task[-1]
+                examples += made
+                progress.set_postfix(examples=f"{examples:,}", refresh=False)
+                progress.update(segment.tokens)
+                left[segment.shard] -= 1
+                if not left[segment.shard]:
+                    joins.append((join_shard, work, by_shard[segment.shard]))

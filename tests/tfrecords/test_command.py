@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfrecords import command, quiet
+from tfrecords import command
 from tfrecords.command import option
 
 PROGRAM = """

@@ -1,0 +1,58 @@
+"""What was read and made, in words."""
+
+from bert_tf.pretraining.creation import Statistics
+from bert_tf.pretraining.pipeline import Settings
+
+
+def report(statistics: Statistics, settings: Settings) -> str:
+    """The statistics as lines for people."""
+    text, made = statistics.text, statistics.examples
+    lines = [
+        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens; "
+        f"{text.unknown_tokens / text.tokens:.3%} of the tokens are [UNK].",
+    ]
+    if text.invalid_lines:
+        lines.append(f"{text.invalid_lines:,} lines are not valid UTF-8: bad bytes were dropped.")
+    for rule, count in text.left_out.items():
+        lines.append(f"Cleaning left out {count:,} lines or sentences: {rule}.")
+    if text.empty_documents or text.empty_sentences:
+        lines.append(
+            f"Left out: {text.empty_sentences:,} lines and {text.empty_documents:,} whole "
+            "documents without a token."
+        )
+    fill = made.tokens / made.examples / settings.max_seq_length
+    kinds = {
+        "nsp": f", {made.random_next / made.examples:.1%} with a random next segment",
+        "sop": f", {made.swapped / made.examples:.1%} with their segments swapped",
+        "mlm": "",
+    }
+    predictions = f"{made.predictions / made.examples:.2f} predictions each"
+    if settings.masking == "dynamic":
+        predictions = "to be masked as they are read"
+    lines.append(
+        f"Made {made.examples:,} examples: {fill:.1%} of max_seq_length filled, {predictions}"
+        f"{kinds[settings.objective]}."
+    )
+    if settings.objective == "mlm":
+        lines.append(
+            f"{made.cut_sentences:,} sentences are longer than an example and were divided; "
+            "nothing was lost."
+        )
+    else:
+        lines.append(
+            f"{made.cut_pairs:,} pairs were too long and lost {made.cut_tokens:,} tokens "
+            f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of all); "
+            f"{statistics.long_sentences:,} sentences are longer than an example by themselves."
+        )
+    if made.documents_without_pairs:
+        lines.append(
+            f"{made.documents_without_pairs:,} times a document of one sentence found no second "
+            "segment and was left out."
+        )
+    if text.documents == 1 and settings.objective == "nsp":
+        lines.append(
+            "WARNING: the text is one document, so there is no other to take a random next segment "
+            "from: all pairs are true neighbours and the next-sentence task teaches nothing. "
+            "Put blank lines between documents."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,267 @@
+"""Oracles: the bytes of an uninterrupted run, made once; hashlib; the examples of each unit."""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.create_pretraining_data import Options, run
+from bert_tf.pretraining import creation, plan, work
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+LETTERS = "abcdefghij"
+
+
+@pytest.fixture(autouse=True)
+def many_chunks_and_segments(monkeypatch):
+    monkeypatch.setattr(plan, "_MIN_BLOCK_BYTES", 100)
+    monkeypatch.setattr(plan, "_MIN_SEGMENTS", 6)
+
+
+@pytest.fixture
+def folder(tmp_path) -> pathlib.Path:
+    documents = [
+        "\n".join(" ".join(LETTERS[: 1 + (d * s) % 9]) for s in range(6)) for d in range(1, 31)
+    ]
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
+    for part in range(2):
+        text = "\n\n".join(documents[part::2])
+        (tmp_path / f"text-{part}.txt").write_text(text)
+    return tmp_path
+
+
+def _options(folder: pathlib.Path, **changes) -> Options:
+    return Options(
+        **dict(
+            input_file=f"{folder}/text-*.txt",
+            output_file=f"{folder}/out/data.tfrecord",
+            num_shards=3,
+            vocab_file=f"{folder}/vocab.txt",
+            max_seq_length=16,
+            max_predictions_per_seq=3,
+            dupe_factor=4,
+            num_workers=1,
+        )
+        | changes
+    )
+
+
+def _bytes(folder: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+
+
+def test_the_manifest_tells_what_is_there(folder):
+    """Oracle: hashlib, and the records counted by TensorFlow."""
+    statistics = run(_options(folder))
+    manifest = json.loads((folder / "out" / "data.manifest.json").read_text())
+    shards = [folder / "out" / f"data.tfrecord-{shard:05}-of-00003" for shard in range(3)]
+    assert sorted((folder / "out").iterdir()) == [folder / "out" / "data.manifest.json", *shards]
+    total = 0
+    for path, entry in zip(shards, manifest["shards"], strict=True):
+        records = sum(1 for _ in tf.data.TFRecordDataset(str(path)))
+        assert entry["file"] == path.name
+        assert entry["records"] == records
+        assert entry["bytes"] == path.stat().st_size
+        assert entry["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        total += records
+    assert statistics.examples.examples == total
+    assert [entry["sha256"] for entry in manifest["inputs"]] == [
+        hashlib.sha256((folder / f"text-{part}.txt").read_bytes()).hexdigest() for part in range(2)
+    ]
+    assert manifest["settings"]["dupe_factor"] == 4
+    assert creation.Statistics.from_dict(manifest["statistics"]) == statistics
+
+
+def test_every_unit_of_work_is_in_the_files_once(folder, monkeypatch):
+    """Oracle: the records of all units, as they are made."""
+    made = []
+    real = work._unit_records
+
+    def spy(*arguments):
+        records, counts = real(*arguments)
+        made.extend(records)
+        return records, counts
+
+    monkeypatch.setattr(work, "_unit_records", spy)
+    run(_options(folder))
+    files = sorted(map(str, (folder / "out").glob("*-of-*")))
+    found = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    assert sorted(found) == sorted(made)
+    assert found != made
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_a_byte(folder):
+    run(_options(folder))
+    expected = _bytes(folder)
+    run(_options(folder, num_workers=2, overwrite=True))
+    # In the worker processes the patched constants have no effect, on the plan they have.
+    assert _bytes(folder) == expected
+
+
+def test_the_seed_changes_the_files(folder):
+    run(_options(folder))
+    first = _bytes(folder)
+    run(_options(folder, overwrite=True))
+    assert _bytes(folder) == first
+    run(_options(folder, overwrite=True, random_seed=1))
+    assert all(_bytes(folder)[name] != first[name] for name in first)
+
+
+@pytest.mark.parametrize("function", ["tokenize_part", "make_segment", "join_shard"])
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_run_that_broke_goes_on(folder, monkeypatch, function, at):
+    """Oracle: the uninterrupted run; and what was made before is not made again."""
+    run(_options(folder))
+    expected = _bytes(folder)
+    run(_options(folder, overwrite=True, random_seed=1))
+    calls = {"before": 0, "after": 0}
+    real = getattr(work, function)
+    local = sys.modules["bert_tf.pretraining.local"]
+
+    def breaking(*arguments):
+        calls["before"] += 1
+        if calls["before"] > at:
+            raise OSError("No space left on device")
+        return real(*arguments)
+
+    def counting(*arguments):
+        calls["after"] += 1
+        return real(*arguments)
+
+    # What tells segments from joins is the function itself.
+    monkeypatch.setattr(local, function, breaking)
+    with pytest.raises(OSError, match="No space left"):
+        run(_options(folder, overwrite=True))
+    assert (folder / "out" / "data.unfinished").exists()
+    assert not (folder / "out" / "data.manifest.json").exists()
+    monkeypatch.setattr(local, function, counting)
+    run(_options(folder))
+    assert _bytes(folder) == expected
+    monkeypatch.setattr(local, function, real)
+    if function == "tokenize_part":
+        blocks = calls["after"] + at
+        calls["after"] = 0
+        monkeypatch.setattr(local, function, counting)
+        run(_options(folder, overwrite=True))
+        assert calls["after"] == blocks
+
+
+def test_a_lost_shard_is_made_again_and_nothing_else(folder):
+    run(_options(folder))
+    expected = _bytes(folder)
+    lost, kept = (folder / "out" / f"data.tfrecord-0000{shard}-of-00003" for shard in (1, 2))
+    lost.unlink()
+    before = kept.stat()
+    run(_options(folder))
+    assert _bytes(folder) == expected
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_the_same_command_again_does_nothing(folder, monkeypatch):
+    statistics = run(_options(folder))
+    monkeypatch.setattr(creation, "_make", None)
+    assert run(_options(folder)) == statistics
+    # Touched, but the same: the checksum tells.
+    os.utime(folder / "text-0.txt", (1, 1))
+    assert run(_options(folder)) == statistics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_predictions_per_seq": 2}, "max_predictions_per_seq=3, now it is 2"),
+        ({"masking": "whole_word"}, "masking=wordpiece, now it is whole_word"),
+        ({"num_shards": 2}, "output_file="),
+        ({"input_file": "{}/text-0.txt"}, "of 2 input files, now there are 1"),
+    ],
+)
+def test_other_settings_over_old_output_are_an_error(folder, change, message):
+    run(_options(folder))
+    before = _bytes(folder)
+    change = {
+        name: value.replace("{}", str(folder)) if isinstance(value, str) else value
+        for name, value in change.items()
+    }
+    with pytest.raises(ValueError, match=message):
+        run(_options(folder, **change))
+    assert _bytes(folder) == before
+    run(_options(folder, **change, overwrite=True))
+    with pytest.raises(ValueError, match="overwrite"):
+        run(_options(folder))
+    names = {path.name for path in (folder / "out").iterdir()}
+    shards = change.get("num_shards", 3)
+    assert names == {"data.manifest.json"} | {
+        f"data.tfrecord-{shard:05}-of-{shards:05}" for shard in range(shards)
+    }
+
+
+def test_changed_text_over_old_output_is_an_error(folder):
+    run(_options(folder))
+    with open(folder / "text-1.txt", "a") as file:
+        file.write("\na b c\n")
+    with pytest.raises(ValueError, match="of .*text-1.txt as it was before it changed"):
+        run(_options(folder))
+
+
+def test_files_of_unknown_origin_are_not_replaced(folder):
+    (folder / "out").mkdir()
+    strange = folder / "out" / "data.tfrecord-00001-of-00003"
+    strange.write_bytes(b"mine")
+    with pytest.raises(ValueError, match="00001-of-00003 is there already.*--overwrite"):
+        run(_options(folder))
+    assert _bytes(folder) == {strange.name: b"mine"}
+    run(_options(folder, overwrite=True))
+    assert strange.read_bytes() != b"mine"
+
+
+def test_two_runs_at_once_are_an_error(folder):
+    import fcntl
+
+    path = folder / "out" / "data.unfinished"
+    path.mkdir(parents=True)
+    with open(path / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="another run is writing"):
+            run(_options(folder))
+    run(_options(folder))
+
+
+def test_an_old_manifest_removes_no_file_of_another_folder(folder):
+    run(_options(folder))
+    manifest = folder / "out" / "data.manifest.json"
+    content = json.loads(manifest.read_text())
+    content["shards"][0]["file"] = f"../{(folder / 'text-0.txt').name}"
+    manifest.write_text(json.dumps(content))
+    run(_options(folder, overwrite=True))
+    assert (folder / "text-0.txt").exists()
+
+
+@pytest.mark.slow
+def test_kill_9_and_again(folder):
+    """Oracle: the bytes of the uninterrupted run; a real process and a real kill."""
+    options = _options(folder, num_workers=2)
+    flags = {
+        name: getattr(options, name)
+        for name in ("input_file", "output_file", "num_shards", "vocab_file", "max_seq_length")
+    }
+    command = [sys.executable, "-m", "bert_tf.create_pretraining_data", "--num_workers=2"]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    subprocess.run(command, check=True, capture_output=True)
+    expected = _bytes(folder)
+    process = subprocess.Popen([*command, "--overwrite"], stderr=subprocess.DEVNULL)
+    chunks = folder / "out" / "data.unfinished" / "chunks"
+    while process.poll() is None and not chunks.exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / "out" / "data.unfinished").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert _bytes(folder) == expected

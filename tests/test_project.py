@@ -58,9 +58,9 @@ def test_importing_bert_tf_does_not_import_tensorflow():
     "module",
     sorted(
         f"{path.parent.name}.{path.stem}"
-        for package in ("bert_tf", "export")
+        for package in PACKAGES
         for path in (ROOT / package).glob("*.py")
-        if "command.run(" in path.read_text()
+        if "command.run(Options" in path.read_text()
     ),
 )
 def test_help_teaches_and_answers_at_once(module):
@@ -73,4 +73,4 @@ def test_help_teaches_and_answers_at_once(module):
     )
     assert "tensorflow" not in done.stderr
     assert f"python -m {module} --" in done.stdout
-    assert "--output" in done.stdout
+    assert "\n  --" in done.stdout

@@ -139,6 +139,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
     assert "1 lines are not valid UTF-8" in printed
     assert "Left out: 2 lines and 1 whole documents" in printed
     assert "9 tokens; 11.111% of the tokens are [UNK]" in printed
+    assert "WARNING: so many [UNK]" in printed
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from bert_tf.pretraining.creation import Statistics
 from bert_tf.pretraining.pipeline import Settings
 
+_MUCH_UNKNOWN = 0.1
+
 
 def report(statistics: Statistics, settings: Settings) -> str:
     """The statistics as lines for people."""
@@ -11,6 +13,11 @@ def report(statistics: Statistics, settings: Settings) -> str:
         f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens; "
         f"{text.unknown_tokens / text.tokens:.3%} of the tokens are [UNK].",
     ]
+    if text.unknown_tokens > _MUCH_UNKNOWN * text.tokens:
+        lines.append(
+            "WARNING: so many [UNK] teach little: is it the vocabulary of this language, and "
+            "do_lower_case as it was made with?"
+        )
     if text.invalid_lines:
         lines.append(f"{text.invalid_lines:,} lines are not valid UTF-8: bad bytes were dropped.")
     for rule, count in text.left_out.items():

@@ -56,8 +56,9 @@ def estimate(work: Work, num_workers: int) -> str:
             f"About {text.tokens * scale:,.0f} tokens and, with {work.dupe_factor} passes, "
             f"{examples.examples * passes:,.0f} examples in {files} file{'s' * (files > 1)} of "
             f"{disk / files / 1e6:,.1f} MB.",
-            f"About {_duration(seconds)} with {num_workers} workers, once they run; {disk / 1e6:,.0f} MB for the "
-            f"files and, until they are done, up to {(disk + 3 * total) / 1e6:,.0f} MB more.",
+            f"About {_duration(seconds)} with {num_workers} workers, once they run; "
+            f"{disk / 1e6:,.0f} MB for the files and, until they are done, up to "
+            f"{(disk + 3 * total) / 1e6:,.0f} MB more.",
             "Nothing was written (--dry_run).",
         ]
     )

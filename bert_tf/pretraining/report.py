@@ -20,8 +20,9 @@ def report(statistics: Statistics, settings: Settings) -> str:
         )
     if text.invalid_lines:
         lines.append(f"{text.invalid_lines:,} lines are not valid UTF-8: bad bytes were dropped.")
-    for rule, count in text.left_out.items():
-        lines.append(f"Cleaning left out {count:,} lines or sentences: {rule}.")
+    if text.left_out:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
+        lines.append(f"Cleaning left out, as lines or sentences: {rules}.")
     if text.empty_documents or text.empty_sentences:
         lines.append(
             f"Left out: {text.empty_sentences:,} lines and {text.empty_documents:,} whole "

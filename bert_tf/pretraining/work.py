@@ -167,7 +167,7 @@ def join_shard(work: Work, segments: list[Segment]) -> None:
         entry = shard_entry(work.output_files[shard], examples) | {"counts": counts.to_dict()}
         write_json(entry_path, entry)
     for path in paths:
-        for file in (path, f"{path}.json"):
+        for file in (f"{path}.json", path):  # no .json without its file
             if tf.io.gfile.exists(file):
                 tf.io.gfile.remove(file)
 

@@ -148,7 +148,7 @@ def run(options: Options) -> "Statistics | None":
         with Workers(num_workers) as workers:
             runner = LocalRunner(workers)
             statistics = create(work, _settings(options, work), runner, options.overwrite)
-    print(report(statistics, work.settings))
+    print(report(statistics, work.settings, work.dupe_factor))
     _print_next(options, work)
     return statistics
 
@@ -282,7 +282,7 @@ def _settings(options: Options, work: "Work") -> dict[str, object]:
         "masking": work.settings.masking,
         "max_ngram_size": work.settings.max_ngram_size,
         "dupe_factor": work.dupe_factor,
-        "output_file": [os.path.basename(file) for file in work.output_files],
+        "output_file": [work.name_in_manifest(shard) for shard in range(len(work.output_files))],
         "vocab_file": _checksum(work.settings.vocab.tokens),
         "lexicon_file": _checksum(work.text.lexicon),
     }
@@ -302,7 +302,8 @@ def _print_next(options: Options, work: "Work") -> None:
     names = f"'{options.output_file}-*'" if options.num_shards else options.output_file
     print(f"Wrote {shown} and {manifest_path(files[0])}.")
     print(
-        f"Next: python -m tfrecords.inspect --input_file={names}, or "
+        f"Next: python -m tfrecords.inspect --input_file={names} "
+        f"--vocab_file={options.vocab_file}, or "
         f"python -m bert_tf.run_pretraining --input_file={names} "
         f"--max_seq_length={options.max_seq_length} "
         f"--max_predictions_per_seq={options.max_predictions_per_seq} --do_train --preset=base "

@@ -200,6 +200,11 @@ def _train_and_evaluate(
         )
 
     _set_weights(options, trainer, checkpointer)
+    if options.do_train and options.num_warmup_steps >= options.num_train_steps:
+        print(
+            f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
+            f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
+        )
     print(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
         f"{model.count_params():,} parameters, on {strategies.describe(strategy)}."

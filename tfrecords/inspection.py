@@ -69,7 +69,7 @@ def inspect_files(
     found = Inspection()
     layout: Layout | None = None
     expected = {
-        os.path.join(os.path.dirname(path), entry["file"]): entry
+        _normal(os.path.join(os.path.dirname(path), entry["file"])): entry
         for path, manifest in manifests.items()
         for entry in manifest["shards"]
     }
@@ -86,7 +86,7 @@ def inspect_files(
                     found.statistics.add(batch)
                     count += len(batch["input_mask"])
                     progress.update(size)
-                _check_entry(file, count, expected, bool(manifests))
+                _check_entry(_normal(file), count, expected, bool(manifests))
             except _BadFile as problem:
                 found.problems.append(f"{file}{problem}")
                 found.bad_files += 1
@@ -179,3 +179,7 @@ def _check_entry(file: str, count: int, expected: Mapping[str, dict], listed: bo
     for key in ("bytes", "records", "sha256"):
         if found[key] != entry[key]:
             raise _BadFile(f": {key} is {found[key]}, the manifest says {entry[key]}")
+
+
+def _normal(path: str) -> str:
+    return path if "://" in path else os.path.normpath(path)

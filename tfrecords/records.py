@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from tfrecords.features import Layout
 
@@ -87,7 +88,7 @@ def _problem_of_values(
 def _example(serialized: bytes) -> tf.train.Example | None:
     try:
         return tf.train.Example.FromString(serialized)
-    except ValueError:  # protobuf's DecodeError is one
+    except DecodeError:
         return None
 
 

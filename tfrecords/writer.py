@@ -57,7 +57,7 @@ def join_files(parts: Sequence[str], path: str) -> None:
         OSError: a part cannot be read or `path` not written.
     """
     # A fixed name: what a killed run left is written over by the next.
-    temporary = f"{path}.unfinished"
+    temporary = f"{path}.joining"
     try:
         _make_folder_of(path)
         with tf.io.gfile.GFile(temporary, "wb") as target:

@@ -16,7 +16,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,7 +27,7 @@ from bert_tf import __version__
 from bert_tf.pretraining.documents import TextCounts
 from bert_tf.pretraining.pipeline import ExampleCounts
 from bert_tf.pretraining.plan import Segment, plan_segments
-from bert_tf.pretraining.work import Work, read_json, write_json
+from bert_tf.pretraining.work import Work, known, read_json, write_json
 from tfrecords.manifest import MANIFEST_END, manifest_path, read_manifest, write_manifest
 from tfrecords.writer import make_folder
 
@@ -85,14 +85,13 @@ def create(
             difference. Or the text gives no example; nothing is left then.
         OSError: an input cannot be read or a file not written. The same call then goes on.
     """
+    _check_work_folder(work)
     make_folder(work.folder)
     with _locked(work.folder):
-        if overwrite:
-            _remove_old(work)
         going_on = tf.io.gfile.exists(work.path("job.json"))
         try:
-            job = _job(work, settings, _old_job(work))
-            statistics = None if overwrite else _finished(work, job)
+            job = _job(work, settings)
+            statistics = _finished(work, job, overwrite)
         except (ValueError, OSError):
             if not going_on:
                 tf.io.gfile.rmtree(work.folder)
@@ -102,7 +101,9 @@ def create(
             try:
                 statistics = _make(work, job, runner)
             except ValueError:
-                tf.io.gfile.rmtree(work.folder)  # Going on would end here again.
+                # Going on would end here again.
+                _remove(work.output_files[shard] for shard in _shards_made(work))
+                tf.io.gfile.rmtree(work.folder)
                 raise
         tf.io.gfile.rmtree(work.folder)
         return statistics
@@ -114,11 +115,9 @@ def _make(work: Work, job: dict, runner: Runner) -> Statistics:
     shards: list[list[Segment]] = [[] for _ in work.output_files]
     for segment in segments:
         shards[segment.shard].append(segment)
+    _remove_old(work, job)
     missing = [shard for shard in shards if not _shard_done(work, shard[0].shard)]
-    for shard in missing:
-        # What is known of a file that is gone.
-        if tf.io.gfile.exists(work.shard_path(shard[0].shard)):
-            tf.io.gfile.remove(work.shard_path(shard[0].shard))
+    _remove(work.shard_path(shard[0].shard) for shard in missing)  # of files that are gone
     runner.make(work, names, missing)
     entries = [read_json(work.shard_path(shard)) for shard in range(len(shards))]
     for entry in entries:
@@ -132,22 +131,22 @@ def _make(work: Work, job: dict, runner: Runner) -> Statistics:
 
 def _chunks(work: Work, runner: Runner) -> tuple[list[str], list[int], Statistics]:
     """The names and sizes of the chunks that hold text, and what was read."""
-    marker = work.path("chunks.json")
-    if not tf.io.gfile.exists(marker):
-        runner.tokenize(work)
-        names, tokens, statistics = [], [], Statistics()
-        for file in sorted(tf.io.gfile.glob(work.path("chunks", "*.json"))):
-            made = read_json(file)
-            statistics.text += TextCounts.from_dict(made["text"])
-            statistics.long_sentences += made["long_sentences"]
-            if made["tokens"]:
-                names.append(os.path.basename(file).removesuffix(".json"))
-                tokens.append(made["tokens"])
-        write_json(marker, {"names": names, "tokens": tokens, "read": statistics.to_dict()})
-    made = read_json(marker)
-    statistics = Statistics.from_dict(made["read"])
+    runner.tokenize(work)
+    names, tokens, statistics = [], [], Statistics()
+    made_here = tf.io.gfile.exists(work.path("chunks"))
+    for file in sorted(tf.io.gfile.listdir(work.path("chunks")) if made_here else ()):
+        name, ending = os.path.splitext(file)
+        if ending != ".npz":
+            continue
+        made = known(work.path("chunks", file))
+        assert made, f"{file} was made just now"
+        statistics.text += TextCounts.from_dict(made["text"])
+        statistics.long_sentences += made["long_sentences"]
+        if made["tokens"]:
+            names.append(name)
+            tokens.append(made["tokens"])
     _check_text(work, statistics.text)
-    return made["names"], made["tokens"], statistics
+    return names, tokens, statistics
 
 
 def _check_text(work: Work, counts: TextCounts) -> None:
@@ -162,54 +161,72 @@ def _check_text(work: Work, counts: TextCounts) -> None:
         )
 
 
-def _finished(work: Work, job: dict) -> Statistics | None:
+def _finished(work: Work, job: dict, overwrite: bool) -> Statistics | None:
     """The statistics of what is there already; None where something is to be made.
 
     Raises:
-        ValueError: what is there is something else.
+        ValueError: what is there is something else, and not to be overwritten.
     """
+    unfinished = read_json(work.path("job.json"))
+    if unfinished and not _difference(unfinished, job):
+        return None
     manifest = manifest_path(work.output_files[0])
-    if tf.io.gfile.exists(manifest):
-        made = read_manifest(manifest)
-        _check_same(manifest, made, job)
-        for shard, entry in enumerate(made["shards"]):
+    old = _old_manifest(manifest, overwrite)
+    if old and not _difference(old, job):
+        _clear(work)
+        for shard, entry in enumerate(old["shards"]):
             write_json(work.shard_path(shard), entry)
         if all(_shard_done(work, shard) for shard in range(len(work.output_files))):
-            return Statistics.from_dict(made["statistics"])
-    elif tf.io.gfile.exists(work.path("job.json")):
-        _check_same(work.folder, read_json(work.path("job.json")), job)
-    else:
+            return Statistics.from_dict(old["statistics"])
+        return None
+    if not overwrite:
+        for where, other in ((work.folder, unfinished), (manifest, old)):
+            if other:
+                raise ValueError(
+                    f"{where} says that these files were made {_difference(other, job)}: name "
+                    "another --output_file, or replace them with --overwrite"
+                )
         for file in work.output_files:
             if tf.io.gfile.exists(file):
                 raise ValueError(
                     f"{file} is there already, and no {os.path.basename(manifest)} beside it says "
                     "what made it: name another --output_file, or replace it with --overwrite"
                 )
+    _clear(work)
     return None
 
 
+def _old_manifest(path: str, overwrite: bool) -> dict | None:
+    """The manifest of what is there; None if there is none, or one not worth keeping."""
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        manifest = read_manifest(path)
+        if not manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"}:
+            raise ValueError(f"{path} does not say what the files were made of")
+    except ValueError as error:
+        if overwrite:
+            return None
+        raise ValueError(f"{error}: replace it with --overwrite") from None
+    return manifest
+
+
 def _shard_done(work: Work, shard: int) -> bool:
-    entry, file = work.shard_path(shard), work.output_files[shard]
-    if not (tf.io.gfile.exists(entry) and tf.io.gfile.exists(file)):
+    entry, file = read_json(work.shard_path(shard)), work.output_files[shard]
+    if not entry or not tf.io.gfile.exists(file):
         return False
-    return read_json(entry)["bytes"] == tf.io.gfile.stat(file).length
+    return entry.get("bytes") == tf.io.gfile.stat(file).length
 
 
-def _check_same(where: str, old: dict, new: dict) -> None:
-    """Raises a ValueError that names the first difference between two jobs."""
-    problem = None
-    if old["bert_tf"] != new["bert_tf"]:
-        problem = f"by bert_tf {old['bert_tf']}, this is {new['bert_tf']}"
+def _difference(old: dict, new: dict) -> str | None:
+    """In what two jobs differ first."""
+    if old.get("bert_tf") != new["bert_tf"]:
+        return f"by bert_tf {old.get('bert_tf')}, this is {new['bert_tf']}"
+    settings = old.get("settings", {})
     for name, value in new["settings"].items():
-        if problem is None and old["settings"].get(name) != value:
-            problem = f"with --{name}={old['settings'].get(name)}, now it is {value}"
-    if problem is None:
-        problem = _input_difference(old["inputs"], new["inputs"])
-    if problem:
-        raise ValueError(
-            f"{where} says that these files were made {problem}: name another --output_file, or "
-            "replace them with --overwrite"
-        )
+        if settings.get(name) != value:
+            return f"with --{name}={settings.get(name)}, now it is {value}"
+    return _input_difference(old.get("inputs", []), new["inputs"])
 
 
 def _input_difference(old: list[dict], new: list[dict]) -> str | None:
@@ -223,21 +240,17 @@ def _input_difference(old: list[dict], new: list[dict]) -> str | None:
     return None
 
 
-def _job(work: Work, settings: dict[str, object], old: dict | None) -> dict:
+def _job(work: Work, settings: dict[str, object]) -> dict:
     files = [file for group in work.groups for file in group]
-    known = {entry["file"]: entry for entry in old["inputs"]} if old else {}
+    known_files: dict[str, dict] = {}
+    for path in (manifest_path(work.output_files[0]), work.path("job.json")):
+        old = read_json(path) or {}
+        known_files |= {entry["file"]: entry for entry in old.get("inputs", ())}
     return {
         "bert_tf": __version__,
         "settings": settings,
-        "inputs": _fingerprints(files, known),
+        "inputs": _fingerprints(files, known_files),
     }
-
-
-def _old_job(work: Work) -> dict | None:
-    for path in (manifest_path(work.output_files[0]), work.path("job.json")):
-        if tf.io.gfile.exists(path):
-            return read_json(path)
-    return None
 
 
 def _fingerprints(files: Sequence[str], known: dict[str, dict]) -> list[dict]:
@@ -275,18 +288,46 @@ def _sha256(file: str, progress: tqdm) -> str:
     return digest.hexdigest()
 
 
-def _remove_old(work: Work) -> None:
-    """Removes the old manifest, the state of an unfinished run, and shards under other names."""
+def _remove_old(work: Work, job: dict) -> None:
+    """Removes the manifest of something else, and its shards that have other names."""
     manifest = manifest_path(work.output_files[0])
-    if tf.io.gfile.exists(manifest):
-        ours = {os.path.basename(file) for file in work.output_files}
-        folder = os.path.dirname(manifest)
-        for entry in read_manifest(manifest)["shards"]:
-            # A base name: what a manifest says cannot reach another folder.
-            name = os.path.basename(entry["file"])
-            if name not in ours and tf.io.gfile.exists(os.path.join(folder, name)):
-                tf.io.gfile.remove(os.path.join(folder, name))
-        tf.io.gfile.remove(manifest)
+    old = _old_manifest(manifest, overwrite=True)
+    if old and not _difference(old, job):
+        return
+    ours = {os.path.basename(file) for file in work.output_files}
+    folder = os.path.dirname(manifest)
+    # A base name: what a manifest says cannot reach another folder.
+    names = {os.path.basename(entry["file"]) for entry in old["shards"]} if old else set()
+    _remove([manifest, *(os.path.join(folder, name) for name in names - ours)])
+
+
+def _remove(files: Iterable[str]) -> None:
+    for file in files:
+        if tf.io.gfile.exists(file):
+            tf.io.gfile.remove(file)
+
+
+def _shards_made(work: Work) -> list[int]:
+    return [
+        shard
+        for shard in range(len(work.output_files))
+        if tf.io.gfile.exists(work.shard_path(shard))
+    ]
+
+
+def _check_work_folder(work: Work) -> None:
+    folder = work.folder
+    if tf.io.gfile.exists(folder) and not (
+        tf.io.gfile.isdir(folder)
+        and {"lock", "job.json"} & set(tf.io.gfile.listdir(folder) or ["lock"])
+    ):
+        raise ValueError(
+            f"{folder} is in the way: unfinished work is kept under that name; rename it, or name "
+            "another --output_file"
+        )
+
+
+def _clear(work: Work) -> None:
     for name in tf.io.gfile.listdir(work.folder):
         path = work.path(name.rstrip("/"))
         if tf.io.gfile.isdir(path):

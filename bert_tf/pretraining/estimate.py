@@ -28,6 +28,8 @@ def estimate(work: Work, num_workers: int) -> str:
     """
     tokenizer = WordPieceTokenizer(work.settings.vocab, lower_case=work.lower_case)
     blocks = list(_sample(work))
+    if not blocks:
+        raise ValueError(f"no text in {work.tfds or work.groups[0][0]}")
     make_chunk(replace(blocks[0], data=blocks[0].data[:10_000]), tokenizer, work.text)  # traces
     started = time.process_time()
     made = [make_chunk(block, tokenizer, work.text) for block in blocks]
@@ -53,10 +55,10 @@ def estimate(work: Work, num_workers: int) -> str:
         [
             f"A sample of {sampled / 1e6:.1f} MB of about {max(total, sampled) / 1e6:,.1f} MB of "
             f"text{share}: {documents:,} documents, {text.unknown_tokens / text.tokens:.3%} [UNK].",
-            f"About {text.tokens * scale:,.0f} tokens and, with {work.dupe_factor} passes, "
+            f"About {text.tokens * scale:,.0f} tokens and, with --dupe_factor={work.dupe_factor}, "
             f"{examples.examples * passes:,.0f} examples in {files} file{'s' * (files > 1)} of "
             f"{disk / files / 1e6:,.1f} MB.",
-            f"About {_duration(seconds)} with {num_workers} workers, once they run; "
+            f"About {_duration(seconds)} with --num_workers={num_workers}, once they run; "
             f"{disk / 1e6:,.0f} MB for the files and, until they are done, up to "
             f"{(disk + 3 * total) / 1e6:,.0f} MB more.",
             "Nothing was written (--dry_run).",

@@ -6,7 +6,7 @@ from bert_tf.pretraining.pipeline import Settings
 _MUCH_UNKNOWN = 0.1
 
 
-def report(statistics: Statistics, settings: Settings) -> str:
+def report(statistics: Statistics, settings: Settings, dupe_factor: int) -> str:
     """The statistics as lines for people."""
     text, made = statistics.text, statistics.examples
     lines = [
@@ -38,7 +38,8 @@ def report(statistics: Statistics, settings: Settings) -> str:
     if settings.masking == "dynamic":
         predictions = "to be masked as they are read"
     lines.append(
-        f"Made {made.examples:,} examples: {fill:.1%} of max_seq_length filled, {predictions}"
+        f"Made {made.examples:,} examples (--dupe_factor={dupe_factor}): {fill:.1%} of "
+        f"max_seq_length filled, {predictions}"
         f"{kinds[settings.objective]}."
     )
     if settings.objective == "mlm":
@@ -49,7 +50,7 @@ def report(statistics: Statistics, settings: Settings) -> str:
     else:
         lines.append(
             f"{made.cut_pairs:,} pairs were too long and lost {made.cut_tokens:,} tokens "
-            f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of all); "
+            f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of those of all passes); "
             f"{statistics.long_sentences:,} sentences are longer than an example by themselves."
         )
     if made.documents_without_pairs:

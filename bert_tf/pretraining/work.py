@@ -4,8 +4,8 @@ All state is in a work folder beside the output, so that any process on any mach
 folder can do any piece, and a run that was killed goes on from what is there:
 
     job.json             what is being made of what; see `creation.py`
-    chunks/G-B.npz, .json    block B of input group G, tokenized, and its counts
-    segments/S-K.tfrecord, .json    segment K of shard S and its counts
+    chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
+    segments/S-K.tfrecord, .json    segment K of shard S; its size and counts
     shards/S.json        shard S is under its final name: its size, checksum and counts
 
 A file is complete once it is there; a .json is written after the file that it describes.
@@ -72,6 +72,11 @@ class Work:
         """What is known of a finished shard."""
         return self.path("shards", f"{shard:05}.json")
 
+    def name_in_manifest(self, shard: int) -> str:
+        """The name of a shard as seen from the folder of the manifest."""
+        first, file = self.output_files[0], self.output_files[shard]
+        return os.path.relpath(file, os.path.dirname(first) or ".")
+
     def segment_path(self, segment: Segment) -> str:
         return self.path("segments", f"{segment.shard:05}-{segment.index:05}.tfrecord")
 
@@ -101,7 +106,7 @@ def read_group(work: Work, group: int) -> Iterator[Part]:
         blocks = read_blocks(work.groups[group], work.block_bytes)
     for index, block in enumerate(blocks):
         part = Part(group, index, block)
-        if not tf.io.gfile.exists(work.path("chunks", f"{part.name}.json")):
+        if not known(work.path("chunks", f"{part.name}.npz")):
             yield part
 
 
@@ -115,8 +120,9 @@ def tokenize_part(work: Work, part: Part) -> dict:
         "long_sentences": int(np.count_nonzero(lengths > work.settings.max_seq_length - 3)),
         "text": counts.to_dict(),
     }
-    save_chunk(work.path("chunks", f"{part.name}.npz"), chunk)
-    write_json(work.path("chunks", f"{part.name}.json"), done)
+    path = work.path("chunks", f"{part.name}.npz")
+    save_chunk(path, chunk)
+    _write_known(path, done)
     return done
 
 
@@ -127,8 +133,8 @@ def make_segment(work: Work, names: list[str], segment: Segment) -> int:
         names: of the chunks, in order.
     """
     path = work.segment_path(segment)
-    if tf.io.gfile.exists(f"{path}.json"):
-        return read_json(f"{path}.json")["examples"]
+    if made := known(path):
+        return made["examples"]
     records: list[bytes] = []
     counts = ExampleCounts()
     for unit in segment.units:
@@ -141,12 +147,14 @@ def make_segment(work: Work, names: list[str], segment: Segment) -> int:
     with ShardedWriter([path], work.compression) as writer:
         for index in rng.permutation(len(records)):
             writer.write(records[index])
-    write_json(f"{path}.json", {"examples": len(records), "counts": counts.to_dict()})
+    _write_known(path, {"examples": len(records), "counts": counts.to_dict()})
     return len(records)
 
 
 def join_shard(work: Work, segments: list[Segment]) -> None:
     """Puts a shard together from its segments, which are removed.
+
+    Its entry names it as seen from the folder of the manifest.
 
     Raises:
         ValueError: the shard would be empty.
@@ -155,7 +163,7 @@ def join_shard(work: Work, segments: list[Segment]) -> None:
     entry_path = work.shard_path(shard)
     paths = [work.segment_path(segment) for segment in segments]
     if not tf.io.gfile.exists(entry_path):
-        made = [read_json(f"{path}.json") for path in paths]
+        made = [read_json(_about(path)) for path in paths]
         examples = sum(part["examples"] for part in made)
         if not examples:
             raise ValueError(
@@ -164,10 +172,13 @@ def join_shard(work: Work, segments: list[Segment]) -> None:
             )
         counts = sum((ExampleCounts.from_dict(part["counts"]) for part in made), ExampleCounts())
         join_files(paths, work.output_files[shard])
-        entry = shard_entry(work.output_files[shard], examples) | {"counts": counts.to_dict()}
+        entry = shard_entry(work.output_files[shard], examples) | {
+            "file": work.name_in_manifest(shard),
+            "counts": counts.to_dict(),
+        }
         write_json(entry_path, entry)
     for path in paths:
-        for file in (f"{path}.json", path):  # no .json without its file
+        for file in (_about(path), path):  # no .json without its file
             if tf.io.gfile.exists(file):
                 tf.io.gfile.remove(file)
 
@@ -179,15 +190,35 @@ def make_shard(work: Work, names: list[str], segments: list[Segment]) -> None:
     join_shard(work, segments)
 
 
-def read_json(path: str) -> dict:
-    """A small file of the work folder."""
-    with tf.io.gfile.GFile(path) as file:
-        return json.load(file)
+def read_json(path: str) -> dict | None:
+    """A small file of the work folder; None if it is not there or damaged."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            values = json.loads(file.read())
+    except (tf.errors.OpError, ValueError):
+        return None
+    return values if isinstance(values, dict) and values else None
+
+
+def known(path: str) -> dict | None:
+    """What was written down of a chunk or segment; None unless it is there as it was written."""
+    about = read_json(_about(path))
+    if about and tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == about["bytes"]:
+        return about
+    return None
 
 
 def write_json(path: str, values: dict) -> None:
     """Writes a small file of the work folder."""
     atomic_write(path, json.dumps(values))
+
+
+def _about(path: str) -> str:
+    return f"{os.path.splitext(path)[0]}.json"
+
+
+def _write_known(path: str, values: dict) -> None:
+    write_json(_about(path), values | {"bytes": tf.io.gfile.stat(path).length})
 
 
 def _unit_records(work: Work, names: list[str], unit: Unit) -> tuple[list[bytes], ExampleCounts]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,15 +102,16 @@ def test_every_unit_of_work_is_in_the_files_once(folder, monkeypatch):
 def test_workers_do_not_change_a_byte(folder):
     run(_options(folder))
     expected = _bytes(folder)
-    run(_options(folder, num_workers=2, overwrite=True))
-    # In the worker processes the patched constants have no effect, on the plan they have.
+    shutil.rmtree(folder / "out")
+    run(_options(folder, num_workers=2))
     assert _bytes(folder) == expected
 
 
 def test_the_seed_changes_the_files(folder):
     run(_options(folder))
     first = _bytes(folder)
-    run(_options(folder, overwrite=True))
+    shutil.rmtree(folder / "out")
+    run(_options(folder))
     assert _bytes(folder) == first
     run(_options(folder, overwrite=True, random_seed=1))
     assert all(_bytes(folder)[name] != first[name] for name in first)
@@ -141,7 +143,8 @@ def test_a_run_that_broke_goes_on(folder, monkeypatch, function, at):
     with pytest.raises(OSError, match="No space left"):
         run(_options(folder, overwrite=True))
     assert (folder / "out" / "data.unfinished").exists()
-    assert not (folder / "out" / "data.manifest.json").exists()
+    # The old files are good until the new text is known to be.
+    assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_part")
     monkeypatch.setattr(local, function, counting)
     run(_options(folder))
     assert _bytes(folder) == expected
@@ -149,8 +152,9 @@ def test_a_run_that_broke_goes_on(folder, monkeypatch, function, at):
     if function == "tokenize_part":
         blocks = calls["after"] + at
         calls["after"] = 0
+        shutil.rmtree(folder / "out")
         monkeypatch.setattr(local, function, counting)
-        run(_options(folder, overwrite=True))
+        run(_options(folder))
         assert calls["after"] == blocks
 
 
@@ -256,7 +260,8 @@ def test_kill_9_and_again(folder):
     command += [f"--{name}={value}" for name, value in flags.items()]
     subprocess.run(command, check=True, capture_output=True)
     expected = _bytes(folder)
-    process = subprocess.Popen([*command, "--overwrite"], stderr=subprocess.DEVNULL)
+    shutil.rmtree(folder / "out")
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     chunks = folder / "out" / "data.unfinished" / "chunks"
     while process.poll() is None and not chunks.exists():
         time.sleep(0.01)
@@ -265,3 +270,82 @@ def test_kill_9_and_again(folder):
     assert (folder / "out" / "data.unfinished").exists()
     subprocess.run(command, check=True, capture_output=True)
     assert _bytes(folder) == expected
+
+
+@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "segments/*0.tfrecord"])
+@pytest.mark.parametrize("to", ["removed", "cut", "{}"])
+def test_damaged_state_is_made_again(folder, monkeypatch, damage, to):
+    """Oracle: the bytes of the undisturbed run."""
+    run(_options(folder))
+    expected = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    local = sys.modules["bert_tf.pretraining.local"]
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "join_shard", None)
+        with pytest.raises(TypeError):
+            run(_options(folder))
+    for path in (folder / "out" / "data.unfinished").glob(damage):
+        if to == "removed":
+            path.unlink()
+        else:
+            path.write_bytes(b"{}" if to == "{}" else path.read_bytes()[:20])
+    run(_options(folder))
+    assert _bytes(folder) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}'])
+def test_a_damaged_manifest_is_an_error_that_overwrite_mends(folder, content):
+    run(_options(folder))
+    expected = _bytes(folder)
+    (folder / "out" / "data.manifest.json").write_bytes(content)
+    with pytest.raises(ValueError, match="data.manifest.json .*--overwrite"):
+        run(_options(folder))
+    run(_options(folder, overwrite=True))
+    assert _bytes(folder) == expected
+
+
+def test_a_run_that_cannot_work_leaves_the_old_files(folder):
+    run(_options(folder))
+    before = _bytes(folder)
+    (folder / "text-0.txt").write_text("\n")
+    (folder / "text-1.txt").write_text("\n")
+    with pytest.raises(ValueError, match="no text"):
+        run(_options(folder, overwrite=True))
+    assert _bytes(folder) == before
+
+
+def test_too_many_files_leave_nothing(folder):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too little text for 2000 output files"):
+            run(_options(folder, num_shards=2000))
+        assert _bytes(folder) == {}
+
+
+@pytest.mark.parametrize("name", ["data", "da[t]a.tf_record", "with space.tfrecord"])
+def test_any_name_will_do(folder, name):
+    """Oracle: the same bytes under another name."""
+    run(_options(folder, num_shards=None, output_file=f"{folder}/out/plain.tfrecord"))
+    expected = _bytes(folder)["plain.tfrecord"]
+    shutil.rmtree(folder / "out")
+    run(_options(folder, num_shards=None, output_file=f"{folder}/out/{name}"))
+    assert _bytes(folder)[name] == expected
+
+
+def test_a_folder_in_the_way_is_left_alone(folder):
+    mine = folder / "out" / "data.unfinished"
+    mine.mkdir(parents=True)
+    (mine / "novel.txt").write_text("Chapter 1")
+    with pytest.raises(ValueError, match="data.unfinished is in the way"):
+        run(_options(folder))
+    assert (mine / "novel.txt").read_text() == "Chapter 1"
+
+
+def test_files_in_several_folders_are_in_one_manifest(folder, capsys):
+    """Oracle: inspect, which finds every file where the manifest says it is."""
+    from tfrecords import inspect
+
+    names = f"{folder}/out/a.tfrecord,{folder}/other/../other/b.tfrecord"
+    run(_options(folder, num_shards=None, output_file=names))
+    files = f"{folder}/out/a.tfrecord,{folder}/other/b.tfrecord"
+    inspect.run(inspect.Options(input_file=files))
+    assert "as " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out

@@ -28,7 +28,7 @@ def load_segmenter(name: str) -> Segmenter:
         segmenter = importlib.import_module(module)
         for part in function.split("."):
             segmenter = getattr(segmenter, part)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"no segmenter {name!r} ({error}): give 'whitespace' or MODULE:FUNCTION, such as "
             "jieba:lcut, of an installed module"
@@ -47,7 +47,7 @@ def tokenize_words(
         ids [pieces] int32, where in them each line begins [B + 1] int64, unit starts [pieces] bool.
 
     Raises:
-        ValueError: the segmenter gives words that are not in the text.
+        ValueError: the segmenter fails, or gives no words or some that are not in the text.
     """
     segmenter = load_segmenter(name)
     ids, piece_starts, _ = tokenizer.tokenize_with_offsets(lines)
@@ -72,14 +72,26 @@ def tokenize_words(
 
 def _word_offsets(line: bytes, segmenter: Segmenter, name: str) -> list[int]:
     offsets, end = [], 0
-    for word in segmenter(line.decode("utf-8")):
-        if word := word.strip():
-            start = line.find(word.encode("utf-8"), end)
-            if start < 0:
-                raise ValueError(
-                    f"segmenter {name!r} gives {word!r}, which is not in the text (any more): "
-                    f"{line.decode('utf-8')[:80]!r}"
-                )
-            offsets.append(start)
-            end = start + len(word.encode("utf-8"))
+    for word in _words(line, segmenter, name):
+        start = line.find(word, end)
+        if start < 0:
+            raise ValueError(
+                f"segmenter {name!r} gives {word.decode('utf-8')!r}, which is not in the text (any "
+                f"more): {line.decode('utf-8')[:80]!r}"
+            )
+        offsets.append(start)
+        end = start + len(word)
     return offsets
+
+
+def _words(line: bytes, segmenter: Segmenter, name: str) -> list[bytes]:
+    text = line.decode("utf-8")
+    try:
+        words = [word.strip().encode("utf-8") for word in segmenter(text)]
+    except Exception as error:  # a user's function may raise anything
+        raise ValueError(
+            f"segmenter {name!r} fails on {text[:80]!r}: {type(error).__name__}: {error}"
+        ) from error
+    if text.strip() and not any(words):
+        raise ValueError(f"segmenter {name!r} finds no words in {text[:80]!r}")
+    return [word for word in words if word]

@@ -65,3 +65,21 @@ def test_words_that_are_not_in_the_text(tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "upper_segmenter", module)
     with pytest.raises(ValueError, match="segmenter 'upper_segmenter:cut' gives 'UN'.*'un e'"):
         _units(["un e"], tokenizer, "upper_segmenter:cut")
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (lambda text: None, "fails on 'un e': TypeError"),
+        (lambda text: [1], "fails on 'un e': AttributeError"),
+        (lambda text: [text, "\ud800"], "fails on 'un e': UnicodeEncodeError"),
+        (lambda text: [][0], "fails on 'un e': IndexError"),
+        (lambda text: [" "], "finds no words in 'un e'"),
+        ("not callable", "fails on 'un e': TypeError"),
+    ],
+)
+def test_a_function_that_fails_is_named(tokenizer, monkeypatch, cut, message):
+    monkeypatch.setitem(sys.modules, "bad_segmenter", types.SimpleNamespace(cut=cut))
+    load_segmenter.cache_clear()
+    with pytest.raises(ValueError, match=f"segmenter 'bad_segmenter:cut' {message}"):
+        _units(["un e"], tokenizer, "bad_segmenter:cut")

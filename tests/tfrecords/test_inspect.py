@@ -271,3 +271,14 @@ def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
     assert done.returncode == 1
     assert done.stderr == "inspect: error: 1 of 1 files are bad: see the lines above\n"
     assert f"BAD {file}, record 1: the masked positions do not ascend" in done.stdout
+
+
+def test_what_is_no_example_is_named(tmp_path, capsys):
+    """Oracle: a record of bytes that no protocol buffer has."""
+    path = str(tmp_path / "foreign.tfrecord")
+    with ShardedWriter([path]) as writer:
+        writer.write(b"\xff\xff\xff")
+    with pytest.raises((SystemExit, ValueError)) as error:
+        run(Options(input_file=path))
+    said = capsys.readouterr()
+    assert "not a tf.train.Example" in said.out + said.err + str(error.value)

@@ -18,7 +18,7 @@ from bert_tf.training.checkpoints import Checkpointer, load_weights, saved_shape
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.vocabulary_mapping import VocabularyMapping
 from tfrecords.features import serialize_examples
-from tfrecords.writer import ShardedWriter
+from tfrecords.writer import write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()
 CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)
@@ -46,9 +46,7 @@ def old(tmp_path_factory) -> pathlib.Path:
         "masked_lm_weights": np.ones((16, 2), np.float32),
         "next_sentence_labels": rows[:, :1],
     }
-    with ShardedWriter([str(folder / "x.tfrecord")]) as writer:
-        for record in serialize_examples(arrays):
-            writer.write(record)
+    write_records(str(folder / "x.tfrecord"), serialize_examples(arrays))
     (folder / "SST-2").mkdir()
     for split in ("train", "dev"):
         lines = "good aab ab\t1\nbad ab aab\t0\n" * 8

@@ -14,7 +14,7 @@ from bert_tf.config import BertConfig
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.loop import Trainer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.writer import ShardedWriter
+from tfrecords.writer import write_records
 
 CONFIG = BertConfig(
     vocab_size=40,
@@ -28,7 +28,7 @@ LENGTH, PREDICTIONS = 16, 3
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def write_records(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
+def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
     """Every masked word is word 7 and every label 1, so that there is something to learn."""
     generator = np.random.default_rng(rows)
     arrays = {
@@ -42,9 +42,7 @@ def write_records(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
     }
     arrays["input_word_ids"][-1, -1] = largest_id
     arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
-    with ShardedWriter([str(path)]) as writer:
-        for record in serialize_examples(arrays):
-            writer.write(record)
+    write_records(str(path), serialize_examples(arrays))
 
 
 def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
@@ -58,17 +56,15 @@ def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
         "word_starts": (ids == 7).astype(np.int64),
         "next_sentence_labels": np.ones((rows, 1), np.int64),
     }
-    with ShardedWriter([str(path)]) as writer:
-        for record in serialize_examples(arrays):
-            writer.write(record)
+    write_records(str(path), serialize_examples(arrays))
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("data")
     CONFIG.to_json_file(str(folder / "config.json"))
-    write_records(folder / "train.tfrecord", 24)
-    write_records(folder / "heldout.tfrecord", 21)
+    write_examples(folder / "train.tfrecord", 24)
+    write_examples(folder / "heldout.tfrecord", 21)
     write_dynamic_records(folder / "dynamic.tfrecord", 24)
     (folder / "vocab.txt").write_text("\n".join(SPECIAL + [f"w{i}" for i in range(35)]))
     return folder
@@ -238,7 +234,7 @@ def test_another_configuration_in_the_same_folder_is_refused(flags, tmp_path):
 def test_a_bad_record_is_named_by_file_and_number(flags, tmp_path, damage):
     """Oracle: the record that was damaged, the last of 24 or one in the middle."""
     path = tmp_path / "bad.tfrecord"
-    write_records(path, 24, largest_id=40 if damage == "id" else 39)
+    write_examples(path, 24, largest_id=40 if damage == "id" else 39)
     content = bytearray(path.read_bytes())
     if damage == "truncated":
         path.write_bytes(content[:-7])

@@ -2,15 +2,36 @@
 
 import contextlib
 import os
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 
-def _temporary_name(path: str) -> str:
+@contextlib.contextmanager
+def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
+    """Gives the name of a file to write, which takes the place of `path` when the block ends well.
+
+    When it raises, what was written is removed and what stood at `path` is left alone.
+
+    Args:
+        path: its folder is made where needed.
+        temporary: the name to give; by default one of this process, beside `path`.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     # In the same folder, so that the rename stays within one file system.
-    return f"{path}.tmp-{os.getpid()}"
+    temporary = temporary or f"{path}.tmp-{os.getpid()}"
+    try:
+        if folder := os.path.dirname(path):
+            tf.io.gfile.makedirs(folder)
+        yield temporary
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot write {path}: {error.message}") from error
+    finally:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.remove(temporary)
 
 
 def make_folder(path: str) -> None:
@@ -25,27 +46,30 @@ def make_folder(path: str) -> None:
         raise OSError(f"cannot make the folder {path}: {error.message}") from error
 
 
-def _make_folder_of(path: str) -> None:
-    if folder := os.path.dirname(path):
-        tf.io.gfile.makedirs(folder)
-
-
 def atomic_write(path: str, data: bytes | str) -> None:
-    """Writes `data` to `path` (made with its folder where needed), whole or not at all.
+    """Writes `data` to `path`, whole or not at all.
 
     Raises:
         OSError: the file cannot be written.
     """
-    temporary = _temporary_name(path)
-    try:
-        _make_folder_of(path)
-        with tf.io.gfile.GFile(temporary, "wb" if isinstance(data, bytes) else "w") as file:
-            file.write(data)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
-        raise OSError(f"cannot write {path}: {error.message}") from error
+    mode = "wb" if isinstance(data, bytes) else "w"
+    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
+        file.write(data)
+
+
+def write_records(path: str, records: Iterable[bytes], compression: str = "") -> None:
+    """Writes serialized records to a TFRecord file, whole or not at all.
+
+    Args:
+        compression: "" or "GZIP".
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    options = tf.io.TFRecordOptions(compression_type=compression)
+    with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary, options) as writer:
+        for record in records:
+            writer.write(record)
 
 
 def join_files(parts: Sequence[str], path: str) -> None:
@@ -57,19 +81,14 @@ def join_files(parts: Sequence[str], path: str) -> None:
         OSError: a part cannot be read or `path` not written.
     """
     # A fixed name: what a killed run left is written over by the next.
-    temporary = f"{path}.joining"
-    try:
-        _make_folder_of(path)
-        with tf.io.gfile.GFile(temporary, "wb") as target:
-            for part in parts:
-                with tf.io.gfile.GFile(part, "rb") as source:
-                    while block := source.read(2**24):
-                        target.write(block)
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
-        raise OSError(f"cannot write {path}: {error.message}") from error
+    with (
+        whole_file(path, f"{path}.joining") as temporary,
+        tf.io.gfile.GFile(temporary, "wb") as target,
+    ):
+        for part in parts:
+            with tf.io.gfile.GFile(part, "rb") as source:
+                while block := source.read(2**24):
+                    target.write(block)
 
 
 def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
@@ -92,78 +111,3 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
 
 def _absolute(path: str) -> str:
     return path if "://" in path else os.path.realpath(path)
-
-
-class ShardedWriter:
-    """Deals serialized records to several TFRecord files in turn, as google-research/bert does.
-
-    The files are written beside their final names and renamed when the with-block ends well; when
-    it raises, they are removed and what stood under the final names is left alone.
-
-    Args:
-        paths: the files, replaced if they exist; their folders are made.
-        compression: "" or "GZIP".
-
-    Raises:
-        OSError: a file cannot be written.
-
-    Example::
-
-        with ShardedWriter(["a.tfrecord", "b.tfrecord"]) as writer:
-            for record in features.serialize_examples(arrays):
-                writer.write(record)
-    """
-
-    def __init__(self, paths: Sequence[str], compression: str = "") -> None:
-        self._paths = list(paths)
-        self._compression = compression
-        self._writers: list[tf.io.TFRecordWriter] = []
-        self.records_written = 0
-
-    def __enter__(self) -> "ShardedWriter":
-        try:
-            for path in self._paths:
-                _make_folder_of(path)
-                options = tf.io.TFRecordOptions(compression_type=self._compression)
-                self._writers.append(tf.io.TFRecordWriter(_temporary_name(path), options))
-        except tf.errors.OpError as error:
-            self._remove_temporary_files()
-            raise OSError(f"cannot write {path}: {error.message}") from error
-        return self
-
-    def write(self, serialized: bytes) -> None:
-        """Appends one record to the next file in turn."""
-        turn = self.records_written % len(self._writers)
-        try:
-            self._writers[turn].write(serialized)
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot write {self._paths[turn]}: {error.message}") from error
-        self.records_written += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._remove_temporary_files()
-            return
-        try:
-            for writer in self._writers:
-                writer.close()
-            for path in self._paths:
-                tf.io.gfile.rename(_temporary_name(path), path, overwrite=True)
-        except tf.errors.OpError as failure:
-            self._remove_temporary_files()
-            # The message of TensorFlow names the one of them that failed.
-            raise OSError(f"cannot finish the output files: {failure.message}") from failure
-
-    def _remove_temporary_files(self) -> None:
-        for writer in self._writers:
-            # What made us give up (a full disk) may show again; the first error is the one told.
-            with contextlib.suppress(tf.errors.OpError):
-                writer.close()
-        for path in self._paths:
-            if tf.io.gfile.exists(_temporary_name(path)):
-                tf.io.gfile.remove(_temporary_name(path))

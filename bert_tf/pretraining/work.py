@@ -34,7 +34,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import Vocabulary
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
-from tfrecords.writer import ShardedWriter, atomic_write, join_files
+from tfrecords.writer import atomic_write, join_files, write_records
 
 
 @dataclass(frozen=True)
@@ -144,9 +144,8 @@ def make_segment(work: Work, names: list[str], segment: Segment) -> int:
             counts += unit_counts
     spawn_key = (2**32 - 1, segment.shard, segment.index)  # apart from the keys of units
     rng = np.random.default_rng(np.random.SeedSequence(work.seed, spawn_key=spawn_key))
-    with ShardedWriter([path], work.compression) as writer:
-        for index in rng.permutation(len(records)):
-            writer.write(records[index])
+    order = rng.permutation(len(records))
+    write_records(path, (records[index] for index in order), work.compression)
     _write_known(path, {"examples": len(records), "counts": counts.to_dict()})
     return len(records)
 
@@ -203,7 +202,7 @@ def read_json(path: str) -> dict | None:
 def known(path: str) -> dict | None:
     """What was written down of a chunk or segment; None unless it is there as it was written."""
     about = read_json(_about(path))
-    if about and tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == about["bytes"]:
+    if about and tf.io.gfile.exists(path) and tf.io.gfile.stat(path).length == about.get("bytes"):
         return about
     return None
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfrecords.dynamic_masking import DynamicMasking, _take_in_order, mask_batch, prediction_budget
 from tfrecords.features import serialize_examples
 from tfrecords.reader import check_pretraining_files, explain_bad_record, pretraining_dataset
-from tfrecords.writer import ShardedWriter
+from tfrecords.writer import write_records
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200
 S, P = 40, 5
@@ -166,9 +166,7 @@ def test_whole_words_are_chosen_as_by_the_original():
 
 
 def _write(path, arrays) -> str:
-    with ShardedWriter([str(path)]) as writer:
-        for record in serialize_examples(arrays):
-            writer.write(record)
+    write_records(str(path), serialize_examples(arrays))
     return str(path)
 
 

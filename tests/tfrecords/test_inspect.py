@@ -14,7 +14,7 @@ from tfrecords.inspect import Options, run
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
 from tfrecords.readable import readable
 from tfrecords.vocabulary import load_tokens
-from tfrecords.writer import ShardedWriter
+from tfrecords.writer import write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat dog new york".split()
 PAD, UNK, CLS, SEP, MASK, THE, CAT, SAT, S_, ON, MAT, DOG, NEW, YORK = range(14)
@@ -53,9 +53,7 @@ def write(path, *records: dict, compression: str = "", original: bool = False) -
     columns = arrays(*records)
     if original:
         columns = {ORIGINAL_NAMES.get(name, name): values for name, values in columns.items()}
-    with ShardedWriter([str(path)], compression) as writer:
-        for record in serialize_examples(columns):
-            writer.write(record)
+    write_records(str(path), serialize_examples(columns), compression)
     return str(path)
 
 
@@ -193,9 +191,8 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     }
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)
-    with ShardedWriter([str(tmp_path / "mixed")]) as writer:
-        for record in (STATIC, DYNAMIC):
-            writer.write(serialize_examples(arrays(record))[0])
+    mixed = [serialize_examples(arrays(record))[0] for record in (STATIC, DYNAMIC)]
+    write_records(str(tmp_path / "mixed"), mixed)
     damage["mixed"] = (
         b"",
         "record 2: 10 input_word_ids and no predictions, where the first record of all has "
@@ -276,8 +273,7 @@ def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
 def test_what_is_no_example_is_named(tmp_path, capsys):
     """Oracle: a record of bytes that no protocol buffer has."""
     path = str(tmp_path / "foreign.tfrecord")
-    with ShardedWriter([path]) as writer:
-        writer.write(b"\xff\xff\xff")
+    write_records(path, [b"\xff\xff\xff"])
     with pytest.raises((SystemExit, ValueError)) as error:
         run(Options(input_file=path))
     said = capsys.readouterr()

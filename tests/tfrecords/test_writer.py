@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from tfrecords.writer import ShardedWriter, atomic_write
+from tfrecords.writer import atomic_write, join_files, write_records
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -13,25 +13,31 @@ def _read(path, compression="") -> list[bytes]:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_deals_records_in_turn(tmp_path, compression):
+def test_records_are_written_and_joined(tmp_path, compression):
     paths = [tmp_path / "made" / "0", tmp_path / "made" / "1"]
-    with ShardedWriter([str(path) for path in paths], compression) as writer:
-        for record in RECORDS:
-            writer.write(record)
-    assert writer.records_written == 5
+    for index, path in enumerate(paths):
+        write_records(str(path), RECORDS[index::2], compression)
     assert _read(paths[0], compression) == [b"a", b"c", b"e"]
-    assert _read(paths[1], compression) == [b"b", b"d"]
-    assert sorted(paths[0].parent.iterdir()) == paths
     assert (paths[0].read_bytes()[:2] == b"\x1f\x8b") == (compression == "GZIP")
+    whole = tmp_path / "whole"
+    join_files([str(path) for path in paths], str(whole))
+    assert _read(whole, compression) == [b"a", b"c", b"e", b"b", b"d"]
+    assert sorted(paths[0].parent.iterdir()) == paths
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "made", whole]
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "records"
     path.write_bytes(b"old")
+
+    def broken():
+        yield b"new"
+        raise KeyError
+
     with pytest.raises(KeyError):
-        with ShardedWriter([str(path), str(tmp_path / "other")]) as writer:
-            writer.write(b"new")
-            raise KeyError
+        write_records(str(path), broken())
+    with pytest.raises(OSError, match="cannot write .*records: .*missing"):
+        join_files([str(tmp_path / "missing")], str(path))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -39,8 +45,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
 def test_an_unwritable_place_is_an_os_error_and_leaves_nothing(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match="cannot write .*file/records"):
-        with ShardedWriter([str(tmp_path / "fine"), str(tmp_path / "file" / "records")]):
-            pass
+        write_records(str(tmp_path / "file" / "records"), RECORDS)
     with pytest.raises(OSError, match="cannot write .*file/small"):
         atomic_write(str(tmp_path / "file" / "small"), "text")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -155,6 +155,8 @@ def run(options: Options) -> "Statistics | None":
 
 def _work(options: Options) -> "Work":
     """What is to be done, once the flags that belong together agree."""
+    import tensorflow as tf
+
     from bert_tf.pretraining.creation import work_folder
     from bert_tf.pretraining.documents import TextSettings
     from bert_tf.pretraining.pipeline import Settings
@@ -187,7 +189,8 @@ def _work(options: Options) -> "Work":
         objective=options.objective,
         cross_documents=options.cross_documents,
     )
-    size = sum(os.path.getsize(file) for file in input_files) if input_files else 2**40
+    # Of a TFDS dataset the size is not known; most are large.
+    size = sum(tf.io.gfile.stat(file).length for file in input_files) if input_files else 2**40
     size_of_block = block_bytes(size, dupe_factor, len(output_files))
     groups = group_files(input_files, size_of_block) if input_files else [[]]
     return Work(

@@ -152,35 +152,15 @@ def _train_and_evaluate(
     files: list[str],
     eval_files: list[str],
 ) -> dict[str, float]:
-    import keras
     import tensorflow as tf
 
-    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-    from bert_tf.training import checkpoints, loop, optimizers, schedules
+    from bert_tf.training import loop
     from bert_tf.training import strategy as strategies
     from bert_tf.training.results import write_results
     from tfrecords.reader import pretraining_dataset
 
-    strategy = strategies.make_strategy(
-        "tpu" if options.use_tpu else options.strategy,
-        options.tpu_name,
-        options.tpu_zone,
-        options.gcp_project,
-    )
-    strategies.check_batch_size(strategy, "train_batch_size", options.train_batch_size)
-    strategies.check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
-    strategies.set_precision(options.precision)
-    keras.utils.set_random_seed(options.random_seed)
-    with strategy.scope():
-        model = BertPretrainer(config)
-        optimizer = optimizers.AdamW(model.trainable_weights)
-    schedule = schedules.linear_warmup_and_decay(
-        options.learning_rate, options.num_train_steps, options.num_warmup_steps
-    )
-    trainer = loop.Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
-    checkpointer = checkpoints.Checkpointer(
-        options.output_dir, model, optimizer, trainer.step, options.keep_checkpoints
-    )
+    trainer, checkpointer = _trainer(options, config)
+    strategy = trainer.strategy
 
     def dataset(names: list[str], batch_size: int, training: bool):
         step = int(trainer.step.numpy())
@@ -207,7 +187,7 @@ def _train_and_evaluate(
         )
     print(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{model.count_params():,} parameters, on {strategies.describe(strategy)}."
+        f"{trainer.model.count_params():,} parameters, on {strategies.describe(strategy)}."
     )
     results: dict[str, float] = {}
     eval_writer = tf.summary.create_file_writer(f"{options.output_dir}/eval")
@@ -234,6 +214,37 @@ def _train_and_evaluate(
     if options.do_eval and not results:
         evaluate(int(trainer.step.numpy()))
     return results
+
+
+def _trainer(options: Options, config: "BertConfig") -> tuple["Trainer", "Checkpointer"]:
+    """The model with random weights, and what trains and keeps it, on the devices asked for."""
+    import keras
+
+    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+    from bert_tf.training import checkpoints, loop, optimizers, schedules
+    from bert_tf.training import strategy as strategies
+
+    strategy = strategies.make_strategy(
+        "tpu" if options.use_tpu else options.strategy,
+        options.tpu_name,
+        options.tpu_zone,
+        options.gcp_project,
+    )
+    strategies.check_batch_size(strategy, "train_batch_size", options.train_batch_size)
+    strategies.check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
+    strategies.set_precision(options.precision)
+    keras.utils.set_random_seed(options.random_seed)
+    with strategy.scope():
+        model = BertPretrainer(config)
+        optimizer = optimizers.AdamW(model.trainable_weights)
+    schedule = schedules.linear_warmup_and_decay(
+        options.learning_rate, options.num_train_steps, options.num_warmup_steps
+    )
+    trainer = loop.Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
+    checkpointer = checkpoints.Checkpointer(
+        options.output_dir, model, optimizer, trainer.step, options.keep_checkpoints
+    )
+    return trainer, checkpointer
 
 
 def _masking(options: Options, file: str, needed: bool) -> "DynamicMasking | None":

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -59,26 +60,38 @@ def read_manifest(path: str) -> dict:
 
 
 def shard_entry(path: str, records: int) -> dict:
-    """What the manifest says of a finished shard of so many records; reads it once, in parts.
+    """What the manifest says of a finished shard of so many records.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    digest = file_sha256(path)
+    return {
+        "file": os.path.basename(path),
+        "bytes": tf.io.gfile.stat(path).length,
+        "records": records,
+        "sha256": digest,
+    }
+
+
+def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
+    """The checksum of a file, in hexadecimal; it is read once, in parts.
+
+    Args:
+        on_read: is told how many bytes were read, after each part.
 
     Raises:
         OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
-    size = 0
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             while block := file.read(2**22):
                 digest.update(block)
-                size += len(block)
+                on_read(len(block))
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
-    return {
-        "file": os.path.basename(path),
-        "bytes": size,
-        "records": records,
-        "sha256": digest.hexdigest(),
-    }
+    return digest.hexdigest()
 
 
 def _is_shard(entry: object) -> bool:

@@ -14,7 +14,6 @@ same call after a failure, a kill or a power cut makes only what is missing.
 
 import contextlib
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,13 @@ from bert_tf.pretraining.documents import TextCounts
 from bert_tf.pretraining.pipeline import ExampleCounts
 from bert_tf.pretraining.plan import Segment, plan_segments
 from bert_tf.pretraining.work import Work, known, read_json, write_json
-from tfrecords.manifest import MANIFEST_END, manifest_path, read_manifest, write_manifest
+from tfrecords.manifest import (
+    MANIFEST_END,
+    file_sha256,
+    manifest_path,
+    read_manifest,
+    write_manifest,
+)
 from tfrecords.writer import make_folder
 
 
@@ -101,9 +106,11 @@ def create(
             try:
                 statistics = _make(work, job, runner)
             except ValueError:
-                # Going on would end here again.
-                _remove(work.output_files[shard] for shard in _shards_made(work))
-                tf.io.gfile.rmtree(work.folder)
+                # What an earlier run made may be worth hours; what this one did ends here again.
+                if not going_on:
+                    if not tf.io.gfile.exists(manifest_path(work.output_files[0])):
+                        _remove(work.output_files[shard] for shard in _shards_made(work))
+                    tf.io.gfile.rmtree(work.folder)
                 raise
         tf.io.gfile.rmtree(work.folder)
         return statistics
@@ -272,20 +279,8 @@ def _fingerprints(files: Sequence[str], known: dict[str, dict]) -> list[dict]:
                 entries.append(before)
                 progress.update(stat.length)
             else:
-                entries.append(entry | {"sha256": _sha256(file, progress)})
+                entries.append(entry | {"sha256": file_sha256(file, progress.update)})
     return entries
-
-
-def _sha256(file: str, progress: tqdm) -> str:
-    digest = hashlib.sha256()
-    try:
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            while block := stream.read(2**22):
-                digest.update(block)
-                progress.update(len(block))
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {file}: {error.message}") from error
-    return digest.hexdigest()
 
 
 def _remove_old(work: Work, job: dict) -> None:

@@ -14,20 +14,25 @@ ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
 
 # Keys of published files that change nothing in what this encoder computes.
 _HARMLESS = frozenset(
-    """_name_or_path architectures attention_type bos_token_id classifier_dropout cls_token_id
-    directionality do_lower_case dtype embedding_size eos_token_id finetuning_task
-    gradient_checkpointing id2label label2id language language_model_type max_seq_length
-    model_type num_labels output_attentions output_hidden_states output_past pad_token_id
-    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
-    pooler_type problem_type sep_token_id tie_word_embeddings tokenizer_class torch_dtype
-    torchscript transformers_version use_cache""".split()
+    """_name_or_path architectures attention_type bos_token_id classifier_dropout
+    classifier_dropout_prob cls_token_id directionality do_lower_case dtype eos_token_id
+    finetuning_task gradient_checkpointing id2label label2id language language_model_type
+    max_seq_length model_type num_labels output_attentions output_hidden_states output_past
+    pad_token_id pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
+    pooler_size_per_head pooler_type problem_type sep_token_id tie_word_embeddings
+    tokenizer_class torch_dtype torchscript transformers_version use_cache""".split()
 )
 # Keys that would change what is computed, with the only value that means what we compute.
 _FIXED = {
     "position_embedding_type": "absolute",
-    "is_decoder": False,
     "add_cross_attention": False,
     "use_bfloat16": False,
+    # Of ALBERT's files.
+    "inner_group_num": 1,
+    "down_scale_factor": 1,
+    "net_structure_type": 0,
+    "gap_size": 0,
+    "num_memory_blocks": 0,
 }
 
 
@@ -40,10 +45,17 @@ class BertConfig:
     google-research/bert wrote "gelu" for either, depending on its age; a checkpoint must keep the
     form it was trained with.
 
+    The last three are not in BERT's own files, and are written only where they are given:
+    `embedding_size` is the width E of the embeddings, which a dense layer then brings to
+    hidden_size (none: they have that width already); `num_hidden_groups` the number of layers
+    with weights of their own, each of which is used by as many layers in a row (none: every
+    layer); `is_decoder` makes attention causal: a position sees those before it and itself.
+
     Raises:
         ValueError: for a value no encoder can have; the message names key and value.
 
-    Source: google-research/bert modeling.py `BertConfig`.
+    Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
+    `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
     """
 
     vocab_size: int
@@ -58,11 +70,15 @@ class BertConfig:
     type_vocab_size: int = 2
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
+    embedding_size: int | None = None
+    num_hidden_groups: int | None = None
+    is_decoder: bool = False
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type is int and not (type(value) is int and value > 0):
+            counts = field.type is int or (field.type == int | None and value is not None)
+            if counts and not (type(value) is int and value > 0):
                 raise ValueError(f"{field.name} must be a whole number above 0, not {value!r}")
             if field.type is float:
                 if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
@@ -74,6 +90,13 @@ class BertConfig:
                 f"hidden_size {self.hidden_size} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
+        if (self.num_hidden_groups or 1) > self.num_hidden_layers:
+            raise ValueError(
+                f"num_hidden_groups {self.num_hidden_groups} is more than "
+                f"num_hidden_layers {self.num_hidden_layers}"
+            )
+        if type(self.is_decoder) is not bool:
+            raise ValueError(f"is_decoder must be true or false, not {self.is_decoder!r}")
         if self.hidden_act not in ACTIVATIONS:
             raise ValueError(f"hidden_act {self.hidden_act!r} is none of {', '.join(ACTIVATIONS)}")
 
@@ -94,8 +117,14 @@ class BertConfig:
         return cls(**{key: value for key, value in values.items() if key in own})
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys and values of `bert_config.json`."""
-        return dataclasses.asdict(self)
+        """The keys and values of `bert_config.json`.
+
+        What BERT's own files have not is left out where it is at its default: a file of a plain
+        BERT is then one that every published tool reads.
+        """
+        extras = ("embedding_size", "num_hidden_groups", "is_decoder")
+        values = dataclasses.asdict(self)
+        return {key: value for key, value in values.items() if value or key not in extras}
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:

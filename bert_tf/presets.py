@@ -1,4 +1,8 @@
-"""The published sizes: 24 miniatures (arXiv:1908.08962) and BERT-large (arXiv:1810.04805)."""
+"""The published sizes: 24 miniatures (arXiv:1908.08962), BERT-large (arXiv:1810.04805), ALBERT.
+
+ALBERT's (arXiv:1909.11942 table 1) are its base and large: the sizes of BERT's with embeddings of
+128 and one layer's weights used by all layers.
+"""
 
 from typing import NamedTuple
 
@@ -10,6 +14,8 @@ class Size(NamedTuple):
 
     num_hidden_layers: int
     hidden_size: int
+    embedding_size: int | None = None
+    num_hidden_groups: int | None = None
 
 
 NAMED_SIZES = {
@@ -19,6 +25,8 @@ NAMED_SIZES = {
     "medium": Size(8, 512),
     "base": Size(12, 768),
     "large": Size(24, 1024),
+    "albert-base": Size(12, 768, embedding_size=128, num_hidden_groups=1),
+    "albert-large": Size(24, 1024, embedding_size=128, num_hidden_groups=1),
 }
 MINIATURES = {
     f"L-{layers}_H-{hidden}": Size(layers, hidden)
@@ -32,7 +40,8 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """The configuration of a named size.
 
     Args:
-        name: tiny, mini, small, medium, base, large, or a miniature such as "L-6_H-256".
+        name: tiny, mini, small, medium, base, large, albert-base, albert-large, or a miniature
+            such as "L-6_H-256".
         vocab_size: number of lines of the vocabulary; 30522 is bert-base-uncased's.
 
     Raises:
@@ -40,11 +49,10 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-    layers, hidden = PRESETS[name]
+    size = PRESETS[name]
     return BertConfig(
         vocab_size=vocab_size,
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=hidden // 64,
-        intermediate_size=4 * hidden,
+        num_attention_heads=size.hidden_size // 64,
+        intermediate_size=4 * size.hidden_size,
+        **size._asdict(),
     )

@@ -4,14 +4,16 @@
     --vocab_file=vocab.txt --do_train --num_train_steps=20000 --num_warmup_steps=1000 \\
     --learning_rate=1e-3 --do_eval --eval_input_file=heldout.tfrecord --output_dir=runs/tiny
 
-The same command again goes on where the run stopped. --strategy says where to train: the CPU, all
-GPUs of the machine, or a TPU; --preset or --bert_config_file says how large an encoder. Flags and
-defaults are those of google-research/bert's script of the same name.
+The same command again goes on where the run stopped, as if it had not stopped. --strategy says where
+to train: the CPU, all GPUs of the machine, many machines, or a TPU; --preset or --bert_config_file
+says how large an encoder. Without --eval_input_file one record in a hundred is held out of training
+to evaluate on. Flags and defaults are those of google-research/bert's script of the same name.
 """
 
 import dataclasses
-import math
+import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,14 +21,20 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from bert_tf.config import BertConfig
+    from bert_tf.tasks.phases import PhaseOptions
+    from bert_tf.tasks.pretrain import Phase
     from bert_tf.training.checkpoints import Checkpointer
-    from bert_tf.training.loop import Trainer
+    from bert_tf.training.trainer import Trainer
     from bert_tf.training.vocabulary_mapping import VocabularyMapping
     from tfrecords.dynamic_masking import DynamicMasking
 
 CONFIG = "bert_config.json"
-EVAL_RESULTS = "eval_results.txt"
+FLAGS = "flags.json"
+# Of these a run may be given others on every start.
+_MAY_CHANGE = frozenset(["output_dir", "worker_hosts", "task_index", "strategy", "use_tpu"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +54,12 @@ class Options(command.DeviceOptions):
         help="The vocabulary the examples were made with: sizes the preset's tables; needed to "
         "mask.",
     )
+    phases_file: str | None = option(
+        None,
+        help='JSON list of phases, each with its "share" of --num_train_steps and, where they differ '
+        "from the flags, input_file, eval_input_file, max_seq_length, max_predictions_per_seq and "
+        "train_batch_size: short sequences first, then long ones.",
+    )
     init_checkpoint: str | None = option(
         None, help="Checkpoint, or folder of one, to start from in place of random weights."
     )
@@ -59,8 +73,9 @@ class Options(command.DeviceOptions):
     masking: str | None = option(
         None,
         help="What to mask as a whole in examples made with --masking=dynamic, which are masked "
-        "anew in every epoch; wordpiece by default.",
-        choices=("wordpiece", "whole_word"),
+        "anew in every epoch; wordpiece by default. left_to_right masks nothing: every next piece "
+        "is predicted, by an encoder whose configuration has is_decoder.",
+        choices=("wordpiece", "whole_word", "left_to_right"),
     )
     masked_lm_prob: float | None = option(
         None,
@@ -68,12 +83,21 @@ class Options(command.DeviceOptions):
         at_least=0,
         at_most=1,
     )
+    objective: str | None = option(
+        None,
+        help="What to learn: nsp, masked words and next sentences; sop, and the order of sentences; "
+        "mlm, masked words alone. By default what the examples were made for.",
+        choices=("nsp", "sop", "mlm"),
+    )
     do_train: bool = option(False, help="Train.")
-    do_eval: bool = option(False, help=f"Evaluate, and write {EVAL_RESULTS} in the output folder.")
+    do_eval: bool = option(
+        False, help="Evaluate at every checkpoint, and write eval_results.txt in the output folder."
+    )
     eval_input_file: str | None = option(
         None,
-        help="Held-out TFRecord files to evaluate on. Needed with --do_train --do_eval; --do_eval "
-        "alone evaluates --input_file.",
+        help="Held-out TFRecord files to evaluate on. Without them one record in a hundred of "
+        "--input_file is kept out of training for it; --do_eval alone evaluates all of a file that "
+        "the run was not trained on.",
     )
     train_batch_size: int = option(
         32, at_least=1, help="Examples a step, over all devices together."
@@ -81,9 +105,30 @@ class Options(command.DeviceOptions):
     eval_batch_size: int = option(
         8, at_least=1, help="Examples an evaluation step, over all devices."
     )
-    learning_rate: float = option(
-        5e-5, at_least=0, help="AdamW's highest rate, at the end of the warm-up."
+    gradient_accumulation_steps: int = option(
+        1,
+        at_least=1,
+        help="Parts in which each device works through its share of the batch, for less memory; "
+        "the result is that of the whole.",
     )
+    rematerialize: bool = option(
+        False, help="Compute activations anew for the gradient: less memory, about a third slower."
+    )
+    optimizer: str = option(
+        "adamw", help="adamw as in BERT; lamb for very large batches.", choices=("adamw", "lamb")
+    )
+    bias_correction: bool | None = option(
+        None, help="Of the optimizer's moments; by default off for adamw, as in BERT, on for lamb."
+    )
+    learning_rate: float = option(
+        5e-5, at_least=0, help="The highest rate, at the end of the warm-up."
+    )
+    learning_rate_schedule: str = option(
+        "linear",
+        help="How the rate falls after the warm-up, to 0 at the last step.",
+        choices=("linear", "polynomial", "cosine", "constant"),
+    )
+    learning_rate_power: float = option(2.0, at_least=0, help="Power of the polynomial schedule.")
     num_train_steps: int = option(
         100000, at_least=1, help="Steps in all; the rate falls to 0 at the last."
     )
@@ -92,6 +137,9 @@ class Options(command.DeviceOptions):
     )
     save_checkpoints_steps: int = option(
         1000, at_least=1, help="Steps between checkpoints and evaluations."
+    )
+    log_steps: int = option(
+        100, at_least=1, help="Steps between lines of metrics.jsonl, each the mean of these steps."
     )
     keep_checkpoints: int = option(
         5, at_least=1, help="How many of the newest checkpoints to keep."
@@ -106,122 +154,82 @@ class Options(command.DeviceOptions):
         at_most=2**32 - 1,
         help="Of the weights, the order of the data and dropout.",
     )
+    strategy: str = option(
+        "auto",
+        help="Devices to use; auto takes the workers named, else the TPU named, else all GPUs, else "
+        "the CPU.",
+        choices=("auto", "cpu", "gpu", "multi_worker", "tpu"),
+    )
+    worker_hosts: str | None = option(
+        None,
+        help="host:port of every machine of --strategy=multi_worker, comma-separated, the same on "
+        "each; TF_CONFIG says it, too.",
+    )
+    task_index: int | None = option(
+        None, at_least=0, help="Which of --worker_hosts this is; number 0 writes the files."
+    )
     use_tpu: bool = option(False, help="The same as --strategy=tpu.")
 
 
 def run(options: Options) -> dict[str, float]:
     """Trains and evaluates as the flags say.
 
-    Returns the evaluation's results, empty without --do_eval.
+    Returns the last evaluation's results, empty without --do_eval.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
     import tensorflow as tf
 
-    from tfrecords.reader import check_pretraining_files, expand_files, explain_bad_record
+    from bert_tf.tasks.pretrain import PreTrainer, Settings
+    from bert_tf.training import strategy as strategies
+    from tfrecords.reader import explain_bad_record
     from tfrecords.writer import make_folder
 
     config = _checked_config(options)
-    files = expand_files(options.input_file)
-    eval_files = expand_files(options.eval_input_file) if options.eval_input_file else files
-    # What reader functions have in common: what the records must be.
-    contract = (options.max_seq_length, options.max_predictions_per_seq, config.vocab_size)
-    used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
-    needs_masking = check_pretraining_files(used, *contract)
-    masking = _masking(options, used[0], needs_masking)
+    # Before anything is computed: many machines have to come together first.
+    strategy = _strategy(options)
+    chief = strategies.is_chief(strategy)
+    say = print if chief else _say_nothing
+    phases = _phases(options, config)
+    trainer = _trainer(options, config, strategy, phases[0].files[0])
     make_folder(options.output_dir)
+    checkpointer = _checkpointer(options, trainer, chief)
+    _set_weights(options, trainer, checkpointer, say)
+    _check_start_of_workers(trainer)
+    if options.do_train and chief:
+        config.to_json_file(os.path.join(options.output_dir, CONFIG))
+        _save_flags(options)
+    _say_what(options, config, trainer, phases, say)
+    names = [field.name for field in dataclasses.fields(Settings) if field.name != "phases"]
+    settings = Settings(phases=phases, **{name: getattr(options, name) for name in names})
     try:
-        results = _train_and_evaluate(options, config, masking, files, eval_files)
+        results = PreTrainer(settings, config, trainer, checkpointer).run()
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
-        if problem := explain_bad_record(used, *contract):
-            raise ValueError(problem) from None
+        for phase in phases:
+            contract = (phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
+            if problem := explain_bad_record([*phase.files, *phase.eval_files], *contract):
+                raise ValueError(problem) from None
         raise
-    print(
-        f"Wrote {options.output_dir}; for its curves: tensorboard --logdir={options.output_dir}\n"
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        raise OSError(
+            "a worker is lost, so that the others had to stop; start the same command on all of "
+            f"them: training goes on from the last checkpoint ({str(error).splitlines()[0][:200]})"
+        ) from error
+    say(
+        f"Wrote {options.output_dir}: checkpoints, curves.png, metrics.jsonl; for TensorBoard: "
+        f"tensorboard --logdir={options.output_dir}\n"
         f"Next: python -m export.encoder --checkpoint={options.output_dir} "
         f"--vocab_file={options.vocab_file or 'vocab.txt'} --output_dir=encoder"
     )
     return results
 
 
-def _train_and_evaluate(
-    options: Options,
-    config: "BertConfig",
-    masking: "DynamicMasking | None",
-    files: list[str],
-    eval_files: list[str],
-) -> dict[str, float]:
-    import tensorflow as tf
-
-    from bert_tf.training import loop
-    from bert_tf.training import strategy as strategies
-    from bert_tf.training.results import write_results
-    from tfrecords.reader import pretraining_dataset
-
-    trainer, checkpointer = _trainer(options, config)
-    strategy = trainer.strategy
-
-    def dataset(names: list[str], batch_size: int, training: bool):
-        step = int(trainer.step.numpy())
-        now = dataclasses.replace(masking, first_step=step) if masking else None
-        return strategy.distribute_datasets_from_function(
-            lambda context: pretraining_dataset(
-                names,
-                options.max_seq_length,
-                options.max_predictions_per_seq,
-                config.vocab_size,
-                context.get_per_replica_batch_size(batch_size),
-                training,
-                options.random_seed,
-                context,
-                now,
-            )
-        )
-
-    _set_weights(options, trainer, checkpointer)
-    if options.do_train and options.num_warmup_steps >= options.num_train_steps:
-        print(
-            f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
-            f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
-        )
-    print(
-        f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{trainer.model.count_params():,} parameters, on {strategies.describe(strategy)}."
-    )
-    results: dict[str, float] = {}
-    eval_writer = tf.summary.create_file_writer(f"{options.output_dir}/eval")
-
-    def evaluate(step: int) -> None:
-        batches = dataset(eval_files, options.eval_batch_size, training=False)
-        results.update(trainer.evaluate(batches, options.max_eval_steps), global_step=step)
-        results["masked_lm_perplexity"] = math.exp(min(results["masked_lm_loss"], 700.0))
-        write_results(f"{options.output_dir}/{EVAL_RESULTS}", results, eval_writer)
-
-    if options.do_train:
-        config.to_json_file(f"{options.output_dir}/{CONFIG}")
-        loop.fit(
-            trainer,
-            iter(dataset(files, options.train_batch_size, training=True)),
-            options.num_train_steps,
-            options.train_batch_size,
-            checkpointer,
-            options.save_checkpoints_steps,
-            options.iterations_per_loop,
-            log_dir=f"{options.output_dir}/train",
-            on_checkpoint=evaluate if options.do_eval else None,
-        )
-    if options.do_eval and not results:
-        evaluate(int(trainer.step.numpy()))
-    return results
+def _say_nothing(*_) -> None:
+    """Of many workers the chief speaks."""
 
 
-def _trainer(options: Options, config: "BertConfig") -> tuple["Trainer", "Checkpointer"]:
-    """The model with random weights, and what trains and keeps it, on the devices asked for."""
-    import keras
-
-    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-    from bert_tf.training import checkpoints, loop, optimizers, schedules
+def _strategy(options: Options) -> "tf.distribute.Strategy":
     from bert_tf.training import strategy as strategies
 
     strategy = strategies.make_strategy(
@@ -229,25 +237,137 @@ def _trainer(options: Options, config: "BertConfig") -> tuple["Trainer", "Checkp
         options.tpu_name,
         options.tpu_zone,
         options.gcp_project,
+        options.worker_hosts.split(",") if options.worker_hosts else (),
+        options.task_index,
     )
-    strategies.check_batch_size(strategy, "train_batch_size", options.train_batch_size)
     strategies.check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
-    strategies.set_precision(options.precision)
+    return strategy
+
+
+def _trainer(
+    options: Options, config: "BertConfig", strategy: "tf.distribute.Strategy", example_file: str
+) -> "Trainer":
+    """The model with random weights, and what trains it."""
+    import keras
+
+    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+    from bert_tf.training import optimizers, schedules
+    from bert_tf.training.strategy import set_precision
+    from bert_tf.training.trainer import Trainer
+
+    set_precision(options.precision)
     keras.utils.set_random_seed(options.random_seed)
+    correction = {}
+    if options.bias_correction is not None:
+        correction["bias_correction"] = options.bias_correction
+    optimizer_type = {"adamw": optimizers.AdamW, "lamb": optimizers.Lamb}[options.optimizer]
     with strategy.scope():
-        model = BertPretrainer(config)
-        optimizer = optimizers.AdamW(model.trainable_weights)
-    schedule = schedules.linear_warmup_and_decay(
-        options.learning_rate, options.num_train_steps, options.num_warmup_steps
+        model = BertPretrainer(config, rematerialize=options.rematerialize)
+        optimizer = optimizer_type(model.trainable_weights, **correction)
+    schedule = schedules.make_schedule(
+        options.learning_rate_schedule,
+        options.learning_rate,
+        options.num_train_steps,
+        options.num_warmup_steps,
+        options.learning_rate_power,
     )
-    trainer = loop.Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
-    checkpointer = checkpoints.Checkpointer(
-        options.output_dir, model, optimizer, trainer.step, options.keep_checkpoints
+    return Trainer(
+        strategy,
+        model,
+        PretrainingObjective(next_sentence=_objective(options, example_file) != "mlm"),
+        optimizer,
+        schedule,
+        accumulation_steps=options.gradient_accumulation_steps,
+        seed=options.random_seed,
     )
-    return trainer, checkpointer
 
 
-def _masking(options: Options, file: str, needed: bool) -> "DynamicMasking | None":
+def _checkpointer(options: Options, trainer: "Trainer", chief: bool) -> "Checkpointer":
+    from bert_tf.training.checkpoints import Checkpointer
+
+    return Checkpointer(
+        options.output_dir, trainer.model, trainer.state, options.keep_checkpoints, chief
+    )
+
+
+def _objective(options: Options, file: str) -> str:
+    """What to learn: what the flag says, else what the manifest beside the examples says, else nsp.
+
+    Raises:
+        ValueError: next sentences are to be learnt from examples without.
+    """
+    made_for = _settings_of(file).get("objective", "nsp")
+    if made_for == "mlm" and options.objective not in (None, "mlm"):
+        raise ValueError(
+            f"--objective={options.objective}, but the examples of {file} have no second sentence: "
+            "they were made with --objective=mlm"
+        )
+    return options.objective or made_for
+
+
+def _settings_of(file: str) -> dict:
+    """What the manifest beside a file of examples says they were made with; {} without one."""
+    import tensorflow as tf
+
+    from tfrecords.manifest import manifest_path, read_manifest
+
+    path = manifest_path(file)
+    return read_manifest(path).get("settings", {}) if tf.io.gfile.exists(path) else {}
+
+
+def _phases(options: Options, config: "BertConfig") -> list["Phase"]:
+    """The phases, once their records have been looked at."""
+    from bert_tf.tasks.phases import PhaseOptions, last_steps, read_phases
+
+    names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
+    whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
+    asked = read_phases(options.phases_file, whole) if options.phases_file else [whole]
+    ends = last_steps(asked, options.num_train_steps)
+    starts = [0, *ends[:-1]]
+    return [
+        _phase(options, config, phase, start, end)
+        for phase, start, end in zip(asked, starts, ends, strict=True)
+    ]
+
+
+def _phase(
+    options: Options, config: "BertConfig", asked: "PhaseOptions", start: int, end: int
+) -> "Phase":
+    from bert_tf.tasks.pretrain import Phase
+    from tfrecords.reader import check_pretraining_files, expand_files
+
+    length = asked.max_seq_length
+    if length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length={length} is longer than the max_position_embeddings "
+            f"{config.max_position_embeddings} of {options.bert_config_file or options.preset}"
+        )
+    files = expand_files(asked.input_file)
+    eval_files = expand_files(asked.eval_input_file) if asked.eval_input_file else files
+    predictions = asked.max_predictions_per_seq
+    used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
+    needs_masking = check_pretraining_files(used, length, predictions, config.vocab_size)
+    if options.masking == "left_to_right":
+        predictions = length - 1
+    trained_on = files if options.do_train else _files_trained_on(options)
+    return Phase(
+        first_step=start,
+        until_step=end,
+        files=tuple(files),
+        eval_files=tuple(eval_files),
+        splits=bool(
+            {os.path.abspath(file) for file in trained_on} & set(map(os.path.abspath, eval_files))
+        ),
+        max_seq_length=length,
+        max_predictions_per_seq=predictions,
+        train_batch_size=asked.train_batch_size,
+        masking=_masking(options, config, used[0], needs_masking),
+    )
+
+
+def _masking(
+    options: Options, config: "BertConfig", file: str, needed: bool
+) -> "DynamicMasking | None":
     """How to mask the examples, of which `file` is one, where that is still to be done."""
     from bert_tf.text.vocab import load_vocab
     from tfrecords.dynamic_masking import DynamicMasking
@@ -262,6 +382,11 @@ def _masking(options: Options, file: str, needed: bool) -> "DynamicMasking | Non
         return None
     if not options.vocab_file:
         raise ValueError(f"{file} is to be masked as it is read: that needs --vocab_file")
+    if options.masking == "left_to_right" and not config.is_decoder:
+        raise ValueError(
+            "--masking=left_to_right needs an encoder that sees only what is to the left: "
+            '"is_decoder": true in --bert_config_file'
+        )
     vocab = load_vocab(options.vocab_file)
     return DynamicMasking(
         mask_id=vocab.mask_id,
@@ -269,30 +394,118 @@ def _masking(options: Options, file: str, needed: bool) -> "DynamicMasking | Non
         sep_id=vocab.sep_id,
         vocab_size=len(vocab),
         masked_lm_prob=0.15 if options.masked_lm_prob is None else options.masked_lm_prob,
-        whole_word=options.masking == "whole_word",
+        units=options.masking or "wordpiece",
         seed=options.random_seed,
     )
 
 
-def _set_weights(options: Options, trainer: "Trainer", checkpointer: "Checkpointer") -> None:
-    """From this run's own newest checkpoint, else --init_checkpoint, else random numbers."""
+def _set_weights(
+    options: Options, trainer: "Trainer", checkpointer: "Checkpointer", say: Callable[[str], None]
+) -> None:
+    """From the first of these that is there:
+
+    1. this run's own newest checkpoint that can be read: everything, to go on exactly;
+    2. --init_checkpoint: the model's weights, every one, its tables grown by --init_vocab_mapping;
+    3. random numbers.
+    """
     from bert_tf.training.checkpoints import latest_checkpoint, load_weights
     from bert_tf.training.vocabulary_mapping import load_mapping
 
     if path := checkpointer.restore():
         step = int(trainer.step.numpy())
-        print(f"Going on from {path}, step {step:,}.")
+        say(f"Going on from {path}, step {step:,}.")
+        for change in _changed_flags(options):
+            say(f"Changed since the last start: {change}.")
         if options.do_train and step >= options.num_train_steps:
-            print(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
+            say(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
     elif options.init_checkpoint:
         path = latest_checkpoint(options.init_checkpoint)
         mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
         load_weights(path, trainer.model.weights, mapping)
-        print(f"Starting from the weights of {path}.")
+        say(f"Starting from {path}: all {len(trainer.model.weights)} weights of the model.")
         if mapping:
-            print(mapping.describe())
-    elif not options.do_train:
+            say(mapping.describe())
+    elif options.do_train:
+        say(f"Starting from random numbers, seed {options.random_seed}.")
+    else:
         raise ValueError(f"{options.output_dir}: no checkpoint to evaluate; train first")
+
+
+def _check_start_of_workers(trainer: "Trainer") -> None:
+    """Raises a ValueError where workers found different checkpoints."""
+    from bert_tf.training.strategy import mean_over_workers
+
+    step = float(trainer.step.numpy())
+    if mean_over_workers(trainer.strategy, [step]) != [step]:
+        raise ValueError(
+            f"the workers do not start from the same checkpoint, this one from step {step:.0f}: "
+            "--output_dir must be a folder that all of them see"
+        )
+
+
+def _save_flags(options: Options) -> None:
+    from tfrecords.writer import atomic_write
+
+    text = json.dumps(dataclasses.asdict(options), indent=2)
+    atomic_write(os.path.join(options.output_dir, FLAGS), f"{text}\n")
+
+
+def _saved_flags(options: Options) -> dict:
+    """The flags of the last training in the output folder; {} without one."""
+    import tensorflow as tf
+
+    path = os.path.join(options.output_dir, FLAGS)
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return dict(json.load(file))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; remove it") from None
+
+
+def _changed_flags(options: Options) -> list[str]:
+    """Flags that are not what they were, as "--name 1 -> 2"."""
+    if not options.do_train:
+        return []
+    saved, now = _saved_flags(options), dataclasses.asdict(options)
+    names = [name for name in saved if name in now and name not in _MAY_CHANGE]
+    return [f"--{name} {saved[name]} -> {now[name]}" for name in names if saved[name] != now[name]]
+
+
+def _files_trained_on(options: Options) -> list[str]:
+    from tfrecords.reader import expand_files
+
+    saved = _saved_flags(options)
+    if not saved or saved["eval_input_file"] or saved["phases_file"]:
+        return []
+    return expand_files(saved["input_file"])
+
+
+def _say_what(
+    options: Options,
+    config: "BertConfig",
+    trainer: "Trainer",
+    phases: list["Phase"],
+    say: Callable[[str], None],
+) -> None:
+    from bert_tf.training.strategy import describe
+
+    say(
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, "
+        f"{trainer.model.count_params():,} parameters, on {describe(trainer.strategy)}."
+    )
+    if options.do_train and options.num_warmup_steps >= options.num_train_steps:
+        say(
+            f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
+            f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
+        )
+    if any(phase.splits for phase in phases):
+        say(
+            "One record in a hundred is held out to evaluate on. Where a text was used several "
+            "times (--dupe_factor), its other copies are trained on: to measure on new text, give "
+            "--eval_input_file."
+        )
 
 
 def _checked_config(options: Options) -> "BertConfig":
@@ -304,8 +517,6 @@ def _checked_config(options: Options) -> "BertConfig":
 
     if not (options.do_train or options.do_eval):
         raise ValueError("nothing to do: give --do_train, --do_eval or both")
-    if options.do_train and options.do_eval and not options.eval_input_file:
-        raise ValueError("--do_train --do_eval needs --eval_input_file: records to hold out")
     if (options.bert_config_file is None) == (options.preset is None):
         raise ValueError("give one of --bert_config_file and --preset")
     if options.init_vocab_mapping and not options.init_checkpoint:
@@ -324,12 +535,6 @@ def _checked_config(options: Options) -> "BertConfig":
         raise ValueError(
             f"{options.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
             f"{config.vocab_size} of {options.bert_config_file}"
-        )
-    if options.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={options.max_seq_length} is longer than the "
-            f"max_position_embeddings {config.max_position_embeddings} of "
-            f"{options.bert_config_file or options.preset}"
         )
     if saved := _other_config(options.output_dir, config):
         raise ValueError(

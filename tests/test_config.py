@@ -1,5 +1,6 @@
 """`bert_config.json` against published files, a round trip, and values no encoder can have."""
 
+import dataclasses
 import json
 
 import pytest
@@ -32,6 +33,66 @@ def test_a_hugging_face_file_is_read():
     assert BertConfig.from_dict(values) == BertConfig(**BASE)
 
 
+def test_an_albert_file_is_read():
+    """Oracle: the keys and values of the published albert_config.json of ALBERT base."""
+    values = {
+        "attention_probs_dropout_prob": 0,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0,
+        "embedding_size": 128,
+        "hidden_size": 768,
+        "initializer_range": 0.02,
+        "intermediate_size": 3072,
+        "max_position_embeddings": 512,
+        "num_attention_heads": 12,
+        "num_hidden_layers": 12,
+        "num_hidden_groups": 1,
+        "net_structure_type": 0,
+        "gap_size": 0,
+        "num_memory_blocks": 0,
+        "inner_group_num": 1,
+        "down_scale_factor": 1,
+        "type_vocab_size": 2,
+        "vocab_size": 30000,
+    }
+    no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    expected = dataclasses.replace(preset_config("albert-base", 30000), **no_dropout)
+    assert BertConfig.from_dict(values) == expected
+
+
+def test_a_plain_file_has_no_keys_but_berts_own():
+    """Oracle: the keys of google-research/bert, and Hugging Face's layer_norm_eps."""
+    assert list(BertConfig(**BASE).to_dict()) == [
+        "vocab_size",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "intermediate_size",
+        "hidden_act",
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "max_position_embeddings",
+        "type_vocab_size",
+        "initializer_range",
+        "layer_norm_eps",
+    ]
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {"embedding_size": 5, "num_hidden_groups": 3},
+        {"is_decoder": True},
+        {"embedding_size": None, "num_hidden_groups": None, "is_decoder": False},
+    ],
+)
+def test_extras_make_a_round_trip(extras, tmp_path):
+    config = BertConfig.from_dict(BASE | extras)
+    assert dataclasses.asdict(config).items() >= extras.items()
+    config.to_json_file(str(tmp_path / "bert_config.json"))
+    assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
+
+
 def test_round_trip(tmp_path):
     config = BertConfig(**BASE, hidden_act="gelu_new", hidden_dropout_prob=0.0)
     config.to_json_file(str(tmp_path / "bert_config.json"))
@@ -44,6 +105,12 @@ def test_round_trip(tmp_path):
     [
         ({"hidden_size": 13}, "hidden_size 13 is not a multiple of num_attention_heads 3"),
         ({"hidden_sise": 12}, "unknown key 'hidden_sise'"),
+        ({"num_hidden_group": 1}, "unknown key 'num_hidden_group'"),
+        ({"embedding_size": 0}, "embedding_size must be a whole number above 0, not 0"),
+        ({"embedding_size": "6"}, "embedding_size must be a whole number above 0, not '6'"),
+        ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than num_hidden_layers 12"),
+        ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
+        ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a whole number above 0, not 0"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a whole number above 0, not 2.0"),

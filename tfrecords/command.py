@@ -54,8 +54,9 @@ class DeviceOptions(Options):
 
     precision: str = option(
         "float32",
-        help="Type of the activations and matrix products; variables stay float32.",
-        choices=("float32", "bfloat16"),
+        help="Type of the activations and matrix products; variables stay float32. With float16 the "
+        "loss is scaled.",
+        choices=("float32", "bfloat16", "float16"),
     )
     strategy: str = option(
         "auto",
@@ -96,14 +97,16 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
             options = options_type(**{name: flags.FLAGS[name].value for name in names})
             quiet.import_tensorflow()
             function(options)
+            return
         except KeyboardInterrupt:
             print(f"\n{program}: interrupted", file=sys.stderr)
             sys.exit(130)
         except (ValueError, OSError) as error:
             logging.debug("traceback", exc_info=True)
             message = " ".join(str(error).split())
-            print(f"{program}: error: {message}", file=sys.stderr)
-            sys.exit(1)
+        # Only now, so that what the error held on to is gone before the interpreter ends.
+        print(f"{program}: error: {message}", file=sys.stderr)
+        sys.exit(1)
 
     app.run(main)
 

@@ -1,27 +1,25 @@
 """Reads pre-training TFRecords as `tf.data` batches, and says what is wrong with bad ones."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from tfrecords.dynamic_masking import DynamicMasking, mask_batch
+from tfrecords.dynamic_masking import EVALUATION, TRAINING, DynamicMasking, mask_batch
 from tfrecords.features import Layout
 from tfrecords.manifest import MANIFEST_END
+from tfrecords.order import records_in_order, training_records
 from tfrecords.records import (
-    compression_of,
     layout_of,
-    open_records,
     plain_message,
     problem_of_record,
     serialized_records,
 )
 
-# Serialized records held back for shuffling: about 12 MB at length 128, 50 MB at 512.
-SHUFFLE_BUFFER_RECORDS = 16_384
-FILES_READ_AT_ONCE = 8
 EVALUATION_BLOCK_RECORDS = 64
+
+# A function (number of the batch, first row in it, serialized [B]) -> the batch.
+Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 
 
 def expand_files(patterns: str) -> list[str]:
@@ -103,6 +101,8 @@ def pretraining_dataset(
     seed: int = 0,
     input_context: tf.distribute.InputContext | None = None,
     masking: DynamicMasking | None = None,
+    first_step: int = 0,
+    part: str = "all",
 ) -> tf.data.Dataset:
     """Batches of pre-training examples, all of static shape.
 
@@ -111,25 +111,33 @@ def pretraining_dataset(
     `next_sentence_labels` [B] int32 and `example_weights` [B] float32.
 
     For training the records are repeated for ever, each once an epoch, files and records in an
-    order that follows from `seed` alone. For evaluation they come once and in order; the last batch
-    is filled up with rows of zeros whose example weight is 0.
+    order that follows from the seed and the number of the epoch. A step takes the next B rows for
+    each replica, over the border of epochs if need be: the same rows in the same order, however
+    many replicas share them and whatever came before `first_step`. For evaluation the records come
+    once and in order; the last batch is filled up with rows of zeros whose example weight is 0.
 
-    Dynamic records are masked anew in every batch for training, as the masking's seed and the
-    number of the batch say. For evaluation a record is masked the same every time, however large
-    the batches are.
+    Dynamic records are masked anew in every step for training, as the masking's seed, the step and
+    the row in it say. For evaluation a record is masked the same every time, however large the
+    batches are.
 
     Args:
         files: as `expand_files` gives them and `check_pretraining_files` has approved them.
+        max_predictions_per_seq: P; for the units "left_to_right" it is S - 1.
         batch_size: B, the rows of one batch; under a strategy, those of one replica.
         training: see above.
         seed: of the shuffling.
-        input_context: under `distribute_datasets_from_function`. The input pipelines share out the
-            records, by files where there are enough. In evaluation every pipeline gives the same
+        input_context: under `distribute_datasets_from_function`. Every input pipeline reads all
+            records and decodes the batches of its own replicas. In evaluation each gives the same
             number of batches, a multiple of its number of replicas.
         masking: of dynamic records; only those need it.
+        first_step: how many steps of the training were taken before.
+        part: which records to read: "all"; "held_out", the first of every hundred records of each
+            file; "train", the others.
 
     Raises:
-        tf.errors.DataLossError: while reading, on a damaged file.
+        ValueError: for training, all records are held out.
+        tf.errors.DataLossError: on a damaged file, while reading and, where the records before the
+            first step have to be counted, before it.
         tf.errors.InvalidArgumentError: while reading, on a record that breaks the contract. After
             either, `explain_bad_record` finds the file and record.
     """
@@ -138,27 +146,17 @@ def pretraining_dataset(
     )
     assert layout.dynamic == (masking is not None)
     context = input_context or tf.distribute.InputContext()
-    decode = _decoder(layout, max_predictions_per_seq, vocab_size, masking)
-    compressions = [compression_of(file) for file in files]
-    sources = tf.data.Dataset.from_tensor_slices((list(files), compressions))
+    stream = TRAINING if training else EVALUATION
+    decode = _decoder(layout, max_predictions_per_seq, vocab_size, masking, stream)
     if training:
-        # Stream 0 is that of evaluation.
-        decode = functools.partial(decode, 1 + context.input_pipeline_id)
-        batches_a_step = context.num_replicas_in_sync // context.num_input_pipelines
-        start = masking.first_step * batches_a_step if masking else 0
-        batches = (
-            _shuffled_records(sources, len(files), seed, context)
-            .batch(batch_size, drop_remainder=True)
-            .enumerate(start)
-            .map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-        )
+        first_record = first_step * batch_size * context.num_replicas_in_sync
+        records = training_records(files, seed, part, first_record)
+        batches = _own_batches(records, batch_size, first_step, context, decode)
     else:
         # Decoded in blocks of one size, so that masks do not depend on the size of batches.
-        decoded = (
-            sources.flat_map(open_records)
-            .batch(EVALUATION_BLOCK_RECORDS)
-            .enumerate()
-            .map(functools.partial(decode, 0), num_parallel_calls=tf.data.AUTOTUNE)
+        blocks = records_in_order(files, part).batch(EVALUATION_BLOCK_RECORDS).enumerate()
+        decoded = blocks.map(
+            lambda number, block: decode(number, 0, block), num_parallel_calls=tf.data.AUTOTUNE
         )
         batches = _padded_batches(decoded, batch_size, context)
     options = tf.data.Options()
@@ -200,22 +198,27 @@ def _asked_layout(serialized: bytes, max_seq_length: int, max_predictions_per_se
     )
 
 
-def _shuffled_records(
-    sources: tf.data.Dataset,
-    num_files: int,
-    seed: int,
+def _own_batches(
+    records: tf.data.Dataset,
+    batch_size: int,
+    first_step: int,
     context: tf.distribute.InputContext,
+    decode: Decode,
 ) -> tf.data.Dataset:
-    """Serialized records, repeated, each once an epoch, in an order that follows from the seed."""
-    by_file = num_files >= context.num_input_pipelines
-    if by_file:
-        sources = sources.shard(context.num_input_pipelines, context.input_pipeline_id)
-    records = sources.shuffle(num_files, seed=seed).interleave(
-        open_records, cycle_length=FILES_READ_AT_ONCE, num_parallel_calls=2, deterministic=True
-    )
-    if not by_file:
-        records = records.shard(context.num_input_pipelines, context.input_pipeline_id)
-    return records.shuffle(SHUFFLE_BUFFER_RECORDS, seed=seed).repeat()
+    """The batches of a pipeline's replicas, in turn: replica r takes the r-th of each step."""
+    replicas = context.num_replicas_in_sync
+    own_replicas = replicas // context.num_input_pipelines
+    batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step * replicas)
+
+    def is_own(number: tf.Tensor, serialized: tf.Tensor) -> tf.Tensor:
+        return number % replicas // own_replicas == context.input_pipeline_id
+
+    def decode_own(number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        return decode(number // replicas, number % replicas * batch_size, serialized)
+
+    if context.num_input_pipelines > 1:
+        batches = batches.filter(is_own)
+    return batches.map(decode_own, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _padded_batches(
@@ -242,17 +245,20 @@ def _decoder(
     max_predictions_per_seq: int,
     vocab_size: int,
     masking: DynamicMasking | None,
-) -> Callable[[int, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
-    """A function (stream, number of the batch, serialized [B]) -> what `pretraining_dataset` gives.
+    stream: int,
+) -> Decode:
+    """What makes of records the batches that `pretraining_dataset` gives.
 
-    Stream and number make the masks.
+    For dynamic ones the stream, the number of the batch and the first row in it make the masks.
     """
 
-    def decode(stream: int, number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def decode(
+        number: tf.Tensor, first_row: tf.Tensor | int, serialized: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         batch = layout.parse(serialized)
         _assert_below(batch["input_word_ids"], vocab_size, "a token id is outside the vocabulary")
         if masking:
-            batch = mask_batch(batch, max_predictions_per_seq, masking, stream, number)
+            batch = mask_batch(batch, max_predictions_per_seq, masking, stream, number, first_row)
         _assert_below(batch["masked_lm_ids"], vocab_size, "a label is outside the vocabulary")
         positions = batch["masked_lm_positions"]
         _assert_below(positions, layout.max_seq_length, "a masked position is too large")

@@ -3,7 +3,10 @@
 import keras
 from keras import ops
 
+from bert_tf.layers.dense import add_dense, dense
+from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.initializers import truncated_normal
+from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -12,16 +15,19 @@ class BertEmbeddings(keras.layers.Layer):
 
     Args:
         vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.
-        hidden_size: their width H.
+        hidden_size: width H of the output.
+        embedding_size: width E of the tables and the normalization, if it is not H; a dense layer
+            comes last then.
         dropout: rate after the normalization.
         layer_norm_eps: epsilon of the normalization.
         initializer_range: standard deviation of the truncated normal the tables start from.
 
-    Call: `input_word_ids`, `input_type_ids` int [B, S] -> [B, S, H]; S is at most
-    max_position_embeddings.
+    Call: `input_word_ids`, `input_type_ids` int [B, S], `seed` as in `Dropout` -> [B, S, H]; S is
+    at most max_position_embeddings.
 
     Source: BERT (arXiv:1810.04805) figure 2; google-research/bert modeling.py
-    `embedding_postprocessor`.
+    `embedding_postprocessor`; for E, ALBERT (arXiv:1909.11942) section 3.1 and google-research/
+    albert modeling.py `embedding_hidden_mapping_in`.
     """
 
     def __init__(
@@ -33,24 +39,26 @@ class BertEmbeddings(keras.layers.Layer):
         dropout: float = 0.1,
         layer_norm_eps: float = 1e-12,
         initializer_range: float = 0.02,
+        embedding_size: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
+        self.embedding_size = embedding_size or hidden_size
         self.max_position_embeddings = max_position_embeddings
         self.type_vocab_size = type_vocab_size
         self.initializer_range = initializer_range
-        self.layer_norm = keras.layers.LayerNormalization(
+        self.layer_norm = LayerNormalization(
             epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
         )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
         def table(name: str, rows: int):
             return self.add_weight(
                 name=name,
-                shape=(rows, self.hidden_size),
+                shape=(rows, self.embedding_size),
                 initializer=truncated_normal(self.initializer_range),
                 # Rows are cast after the look-up: casting the table would cost more than the
                 # look-up, and make its gradient dense and coarse.
@@ -60,10 +68,14 @@ class BertEmbeddings(keras.layers.Layer):
         self.word_embeddings = table("word_embeddings", self.vocab_size)
         self.position_embeddings = table("position_embeddings", self.max_position_embeddings)
         self.type_embeddings = table("token_type_embeddings", self.type_vocab_size)
-        self.layer_norm.build((None, None, self.hidden_size))
+        self.layer_norm.build((None, None, self.embedding_size))
+        if self.embedding_size != self.hidden_size:
+            self.projection_kernel, self.projection_bias = add_dense(
+                self, "projection", (self.embedding_size, self.hidden_size), self.initializer_range
+            )
         self.built = True
 
-    def call(self, input_word_ids, input_type_ids, training=None):
+    def call(self, input_word_ids, input_type_ids, seed=None, training=None):
         length = ops.shape(input_word_ids)[1]
         if isinstance(length, int) and length > self.max_position_embeddings:
             raise ValueError(
@@ -74,7 +86,10 @@ class BertEmbeddings(keras.layers.Layer):
         x += self.position_embeddings[:length]
         x += ops.take(self.type_embeddings, input_type_ids, axis=0)
         x = ops.cast(x, self.compute_dtype)
-        return self.dropout(self.layer_norm(x), training=training)
+        x = self.dropout(self.layer_norm(x), seed=seed, training=training)
+        if self.embedding_size == self.hidden_size:
+            return x
+        return dense(x, self.projection_kernel, self.projection_bias)
 
     def get_config(self):
         return super().get_config() | {
@@ -85,4 +100,5 @@ class BertEmbeddings(keras.layers.Layer):
             "dropout": self.dropout.rate,
             "layer_norm_eps": self.layer_norm.epsilon,
             "initializer_range": self.initializer_range,
+            "embedding_size": self.embedding_size,
         }

@@ -3,10 +3,11 @@
 import functools
 
 import keras
-from keras import ops
 
 from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.initializers import activation, add_dense
+from bert_tf.layers.dense import activation, add_dense, dense
+from bert_tf.layers.dropout import Dropout, derived_seed
+from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -22,10 +23,13 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
 
-    Call: `x` [B, S, H], `attention_mask` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `attention_mask` and `seed` as in `SelfAttention` -> [B, S, H]. The seeds
+    derived from `seed` have the numbers 0 to `num_dropouts` - 1.
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
+
+    num_dropouts = 3
 
     def __init__(
         self,
@@ -47,29 +51,29 @@ class EncoderBlock(keras.layers.Layer):
             num_heads, attention_dropout, initializer_range, name="attention", **policy
         )
         norm = dict(epsilon=layer_norm_eps, **policy)
-        self.attention_norm = keras.layers.LayerNormalization(name="attention_norm", **norm)
-        self.output_norm = keras.layers.LayerNormalization(name="output_norm", **norm)
-        self.dropout = keras.layers.Dropout(hidden_dropout, name="dropout", **policy)
+        self.attention_norm = LayerNormalization(name="attention_norm", **norm)
+        self.output_norm = LayerNormalization(name="output_norm", **norm)
+        self.dropout = Dropout(hidden_dropout, name="dropout", **policy)
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width = x_shape[-1]
-        dense = functools.partial(add_dense, self, stddev=self.initializer_range)
+        add = functools.partial(add_dense, self, stddev=self.initializer_range)
         inner = self.intermediate_size
-        self.intermediate_kernel, self.intermediate_bias = dense("intermediate", (width, inner))
-        self.output_kernel, self.output_bias = dense("output", (inner, width))
+        self.intermediate_kernel, self.intermediate_bias = add("intermediate", (width, inner))
+        self.output_kernel, self.output_bias = add("output", (inner, width))
         for layer in (self.attention, self.attention_norm, self.output_norm):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, training=None):
-        batch, length, width = ops.shape(x)
-        attended = self.attention(x, attention_mask, training=training)
-        x = self.attention_norm(x + self.dropout(attended, training=training))
-        hidden = ops.matmul(ops.reshape(x, (-1, width)), self.intermediate_kernel)
-        hidden = activation(self.hidden_act)(hidden + self.intermediate_bias)
-        output = ops.matmul(hidden, self.output_kernel) + self.output_bias
-        output = ops.reshape(output, (batch, length, width))
-        return self.output_norm(x + self.dropout(output, training=training))
+    def call(self, x, attention_mask, seed=None, training=None):
+        attended = self.attention(x, attention_mask, seed=seed, training=training)
+        attended = self.dropout(attended, seed=derived_seed(seed, 1), training=training)
+        x = self.attention_norm(x + attended)
+        hidden = dense(x, self.intermediate_kernel, self.intermediate_bias)
+        hidden = activation(self.hidden_act)(hidden)
+        output = dense(hidden, self.output_kernel, self.output_bias)
+        output = self.dropout(output, seed=derived_seed(seed, 2), training=training)
+        return self.output_norm(x + output)
 
     def get_config(self):
         return super().get_config() | {

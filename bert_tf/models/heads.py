@@ -3,15 +3,17 @@
 import keras
 from keras import ops
 
-from bert_tf.layers.initializers import activation, add_dense
+from bert_tf.layers.dense import activation, add_dense, dense
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLMHead(keras.layers.Layer):
     """Scores every word of the vocabulary at the masked positions.
 
-    The positions are gathered before the transform, and the output projection is the table of
-    word embeddings, transposed, plus a bias of its own.
+    The positions are gathered before the transform, which brings them to the width E of the word
+    embeddings, and the output projection is their table, transposed, plus a bias of its own.
 
     Args:
         vocab_size: number of words V.
@@ -19,10 +21,10 @@ class MaskedLMHead(keras.layers.Layer):
         layer_norm_eps: epsilon of the transform's normalization.
         initializer_range: standard deviation of the truncated normal the kernel starts from.
 
-    Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, H] -> [B, P, V].
+    Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, E] -> [B, P, V].
 
-    Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py
-    `get_masked_lm_output`.
+    Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert and google-research/albert
+    run_pretraining.py `get_masked_lm_output`.
     """
 
     def __init__(
@@ -37,16 +39,17 @@ class MaskedLMHead(keras.layers.Layer):
         self.vocab_size = vocab_size
         self.hidden_act = hidden_act
         self.initializer_range = initializer_range
-        self.layer_norm = keras.layers.LayerNormalization(
+        self.layer_norm = LayerNormalization(
             epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
         )
 
-    def build(self, sequence_shape, positions_shape=None, word_embeddings_shape=None) -> None:
+    def build(self, sequence_shape, positions_shape, word_embeddings_shape) -> None:
         width = sequence_shape[-1]
+        embedding_width = word_embeddings_shape[-1]
         self.kernel, self.bias = add_dense(
-            self, "transform", (width, width), self.initializer_range
+            self, "transform", (width, embedding_width), self.initializer_range
         )
-        self.layer_norm.build((None, width))
+        self.layer_norm.build((None, embedding_width))
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros"
         )
@@ -57,7 +60,7 @@ class MaskedLMHead(keras.layers.Layer):
         row_starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
         indices = ops.reshape(positions + row_starts, (-1,))
         x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
-        x = activation(self.hidden_act)(ops.matmul(x, self.kernel) + self.bias)
+        x = activation(self.hidden_act)(dense(x, self.kernel, self.bias))
         table = ops.cast(word_embeddings, self.compute_dtype)
         logits = ops.matmul(self.layer_norm(x), ops.transpose(table)) + self.output_bias
         return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
@@ -80,7 +83,7 @@ class DenseHead(keras.layers.Layer):
         dropout: rate on the input.
         initializer_range: standard deviation of the truncated normal the kernel starts from.
 
-    Call: [B, H] -> [B, outputs].
+    Call: `pooled` [B, H], `seed` as in `Dropout` -> [B, outputs].
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class DenseHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self.outputs = outputs
         self.initializer_range = initializer_range
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape) -> None:
         self.kernel, self.bias = add_dense(
@@ -97,8 +100,9 @@ class DenseHead(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, pooled, training=None):
-        return ops.matmul(self.dropout(pooled, training=training), self.kernel) + self.bias
+    def call(self, pooled, seed=None, training=None):
+        pooled = self.dropout(pooled, seed=seed, training=training)
+        return dense(pooled, self.kernel, self.bias)
 
     def get_config(self):
         return super().get_config() | {

@@ -15,6 +15,7 @@ class BertPretrainer(keras.Model):
 
     Args:
         config: sizes and rates; see `BertConfig`.
+        rematerialize: as in `BertEncoder`.
 
     Call: the encoder's inputs and `masked_lm_positions` int [B, P] -> the encoder's outputs,
     `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next".
@@ -22,11 +23,17 @@ class BertPretrainer(keras.Model):
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
     """
 
-    def __init__(self, config: BertConfig, name: str = "pretrainer", **kwargs):
+    def __init__(
+        self,
+        config: BertConfig,
+        rematerialize: bool = False,
+        name: str = "pretrainer",
+        **kwargs,
+    ):
         super().__init__(name=name, **kwargs)
         self.config = config
         policy = dict(dtype=self.dtype_policy)
-        self.encoder = BertEncoder(config, **policy)
+        self.encoder = BertEncoder(config, rematerialize, **policy)
         self.masked_lm = MaskedLMHead(
             config.vocab_size,
             config.hidden_act,
@@ -41,7 +48,8 @@ class BertPretrainer(keras.Model):
         self.build()
 
     def build(self, input_shape=None) -> None:
-        self.masked_lm.build((None, None, self.config.hidden_size))
+        table = self.encoder.embeddings.word_embeddings.shape
+        self.masked_lm.build((None, None, self.config.hidden_size), (None, None), table)
         self.next_sentence.build((None, self.config.hidden_size))
         self.built = True
 
@@ -70,29 +78,26 @@ class PretrainingObjective:
     add up over replicas and batches, so every mean is exact however the examples are divided.
     The loss to minimize is the total of the measures named in `losses`.
 
+    Args:
+        next_sentence: whether the pairs count. In sentence-order prediction (ALBERT,
+            arXiv:1909.11942 section 3.1) they are swapped instead of random; without pairs the
+            masked words are all there is to learn (RoBERTa, arXiv:1907.11692 section 4.2).
+
     Source: google-research/bert run_pretraining.py `get_masked_lm_output`,
     `get_next_sentence_output`, `metric_fn`. The original divides the masked-LM sum by its weights
     plus 1e-5; here there is no such constant.
     """
 
-    measures = (
-        "masked_lm_loss",
-        "next_sentence_loss",
-        "masked_lm_accuracy",
-        "next_sentence_accuracy",
-    )
-    losses = measures[:2]
+    def __init__(self, next_sentence: bool = True):
+        kinds = ("masked_lm", "next_sentence") if next_sentence else ("masked_lm",)
+        self.losses = tuple(f"{kind}_loss" for kind in kinds)
+        self.measures = self.losses + tuple(f"{kind}_accuracy" for kind in kinds)
 
     def counts(self, batch: dict) -> dict:
         """The number of masked words and of pairs in a batch of `pretraining_dataset`."""
         words = ops.sum(batch["masked_lm_weights"])
         pairs = ops.sum(batch["example_weights"])
-        return {
-            "masked_lm_loss": words,
-            "next_sentence_loss": pairs,
-            "masked_lm_accuracy": words,
-            "next_sentence_accuracy": pairs,
-        }
+        return self._chosen(words, pairs, words, pairs)
 
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
         """The summed losses and hits of a batch."""
@@ -105,12 +110,16 @@ class PretrainingObjective:
             batch["next_sentence_labels"],
             batch["example_weights"],
         )
-        return {
-            "masked_lm_loss": words[0],
-            "next_sentence_loss": pairs[0],
-            "masked_lm_accuracy": words[1],
-            "next_sentence_accuracy": pairs[1],
+        return self._chosen(words[0], pairs[0], words[1], pairs[1])
+
+    def _chosen(self, word_loss, pair_loss, word_hits, pair_hits) -> dict:
+        values = {
+            "masked_lm_loss": word_loss,
+            "next_sentence_loss": pair_loss,
+            "masked_lm_accuracy": word_hits,
+            "next_sentence_accuracy": pair_hits,
         }
+        return {name: values[name] for name in self.measures}
 
 
 def _loss_and_hits(logits, labels, weights):

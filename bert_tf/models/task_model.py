@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.layers.dropout import derived_seed
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
 
@@ -40,12 +41,22 @@ class BertTaskModel(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
+        seed = self.encoder.dropout_seed(inputs, training)
+        if seed is not None:
+            inputs = inputs | {"dropout_seed": seed}
         pooled = self.encoder(inputs, training=training)["pooled_output"]
-        logits = ops.cast(self.head(pooled, training=training), "float32")
+        seed = derived_seed(seed, self.encoder.num_dropouts)
+        logits = ops.cast(self.head(pooled, seed=seed, training=training), "float32")
         return logits[:, 0] if self.num_classes == 1 else logits
 
     def get_config(self):
-        return self.encoder.get_config() | {"name": self.name, "num_classes": self.num_classes}
+        policy = keras.dtype_policies.serialize(self.dtype_policy)
+        return {
+            "config": self.config.to_dict(),
+            "num_classes": self.num_classes,
+            "name": self.name,
+            "dtype": policy,
+        }
 
     @classmethod
     def from_config(cls, config):

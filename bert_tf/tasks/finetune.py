@@ -11,11 +11,10 @@ from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel, ClassificationObjective
 from bert_tf.tasks.batches import EncodedExamples, eval_batches, train_batches
 from bert_tf.training import checkpoints, loop, optimizers, schedules
-from bert_tf.training.results import write_results
+from bert_tf.training.reports import EVAL_RESULTS, Reports, write_results
+from bert_tf.training.trainer import Trainer
 from bert_tf.training.vocabulary_mapping import VocabularyMapping
-from tfrecords.writer import atomic_write
 
-RESULTS = "eval_results.txt"
 BEST = "best"
 
 
@@ -73,17 +72,22 @@ class FineTuner:
         schedule = schedules.linear_warmup_and_decay(
             settings.learning_rate, total, int(total * settings.warmup_proportion)
         )
-        objective = ClassificationObjective()
-        self.trainer = loop.Trainer(strategy, self.model, objective, optimizer, schedule)
-        step = self.trainer.step
+        self.trainer = Trainer(
+            strategy,
+            self.model,
+            ClassificationObjective(),
+            optimizer,
+            schedule,
+            seed=settings.seed,
+        )
         self.checkpointer = checkpoints.Checkpointer(
-            folder, self.model, optimizer, step, max_to_keep=1
+            folder, self.model, self.trainer.state, max_to_keep=1
         )
-        # Weights only: without variables to train, the optimizer has no moments.
+        weights_only = {"step": self.trainer.step}
         self.best = checkpoints.Checkpointer(
-            f"{folder}/{BEST}", self.model, optimizers.AdamW([]), step, max_to_keep=1
+            f"{folder}/{BEST}", self.model, weights_only, max_to_keep=1
         )
-        self.best_results = f"{folder}/{BEST}/{RESULTS}"
+        self.best_results = f"{folder}/{BEST}/{EVAL_RESULTS}"
 
     def start(
         self, init_checkpoint: str | None = None, mapping: VocabularyMapping | None = None
@@ -114,21 +118,23 @@ class FineTuner:
             ValueError: the loss is not finite.
         """
         settings, step = self.settings, int(self.trainer.step.numpy())
-        self.writer = tf.summary.create_file_writer(f"{self.folder}/eval")
-        # A run may have stopped between saving and evaluating.
-        if step and read_results(f"{self.folder}/{RESULTS}").get("global_step") != step:
-            self.after_epoch(step)
         epochs = max(1, round(settings.num_train_epochs))
-        loop.fit(
-            self.trainer,
-            iter(self.batches("train", skip=step * settings.train_batch_size)),
-            self.num_train_steps,
-            settings.train_batch_size,
-            self.checkpointer,
-            math.ceil(self.num_train_steps / epochs),
-            log_dir=f"{self.folder}/train",
-            on_checkpoint=self.after_epoch,
-        )
+        epoch_steps = math.ceil(self.num_train_steps / epochs)
+        with Reports(self.folder, step, self.num_train_steps) as self.reports:
+            # A run may have been killed between saving and evaluating.
+            finished = step % epoch_steps == 0 or step == self.num_train_steps
+            if step and finished and self.reports.last_evaluation.get("global_step") != step:
+                self.after_epoch(step)
+            self.reports.begin_phase(settings.train_batch_size)
+            loop.fit(
+                self.trainer,
+                iter(self.batches("train", skip=step * settings.train_batch_size)),
+                self.num_train_steps,
+                self.checkpointer,
+                self.reports,
+                epoch_steps,
+                on_checkpoint=self.after_epoch,
+            )
         return self.finish()
 
     def batches(self, split: str, skip: int = 0):
@@ -149,12 +155,12 @@ class FineTuner:
         return {f"{prefix}_{name}": value for name, value in means.items()}
 
     def after_epoch(self, step: int) -> None:
-        results = self.evaluate("dev", "eval") | {"global_step": step}
+        results = self.evaluate("dev", "eval")
         so_far = read_results(self.best_results).get("eval_accuracy", -1.0)
         if results["eval_accuracy"] > so_far:
             self.best.save()
-            _write_results(self.best_results, results)
-        write_results(f"{self.folder}/{RESULTS}", results, self.writer)
+            write_results(self.best_results, results | {"global_step": step})
+        self.reports.evaluation(step, results)
 
     def finish(self) -> dict[str, float]:
         results = read_results(self.best_results)
@@ -162,7 +168,7 @@ class FineTuner:
             path = checkpoints.latest_checkpoint(f"{self.folder}/{BEST}")
             checkpoints.load_weights(path, self.model.weights)
             results |= self.evaluate("test", "test")
-        _write_results(f"{self.folder}/{RESULTS}", results)
+        write_results(f"{self.folder}/{EVAL_RESULTS}", results)
         return results
 
 
@@ -174,11 +180,6 @@ def read_results(path: str) -> dict[str, float]:
         pairs = (line.split(" = ") for line in file.read().splitlines())
         values = {key: float(value) for key, value in pairs}
     return values | {"global_step": int(values["global_step"])}
-
-
-def _write_results(path: str, results: Mapping[str, float]) -> None:
-    lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
-    atomic_write(path, "".join(lines))
 
 
 def _load_encoder(model: BertTaskModel, checkpoint: str, mapping: VocabularyMapping | None) -> None:

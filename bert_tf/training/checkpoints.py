@@ -3,74 +3,68 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.training.optimizers import AdamW
 from bert_tf.training.vocabulary_mapping import VocabularyMapping
+from tfrecords.writer import atomic_write
 
 
 class Checkpointer:
     """Keeps the newest training states of a run in a folder.
 
-    A checkpoint holds the model's weights under their Keras paths, the optimizer's moments under
-    `<path>/adam_m` and `<path>/adam_v`, the state of the random generators, and the step. It is
-    in TensorFlow's own format and has no Python object in it.
+    A checkpoint holds the model's weights under their Keras paths and the rest of the state under
+    names, such as the optimizer's `<path>/adam_m`. It is in TensorFlow's own format and has no
+    Python object in it.
 
     Args:
         directory: where `ckpt-<step>` files go.
-        model, optimizer: what to save.
-        step: int64 variable, the number of finished steps.
+        model: its weights are saved.
+        state: what else is; "step", int64, the number of finished steps, is part of it.
         max_to_keep: older checkpoints are deleted.
+        writes: whether `save` writes; of many workers only the chief's does.
     """
 
     def __init__(
         self,
         directory: str,
         model: keras.Model,
-        optimizer: AdamW,
-        step: tf.Variable,
+        state: Mapping[str, tf.Variable],
         max_to_keep: int = 5,
+        writes: bool = True,
     ):
         self._weights = {weight.path: weight.value for weight in model.weights}
-        self._slots = optimizer.slots
-        generators = [
-            variable for variable in model.variables if variable.path not in self._weights
-        ]
-        self._step = step
+        self._step = state["step"]
         self._directory = directory
-        checkpoint = tf.train.Checkpoint(
-            model=self._weights,
-            optimizer=self._slots,
-            generators=[variable.value for variable in generators],
-            step=step,
-        )
-        self._manager = tf.train.CheckpointManager(
-            checkpoint, directory, max_to_keep, checkpoint_name="ckpt"
-        )
+        self._max_to_keep = max_to_keep
+        self._writes = writes
+        self._checkpoint = tf.train.Checkpoint(model=self._weights, state=dict(state))
 
     def restore(self) -> str | None:
-        """Restores the newest checkpoint, if there is one, and returns its path.
+        """Restores the newest checkpoint that can be read, if there is one, and returns its path.
+
+        Newer ones that cannot be read are named on standard output and left where they are.
 
         Raises:
-            ValueError: where it is of another model; the message names the variable.
-            OSError: where it cannot be read, or the folder's `checkpoint` file is lost.
+            ValueError: it is of another model; the message names the variable.
+            OSError: there are checkpoints, and none can be read.
         """
-        path = self._manager.latest_checkpoint
-        if path:
-            _check_shapes(path, saved_shapes(path), self._weights)
-            with _reading(path):
-                self._manager.checkpoint.restore(path).assert_existing_objects_matched()
-        elif found := tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*.index")):
-            raise OSError(
-                f"{self._directory}: its file `checkpoint` is lost or damaged; write "
-                f'model_checkpoint_path: "{os.path.basename(found[-1]).removesuffix(".index")}" '
-                "in it, or take another folder"
-            )
-        return path
+        damaged: list[OSError] = []
+        for path in reversed(_checkpoints_of(self._directory)):
+            try:
+                self._restore(path)
+            except OSError as error:
+                damaged.append(error)
+                continue
+            for error in damaged:
+                print(f"WARNING: {error}. The one before is used.")
+            return path
+        if damaged:
+            raise OSError(f"{damaged[0]}, and no checkpoint before it can be read")
+        return None
 
     def save(self) -> str:
         """Writes a checkpoint of the current step and returns its path.
@@ -78,12 +72,61 @@ class Checkpointer:
         Raises:
             OSError: it cannot be written; the checkpoints before it are kept.
         """
+        path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
+        if not self._writes:
+            return path
         try:
-            return self._manager.save(checkpoint_number=self._step.numpy())
+            self._checkpoint.write(path)
         except tf.errors.OpError as error:
+            _remove_unfinished(path)
             raise OSError(
-                f"cannot write a checkpoint to {self._directory}: {error.message}"
+                f"cannot write a checkpoint to {self._directory}: {error.message}; the one before "
+                "is kept"
             ) from error
+        self._keep_newest(path)
+        return path
+
+    def _restore(self, path: str) -> None:
+        _check_shapes(path, saved_shapes(path), self._weights)
+        with _reading(path):
+            try:
+                self._checkpoint.read(path).assert_existing_objects_matched()
+            except AssertionError:
+                raise ValueError(
+                    f"{path} was written by a run with another optimizer or precision; give the "
+                    "same flags, or start anew from it with --init_checkpoint"
+                ) from None
+
+    def _keep_newest(self, newest: str) -> None:
+        """Makes a checkpoint the newest to everyone, and deletes those that are too old."""
+        # One of a later step is what `restore` passed over.
+        until = [p for p in _checkpoints_of(self._directory) if _step_of(p) <= _step_of(newest)]
+        kept = [os.path.basename(path) for path in until[-self._max_to_keep :]]
+        lines = [f'model_checkpoint_path: "{kept[-1]}"']
+        lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
+        atomic_write(os.path.join(self._directory, "checkpoint"), "\n".join(lines) + "\n")
+        for path in until[: -self._max_to_keep]:
+            for file in tf.io.gfile.glob(f"{path}.*"):
+                tf.io.gfile.remove(file)
+
+
+def _checkpoints_of(directory: str) -> list[str]:
+    """The paths of a folder's checkpoints, by step."""
+    found = tf.io.gfile.glob(os.path.join(directory, "ckpt-*.index"))
+    paths = (path.removesuffix(".index") for path in found)
+    return sorted((path for path in paths if re.search(r"/ckpt-\d+$", path)), key=_step_of)
+
+
+def _step_of(path: str) -> int:
+    return int(path.rpartition("-")[2])
+
+
+def _remove_unfinished(path: str) -> None:
+    """Removes what a save of this checkpoint that failed has left."""
+    for file in tf.io.gfile.glob(f"{path}.*"):
+        tf.io.gfile.remove(file)
+    for folder in tf.io.gfile.glob(f"{path}_temp*"):
+        tf.io.gfile.rmtree(folder)
 
 
 def latest_checkpoint(path: str) -> str:
@@ -140,10 +183,7 @@ def _reading(checkpoint: str) -> Iterator[None]:
     try:
         yield
     except (tf.errors.OpError, IndexError) as error:
-        raise OSError(
-            f"{checkpoint} is damaged or incomplete; to go on from an older checkpoint, remove its "
-            "files and name the older one in the file `checkpoint` beside it"
-        ) from error
+        raise OSError(f"{checkpoint} is damaged or incomplete") from error
 
 
 def _path(key: str) -> str | None:

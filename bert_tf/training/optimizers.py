@@ -1,5 +1,6 @@
-"""The optimizer of the original BERT."""
+"""The optimizer of the original BERT, and the one for large batches."""
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -7,23 +8,21 @@ import keras
 import tensorflow as tf
 
 
-class AdamW:
-    """Adam with decoupled weight decay and without bias correction.
-
-        m <- beta_1 m + (1 - beta_1) g
-        v <- beta_2 v + (1 - beta_2) g^2
-        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
+class Optimizer:
+    """What `AdamW` and `Lamb` share: Adam's two moments, and the way to the variables.
 
     Not a `keras.optimizers.Optimizer`: those clip every replica's gradient before the all-reduce,
-    where the original clips the sum, and correct the bias of the moments.
+    where the original clips the sum.
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
         weight_decay: not applied to variables whose path matches `exclude`.
         exclude: by default, biases and the two parameters of layer normalization.
+        bias_correction: whether the moments are divided by what they lack of a full average.
 
-    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
-    bert optimization.py `AdamWeightDecayOptimizer`.
+    Attributes:
+        slots: name -> variable, all that a checkpoint must hold: `<path>/adam_m` and
+            `<path>/adam_v`, and with `bias_correction` the number of updates, `update_count`.
     """
 
     def __init__(
@@ -34,49 +33,143 @@ class AdamW:
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         exclude: str = r"(^|/|_)bias$|/gamma$|/beta$",
+        bias_correction: bool = False,
     ):
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
-        self._decays = [not re.search(exclude, variable.path) for variable in variables]
-        self.slots = {
-            f"{variable.path}/{slot}": tf.Variable(tf.zeros(variable.shape), trainable=False)
+        self._excluded = [bool(re.search(exclude, variable.path)) for variable in variables]
+        self._moments = [
+            [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
             for variable in variables
-            for slot in ("adam_m", "adam_v")
-        }
+        ]
+        self.slots = {}
+        for variable, (m, v) in zip(variables, self._moments, strict=True):
+            self.slots |= {f"{variable.path}/adam_m": m, f"{variable.path}/adam_v": v}
+        if bias_correction:
+            self.slots["update_count"] = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def apply(self, gradients: Sequence[tf.Tensor], learning_rate: tf.Tensor) -> None:
+    def apply(
+        self,
+        gradients: Sequence[tf.Tensor],
+        learning_rate: tf.Tensor,
+        finite: tf.Tensor | None = None,
+    ) -> None:
         """Updates the variables; call it in a replica context with gradients already summed.
 
         Args:
             gradients: dense, in the variables' order, the same on every replica.
             learning_rate: scalar.
+            finite: bool scalar of `DynamicLossScale.unscale`; where it is false, nothing changes.
         """
         tf.distribute.get_replica_context().merge_call(
-            self._update_all, args=(list(gradients), learning_rate)
+            self._update_unless_skipped, args=(list(gradients), learning_rate, finite)
+        )
+
+    def _update_unless_skipped(self, strategy, gradients, learning_rate, finite) -> None:
+        if finite is None:
+            self._update_all(strategy, gradients, learning_rate)
+            return
+        # Here and not around `apply`: a replica cannot leave for the others inside a condition.
+        tf.cond(
+            strategy.experimental_local_results(finite)[0],
+            lambda: self._update_all(strategy, gradients, learning_rate),
+            lambda: None,
         )
 
     def _update_all(self, strategy, gradients, learning_rate) -> None:
-        slots = iter(self.slots.values())
-        for target, gradient, decays in zip(self._targets, gradients, self._decays, strict=True):
-            moments = (next(slots), next(slots))
+        weights = self._moment_weights()
+        for target, moments, gradient, excluded in zip(
+            self._targets, self._moments, gradients, self._excluded, strict=True
+        ):
             strategy.extended.update(
-                target, self._update, args=(gradient, *moments, learning_rate, decays)
+                target,
+                self._update,
+                args=(gradient, *moments, learning_rate, weights, excluded),
             )
 
-    def _update(self, variable, gradient, m, v, learning_rate, decays: bool) -> None:
-        if decays:
+    def _moment_weights(self) -> tuple:
+        """The sums of the weights in m and in v: 1 - beta^t, or 1 without bias correction."""
+        if not self.bias_correction:
+            return 1.0, 1.0
+        count = self.slots["update_count"]
+        count.assign_add(1)
+        count = tf.cast(count.read_value(), tf.float32)
+        # 1 - 0.999 in float32 would be off by 5e-5 of itself.
+        return tuple(-tf.math.expm1(count * math.log(b)) for b in (self.beta_1, self.beta_2))
+
+    def _update(self, variable, gradient, m, v, learning_rate, weights, excluded: bool) -> None:
+        raise NotImplementedError
+
+
+class AdamW(Optimizer):
+    """Adam with decoupled weight decay; as in the original BERT, without bias correction.
+
+        m <- beta_1 m + (1 - beta_1) g
+        v <- beta_2 v + (1 - beta_2) g^2
+        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
+
+    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for
+    m and v in the last line.
+
+    Args: see `Optimizer`.
+
+    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
+    bert optimization.py `AdamWeightDecayOptimizer`.
+    """
+
+    def _update(self, variable, gradient, m, v, learning_rate, weights, excluded: bool) -> None:
+        if not excluded:
             variable.assign_sub(learning_rate * self.weight_decay * variable)
-        # With both powers of beta at 0 the operation corrects no bias.
+        m_weight, root = weights[0], weights[1] ** 0.5
+        # With both powers of beta at 0 the operation corrects no bias: it would add epsilon to
+        # the root of the uncorrected v.
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
             v=v.handle,
             beta1_power=0.0,
             beta2_power=0.0,
-            lr=learning_rate,
+            lr=learning_rate * (root / m_weight),
             beta1=self.beta_1,
             beta2=self.beta_2,
-            epsilon=self.epsilon,
+            epsilon=self.epsilon * root,
             grad=gradient,
         )
+
+
+class Lamb(Optimizer):
+    """Adam whose update of each variable is made as long as `learning_rate` times the variable.
+
+        u <- m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay w
+        w <- w - learning_rate |w| / |u| u
+
+    with m and v as in `AdamW`. Where |w| or |u| is 0, and for excluded variables, which do not
+    decay either, the trust ratio |w| / |u| is 1. Query, key and value share a variable in
+    `SelfAttention`, and so a ratio.
+
+    Args: see `Optimizer`. google-research/albert has no bias correction.
+
+    Source: Large Batch Optimization for Deep Learning (arXiv:1904.00962) algorithm 2;
+    google-research/albert lamb_optimizer.py `LAMBOptimizer`.
+    """
+
+    def __init__(
+        self, variables: Sequence[keras.Variable], *, bias_correction: bool = True, **kwargs
+    ):
+        super().__init__(variables, bias_correction=bias_correction, **kwargs)
+
+    def _update(self, variable, gradient, m, v, learning_rate, weights, excluded: bool) -> None:
+        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
+        update = m / weights[0] / (tf.sqrt(v / weights[1]) + self.epsilon)
+        if not excluded:
+            update += self.weight_decay * variable
+            norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
+            ratio = tf.math.divide_no_nan(norm, update_norm)
+            learning_rate *= tf.where(ratio > 0.0, ratio, 1.0)
+        variable.assign_sub(learning_rate * update)
+
+
+OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb}

@@ -1,29 +1,66 @@
 """Learning rates as functions of the step."""
 
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
 
 Schedule = Callable[[tf.Tensor], tf.Tensor]
+SCHEDULES = ("linear", "polynomial", "cosine", "constant")
 
 
-def linear_warmup_and_decay(
-    learning_rate: float, num_train_steps: int, num_warmup_steps: int
+def make_schedule(
+    name: str,
+    learning_rate: float,
+    num_train_steps: int,
+    num_warmup_steps: int,
+    power: float = 1.0,
 ) -> Schedule:
-    """From 0 up to `learning_rate` over the warm-up, then on the line that ends at 0 with training.
+    """A linear warm-up from 0 to `learning_rate`, then a decay to 0 at the end of training.
 
-    During warm-up the rate is `learning_rate * step / num_warmup_steps`; after it
-    `learning_rate * (1 - step / num_train_steps)`, so that it falls a little where the two meet.
-    The first step, number 0, has rate 0 where there is a warm-up.
+    During warm-up the rate is `learning_rate * step / num_warmup_steps`: the first step, number 0,
+    has rate 0 where there is a warm-up. After it the rate is `learning_rate` times
 
-    Source: google-research/bert optimization.py `create_optimizer`.
+        linear      1 - step / num_train_steps
+        polynomial  (1 - step / num_train_steps)^power
+        cosine      (1 + cos(pi x)) / 2, where x goes from 0 after the warm-up to 1 at the end
+        constant    1
+
+    The first two, as in the original, fall a little where warm-up and decay meet.
+
+    Args:
+        name: one of `SCHEDULES`.
+        power: of "polynomial".
+
+    Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
+    equation 5, without restarts.
     """
+    num_decay_steps = max(1, num_train_steps - num_warmup_steps)
+
+    def decay(step: tf.Tensor) -> tf.Tensor:
+        left = 1.0 - tf.minimum(step / num_train_steps, 1.0)
+        if name == "linear":
+            return left
+        if name == "polynomial":
+            return left**power
+        if name == "cosine":
+            done = tf.minimum((step - num_warmup_steps) / num_decay_steps, 1.0)
+            return 0.5 * (1.0 + tf.cos(math.pi * done))
+        assert name == "constant", name
+        return tf.ones_like(step)
 
     def schedule(step: tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32)
-        decayed = learning_rate * (1.0 - tf.minimum(step / num_train_steps, 1.0))
+        decayed = learning_rate * decay(step)
         if not num_warmup_steps:
             return decayed
         return tf.where(step < num_warmup_steps, learning_rate * step / num_warmup_steps, decayed)
 
     return schedule
+
+
+def linear_warmup_and_decay(
+    learning_rate: float, num_train_steps: int, num_warmup_steps: int
+) -> Schedule:
+    """The original's schedule: "linear" of `make_schedule`."""
+    return make_schedule("linear", learning_rate, num_train_steps, num_warmup_steps)

@@ -1,4 +1,9 @@
-"""Where to train: CPU, GPUs or a TPU."""
+"""Where to train: CPU, GPUs, many machines or a TPU."""
+
+import functools
+import json
+import os
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -9,17 +14,27 @@ def make_strategy(
     tpu_name: str | None = None,
     tpu_zone: str | None = None,
     gcp_project: str | None = None,
+    worker_hosts: Sequence[str] = (),
+    task_index: int | None = None,
 ) -> tf.distribute.Strategy:
     """The `tf.distribute` strategy for a kind of device.
 
     Args:
-        name: "cpu", "gpu" (every GPU of the machine), "tpu", or "auto": a TPU if `tpu_name` is
-            given, else the GPUs if there are any, else the CPU.
+        name: "cpu", "gpu" (every GPU of the machine), "multi_worker" (every GPU, else the CPU, of
+            every machine; must come before any other use of TensorFlow), "tpu", or "auto": the
+            workers if some are given here or by TF_CONFIG, else a TPU if `tpu_name` is given, else
+            the GPUs if there are any, else the CPU.
         tpu_name, tpu_zone, gcp_project: which TPU; on a TPU virtual machine leave them out.
+        worker_hosts: `host:port` of every worker, the same list on each; in place of TF_CONFIG.
+        task_index: which of them this process is.
 
     Raises:
-        ValueError: where there is no such device.
+        ValueError: where there is no such device, or the workers are not said rightly.
     """
+    if worker_hosts or task_index is not None:
+        _set_tf_config(worker_hosts, task_index)
+    if name == "multi_worker" or (name == "auto" and len(_workers()) > 1):
+        return _multi_worker_strategy()
     gpus = tf.config.list_logical_devices("GPU")
     if name == "auto":
         name = "tpu" if tpu_name else "gpu" if gpus else "cpu"
@@ -33,6 +48,52 @@ def make_strategy(
     if name == "cpu" or len(gpus) == 1:
         return tf.distribute.OneDeviceStrategy(gpus[0].name if name == "gpu" else "/cpu:0")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
+
+
+def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
+    if task_index is None or not worker_hosts:
+        raise ValueError("--worker_hosts and --task_index belong together: give both")
+    if task_index >= len(worker_hosts):
+        raise ValueError(
+            f"--task_index={task_index}, but --worker_hosts names {len(worker_hosts)} workers, of "
+            "which the first is number 0"
+        )
+    for host in worker_hosts:
+        if not host.rpartition(":")[2].isdigit():
+            raise ValueError(f"--worker_hosts: {host!r} is not of the form host:port")
+    os.environ["TF_CONFIG"] = json.dumps(
+        {
+            "cluster": {"worker": list(worker_hosts)},
+            "task": {"type": "worker", "index": task_index},
+        }
+    )
+
+
+def _workers() -> list[str]:
+    """The hosts that train, as TF_CONFIG names them."""
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
+        return [*cluster.get("chief", []), *cluster.get("worker", [])]
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(
+            f"TF_CONFIG is {os.environ['TF_CONFIG']!r}; it must be like "
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+        ) from None
+
+
+def _multi_worker_strategy() -> tf.distribute.Strategy:
+    if not _workers():
+        raise ValueError(
+            "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"
+        )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        raise ValueError(
+            f"--strategy=multi_worker: the workers {', '.join(_workers())} did not come together "
+            f"({reason}); is every one running, and can it be reached under its name and port?"
+        ) from error
 
 
 def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
@@ -60,6 +121,34 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     return f"{count} {kind} replica{'s' if count > 1 else ''}"
 
 
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process is the one that writes files and speaks: the only or the first."""
+    resolver = strategy.cluster_resolver
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return True
+    has_chief = "chief" in resolver.cluster_spec().jobs
+    return resolver.task_type == ("chief" if has_chief else "worker") and resolver.task_id == 0
+
+
+def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:
+    """What every worker gives, in the mean of all, so that all of them decide alike.
+
+    Every worker must call it at the same point.
+    """
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return list(values)
+    each = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(values, tf.float32)
+    )
+    return _mean_of_replicas(strategy)(each).numpy().tolist()
+
+
+@functools.cache
+def _mean_of_replicas(strategy: tf.distribute.Strategy):
+    # Outside of a graph every reduction would start threads of its own.
+    return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
+
+
 def check_batch_size(strategy: tf.distribute.Strategy, flag: str, batch_size: int) -> None:
     """Raises a ValueError where a global batch cannot be shared out evenly among the replicas."""
     replicas = strategy.num_replicas_in_sync
@@ -73,7 +162,7 @@ def compiles(strategy: tf.distribute.Strategy) -> bool:
 
 
 def set_precision(precision: str) -> None:
-    """Sets the compute type of the layers made from now on: "float32" or "bfloat16".
+    """Sets the compute type of the layers made from now on: "float32", "bfloat16" or "float16".
 
     Variables, normalization, softmax, losses and the optimizer stay in float32.
     """

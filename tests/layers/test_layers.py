@@ -1,5 +1,8 @@
 """What every layer and model must do, checked in one way for all of them."""
 
+import dataclasses
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -22,6 +25,8 @@ CONFIG = BertConfig(
     intermediate_size=24,
     max_position_embeddings=20,
 )
+ALBERT = dataclasses.replace(CONFIG, embedding_size=6, num_hidden_groups=1)
+DECODER = dataclasses.replace(CONFIG, is_decoder=True)
 GENERATOR = np.random.default_rng(0)
 SEQUENCE = GENERATOR.normal(size=(2, 5, 16)).astype(np.float32)
 POSITIONS = np.array([[1, 4, 0], [2, 2, 3]], np.int32)
@@ -32,12 +37,18 @@ TABLE = GENERATOR.normal(size=(50, 16)).astype(np.float32)
 
 CASES = {
     "embeddings": (lambda **kw: BertEmbeddings(50, 16, 20, dropout=0.0, **kw), (IDS, MASK)),
+    "factorized_embeddings": (
+        lambda **kw: BertEmbeddings(50, 16, 20, dropout=0.0, embedding_size=6, **kw),
+        (IDS, MASK),
+    ),
     "attention": (lambda **kw: SelfAttention(2, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
     "block": (lambda **kw: EncoderBlock(2, 24, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
     "pooler": (Pooler, (SEQUENCE,)),
     "masked_lm": (lambda **kw: MaskedLMHead(50, **kw), (SEQUENCE, POSITIONS, TABLE)),
     "dense_head": (lambda **kw: DenseHead(3, dropout=0.1, **kw), (SEQUENCE[:, 0],)),
     "encoder": (lambda **kw: BertEncoder(CONFIG, **kw), (INPUTS,)),
+    "albert": (lambda **kw: BertEncoder(ALBERT, **kw), (INPUTS,)),
+    "decoder": (lambda **kw: BertEncoder(DECODER, **kw), (INPUTS,)),
     "pretrainer": (
         lambda **kw: BertPretrainer(CONFIG, **kw),
         (INPUTS | {"masked_lm_positions": POSITIONS},),
@@ -101,7 +112,9 @@ def test_every_weight_has_a_gradient(case):
 
     _, layer, inputs, _ = case
     with tf.GradientTape() as tape:
-        outputs = keras.tree.flatten(layer(*inputs, training=True))
+        takes_seed = "seed" in inspect.signature(layer.call).parameters
+        seeds = {"seed": np.array([1, 2], np.int32)} if takes_seed else {}
+        outputs = keras.tree.flatten(layer(*inputs, **seeds, training=True))
         loss = tf.add_n([tf.reduce_sum(tf.sin(output)) for output in outputs])
     gradients = tape.gradient(loss, [weight.value for weight in layer.trainable_weights])
     for weight, gradient in zip(layer.trainable_weights, gradients, strict=True):

@@ -7,6 +7,7 @@ import keras_hub
 import numpy as np
 import pytest
 import tensorflow as tf
+from encoders import copy_to_keras_hub, random_inputs, randomize
 
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
@@ -22,62 +23,6 @@ SMALL = BertConfig(
 )
 
 
-def randomize(model: keras.Model, seed: int = 0) -> None:
-    """Gives every weight a random value, so that no bias or normalization is left out of a test."""
-    generator = np.random.default_rng(seed)
-    for weight in model.weights:
-        values = generator.normal(0.0, 0.2, weight.shape)
-        weight.assign(values + weight.path.endswith("gamma"))
-
-
-def random_inputs(config: BertConfig, batch: int = 3, length: int = 17) -> dict[str, np.ndarray]:
-    generator = np.random.default_rng(1)
-    mask = np.arange(length) < generator.integers(length // 2, length + 1, (batch, 1))
-    return {
-        "input_word_ids": generator.integers(0, config.vocab_size, (batch, length)) * mask,
-        "input_mask": mask.astype(np.int32),
-        "input_type_ids": generator.integers(0, 2, (batch, length)) * mask,
-    }
-
-
-def copy_to_keras_hub(encoder: BertEncoder, backbone: keras_hub.models.BertBackbone) -> None:
-    """Sets KerasHub's variables from ours, splitting the fused projection."""
-    heads = encoder.config.num_attention_heads
-    width = encoder.config.hidden_size
-
-    def assign(layer, *values):
-        for weight, value in zip(layer.weights, values, strict=True):
-            weight.assign(np.reshape(value, weight.shape))
-
-    embeddings = encoder.embeddings
-    backbone.token_embedding.embeddings.assign(embeddings.word_embeddings)
-    backbone.get_layer("position_embedding").weights[0].assign(embeddings.position_embeddings)
-    backbone.get_layer("segment_embedding").weights[0].assign(embeddings.type_embeddings)
-    assign(backbone.get_layer("embeddings_layer_norm"), *embeddings.layer_norm.get_weights())
-    for index, block in enumerate(encoder.blocks):
-        theirs = backbone.get_layer(f"transformer_layer_{index}")
-        attention = theirs._self_attention_layer
-        kernels = np.split(block.attention.qkv_kernel.numpy(), 3, axis=1)
-        biases = np.split(block.attention.qkv_bias.numpy(), 3)
-        parts = (attention.query_dense, attention.key_dense, attention.value_dense)
-        for dense, kernel, bias in zip(parts, kernels, biases, strict=True):
-            assign(dense, kernel.reshape(width, heads, -1), bias.reshape(heads, -1))
-        assign(
-            attention.output_dense,
-            block.attention.output_kernel.numpy().reshape(heads, -1, width),
-            block.attention.output_bias.numpy(),
-        )
-        assign(theirs._self_attention_layer_norm, *block.attention_norm.get_weights())
-        assign(theirs._feedforward_intermediate_dense, *_dense(block, "intermediate"))
-        assign(theirs._feedforward_output_dense, *_dense(block, "output"))
-        assign(theirs._feedforward_layer_norm, *block.output_norm.get_weights())
-    assign(backbone.get_layer("pooled_dense"), *_dense(encoder.pooler, "dense"))
-
-
-def _dense(layer, name):
-    return getattr(layer, f"{name}_kernel").numpy(), getattr(layer, f"{name}_bias").numpy()
-
-
 def test_every_layer_equals_keras_hub_with_the_same_weights():
     # KerasHub computes the tanh form of GELU.
     config = dataclasses.replace(SMALL, hidden_act="gelu_new")
@@ -91,11 +36,11 @@ def test_every_layer_equals_keras_hub_with_the_same_weights():
         intermediate_dim=config.intermediate_size,
         max_sequence_length=config.max_position_embeddings,
     )
-    copy_to_keras_hub(encoder, backbone)
+    layers = [backbone.get_layer(f"transformer_layer_{index}") for index in range(3)]
+    copy_to_keras_hub(encoder, backbone, layers)
     every_layer = keras.Model(
         backbone.inputs,
-        [backbone.get_layer(f"transformer_layer_{i}").output for i in range(3)]
-        + [backbone.output["pooled_output"]],
+        [*(layer.output for layer in layers), backbone.output["pooled_output"]],
     )
     inputs = random_inputs(config)
     expected = every_layer(
@@ -143,17 +88,24 @@ def test_real_bert_tiny_gives_its_reference_outputs(shared_data):
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("tiny", 4_385_920), ("base", 109_482_240), ("large", 335_141_888)]
+    ("name", "vocab_size", "count"),
+    [
+        ("tiny", 30522, 4_385_920),
+        ("base", 30522, 109_482_240),
+        ("large", 30522, 335_141_888),
+        ("albert-base", 30000, 11_683_584),
+        ("albert-large", 30000, 17_683_968),
+    ],
 )
-def test_golden_parameter_counts(name, count, monkeypatch):
-    """The published counts with pooler, vocabulary 30522."""
+def test_golden_parameter_counts(name, vocab_size, count, monkeypatch):
+    """The published counts with pooler."""
     zeros = keras.initializers.Zeros()  # drawing 335 million normal values takes ten seconds
     monkeypatch.setattr(keras.initializers, "TruncatedNormal", lambda stddev: zeros)
-    assert BertEncoder(preset_config(name)).count_params() == count
+    assert BertEncoder(preset_config(name, vocab_size)).count_params() == count
 
 
 def test_the_published_sizes_are_there():
-    assert len(PRESETS) == 24 + 6
+    assert len(PRESETS) == 24 + 6 + 2
     assert preset_config("base") == BertConfig(vocab_size=30522)
     assert preset_config("L-2_H-128") == preset_config("tiny")
 
@@ -172,8 +124,45 @@ def test_padding_does_not_change_other_positions():
     np.testing.assert_allclose(long["pooled_output"], short["pooled_output"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_in_a_decoder_nothing_depends_on_what_comes_later(rate):
+    """Oracle: the same encoder before one token was changed, bit for bit; the first two
+    positions' outputs, from a sequence of two tokens."""
+    config = dataclasses.replace(
+        SMALL, is_decoder=True, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate
+    )
+    encoder = BertEncoder(config)
+    randomize(encoder)
+    inputs = random_inputs(config, batch=4, length=12) | {"dropout_seed": np.array([5, 6])}
+    inputs["dropout_seed"] = inputs["dropout_seed"].astype(np.int32)
+    outputs = encoder(inputs, training=True)["encoder_outputs"]
+    for changed in (3, 7, 11):
+        others = dict(inputs, input_word_ids=inputs["input_word_ids"].copy())
+        others["input_word_ids"][:, changed] += 1
+        for x, y in zip(encoder(others, training=True)["encoder_outputs"], outputs, strict=True):
+            np.testing.assert_array_equal(x[:, :changed], y[:, :changed])
+            assert np.abs(x[0, changed] - y[0, changed]).max() > 1e-3
+    if not rate:
+        two = {name: value[:, :2] for name, value in inputs.items() if name != "dropout_seed"}
+        first = encoder(two)["sequence_output"]
+        np.testing.assert_allclose(first, outputs[-1][:, :2], atol=1e-5)
+
+
+def test_a_decoder_sees_no_padding():
+    """Oracle: the sequences without padding before them."""
+    config = dataclasses.replace(SMALL, is_decoder=True)
+    encoder = BertEncoder(config)
+    randomize(encoder)
+    inputs = random_inputs(config, batch=2, length=9)
+    inputs["input_mask"][:, 4] = 0
+    other = dict(inputs, input_word_ids=inputs["input_word_ids"].copy())
+    other["input_word_ids"][:, 4] += 1
+    x, y = encoder(inputs)["sequence_output"], encoder(other)["sequence_output"]
+    np.testing.assert_array_equal(np.delete(x, 4, axis=1), np.delete(y, 4, axis=1))
+
+
 def test_the_two_forms_of_gelu_are_erf_and_tanh():
-    from bert_tf.layers.initializers import activation
+    from bert_tf.layers.dense import activation
 
     x = np.linspace(-4, 4, 101).astype(np.float32)
     erf = 0.5 * x * (1 + tf.math.erf(x / np.sqrt(2.0)).numpy())

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrecords.dynamic_masking import DynamicMasking, _take_in_order, mask_batch, prediction_budget
+from tfrecords.dynamic_masking import (
+    EVALUATION,
+    TRAINING,
+    DynamicMasking,
+    _take_in_order,
+    mask_batch,
+    prediction_budget,
+)
 from tfrecords.features import serialize_examples
 from tfrecords.reader import check_pretraining_files, explain_bad_record, pretraining_dataset
 from tfrecords.writer import write_records
@@ -41,13 +48,16 @@ def masking(**changes) -> DynamicMasking:
     return DynamicMasking(**dict(mask_id=MASK, cls_id=CLS, sep_id=SEP, vocab_size=VOCAB) | changes)
 
 
-def mask(arrays, number=0, max_predictions=P, **changes) -> dict[str, np.ndarray]:
+def mask(
+    arrays, number=0, max_predictions=P, stream=EVALUATION, first_row=0, **changes
+) -> dict[str, np.ndarray]:
     batch = {name: tf.constant(values, tf.int32) for name, values in arrays.items()}
-    masked = mask_batch(batch, max_predictions, masking(**changes), 0, tf.constant(number))
+    number, first_row = (tf.constant(value, tf.int64) for value in (number, first_row))
+    masked = mask_batch(batch, max_predictions, masking(**changes), stream, number, first_row)
     return {name: values.numpy() for name, values in masked.items()}
 
 
-def units(arrays, row: int) -> list[list[int]]:
+def words(arrays, row: int) -> list[list[int]]:
     found: list[list[int]] = []
     for column, piece in enumerate(arrays["input_word_ids"][row]):
         if piece in (CLS, SEP, PAD):
@@ -58,11 +68,12 @@ def units(arrays, row: int) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_masked_rows_keep_the_contract(whole_word):
+@pytest.mark.parametrize("units", ["wordpiece", "whole_word"])
+@pytest.mark.parametrize(("max_predictions", "prob"), [(P, 0.15), (S + 3, 1.0)])
+def test_masked_rows_keep_the_contract(units, max_predictions, prob):
     """Oracle: what the original writes, and the rows before they were masked."""
     arrays = dynamic_arrays(500)
-    masked = mask(arrays, whole_word=whole_word)
+    masked = mask(arrays, max_predictions=max_predictions, units=units, masked_lm_prob=prob)
     for row in range(500):
         ids = arrays["input_word_ids"][row]
         real = masked["masked_lm_weights"][row] == 1
@@ -77,14 +88,14 @@ def test_masked_rows_keep_the_contract(whole_word):
         restored[positions] = ids[positions]
         np.testing.assert_array_equal(restored, ids)
         length = int(arrays["input_mask"][row].sum())
-        budget = min(P, max(1, round(length * 0.15)))
-        if not whole_word:
+        budget = min(max_predictions, max(1, round(length * prob)))
+        if units == "wordpiece":
             assert len(positions) == min(budget, length - 3)
             continue
         chosen = set(positions.tolist())
         left = budget - len(chosen)
         assert left >= 0
-        for unit in units(arrays, row):
+        for unit in words(arrays, row):
             assert chosen >= set(unit) or (not chosen & set(unit) and len(unit) > left)
     for name in ("input_mask", "input_type_ids", "next_sentence_labels"):
         np.testing.assert_array_equal(masked[name], arrays[name])
@@ -111,10 +122,10 @@ def test_budget(prob):
     assert prediction_budget(tf.constant(lengths), prob, 76).numpy().tolist() == expected
 
 
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_proportions(whole_word):
+@pytest.mark.parametrize("units", ["wordpiece", "whole_word"])
+def test_proportions(units):
     arrays = dynamic_arrays(20_000, length=60)
-    masked = mask(arrays, max_predictions=9, whole_word=whole_word)
+    masked = mask(arrays, max_predictions=9, units=units)
     rows, slots = np.nonzero(masked["masked_lm_weights"])
     positions = masked["masked_lm_positions"][rows, slots]
     labels = masked["masked_lm_ids"][rows, slots]
@@ -135,7 +146,7 @@ def test_proportions(whole_word):
     deviation = ((counts - expected) ** 2 / expected).sum()  # chi squared of VOCAB - 2
     assert abs(deviation - (VOCAB - 2)) < 5 * np.sqrt(2 * (VOCAB - 2))
     # Every maskable piece of a row is as likely as any other (whole words: short ones more so).
-    if not whole_word:
+    if units == "wordpiece":
         is_piece = (arrays["input_mask"] > 0) & ~np.isin(arrays["input_word_ids"], (CLS, SEP))
         share = masked["masked_lm_weights"].sum(axis=1) / is_piece.sum(axis=1)
         expected = (is_piece * share[:, None]).sum(axis=0)
@@ -148,21 +159,63 @@ def test_whole_words_are_chosen_as_by_the_original():
     """Oracle: the distribution of the original's loop over many shuffles of one row."""
     arrays = dynamic_arrays(1, seed=5)
     many = {name: np.repeat(values, 20_000, axis=0) for name, values in arrays.items()}
-    masked = mask(many, whole_word=True)
+    masked = mask(many, units="whole_word")
     real = masked["masked_lm_weights"] > 0
     found = np.bincount(masked["masked_lm_positions"][real], minlength=S) / 20_000
 
     rng = np.random.default_rng(2)
-    words = units(arrays, 0)
+    words_of_row = words(arrays, 0)
     budget = min(P, max(1, round(int(arrays["input_mask"].sum()) * 0.15)))
     expected = np.zeros(S)
     for _ in range(20_000):
         chosen: list[int] = []
-        for index in rng.permutation(len(words)):
-            if len(chosen) + len(words[index]) <= budget:
-                chosen += words[index]
+        for index in rng.permutation(len(words_of_row)):
+            if len(chosen) + len(words_of_row[index]) <= budget:
+                chosen += words_of_row[index]
         expected[chosen] += 1 / 20_000
     assert np.abs(found - expected).max() < 4 * np.sqrt(2 * 0.25 / 20_000)
+
+
+def test_rows_are_masked_alike_together_and_one_by_one():
+    """Oracle: the batch masked as a whole."""
+    same = {name: np.repeat(values, 12, axis=0) for name, values in dynamic_arrays(1).items()}
+
+    def masks(first: int, last: int, **changes) -> np.ndarray:
+        rows = {name: values[first:last] for name, values in same.items()}
+        return mask(rows, first_row=first, **changes)["input_word_ids"]
+
+    for units in ("wordpiece", "whole_word"):
+        whole = masks(0, 12, units=units)
+        parts = [masks(0, 1, units=units), masks(1, 5, units=units), masks(5, 12, units=units)]
+        np.testing.assert_array_equal(np.concatenate(parts), whole)
+        assert len(np.unique(whole, axis=0)) > 8  # rows differ, though some may by chance not
+    for change in ({"number": 1}, {"seed": 2**32 - 1}, {"stream": TRAINING}):
+        assert (masks(0, 12, **change) != masks(0, 12)).any()
+
+
+def test_left_to_right_predicts_every_next_piece():
+    """A worked example: the last [SEP] is predicted, too, and nothing from it."""
+    row = {
+        "input_word_ids": [CLS, 11, 12, SEP, 13, SEP, PAD, PAD],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
+        "input_type_ids": [0, 0, 0, 0, 1, 1, 0, 0],
+        "word_starts": [0, 1, 1, 0, 1, 0, 0, 0],
+        "next_sentence_labels": [1],
+    }
+    arrays = {name: np.array([values]) for name, values in row.items()}
+    found = mask(arrays, max_predictions=7, units="left_to_right")
+    del arrays["word_starts"]
+    expected = arrays | {
+        "masked_lm_positions": [[0, 1, 2, 3, 4, 5, 6]],
+        "masked_lm_ids": [[11, 12, SEP, 13, SEP, 0, 0]],
+        "masked_lm_weights": [[1, 1, 1, 1, 1, 0, 0]],
+    }
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    for name in ("ids", "positions"):
+        assert found[f"masked_lm_{name}"].dtype == np.int32
+    assert found["masked_lm_weights"].dtype == np.float32
 
 
 def _write(path, arrays) -> str:
@@ -170,9 +223,11 @@ def _write(path, arrays) -> str:
     return str(path)
 
 
-def _batches(file, batch_size, training, take=-1, context=None, **changes) -> list[dict]:
+def _batches(
+    file, batch_size, training, take=-1, context=None, first_step=0, **changes
+) -> list[dict]:
     dataset = pretraining_dataset(
-        [file], S, P, VOCAB, batch_size, training, 7, context, masking(**changes)
+        [file], S, P, VOCAB, batch_size, training, 7, context, masking(**changes), first_step
     )
     return list(dataset.take(take).as_numpy_iterator())
 
@@ -205,21 +260,39 @@ def test_every_epoch_is_masked_anew_and_as_the_seed_says(tmp_path):
     assert (other["masked_lm_positions"] != first[0]["masked_lm_positions"]).any()
 
 
-def test_a_run_that_goes_on_sees_the_masks_of_its_steps(tmp_path):
-    """Oracle: masks depend on the number of the batch alone, whatever rows are in it."""
-    same = {name: np.repeat(values, 64, axis=0) for name, values in dynamic_arrays(1).items()}
-    file = _write(tmp_path / "records", same)
-    whole = _batches(file, 4, True, 6)
-    np.testing.assert_equal(_batches(file, 4, True, 2, first_step=4), whole[4:])
+@pytest.mark.parametrize("units", ["wordpiece", "whole_word"])
+def test_masks_depend_on_the_step_and_the_row_in_it_alone(tmp_path, units):
+    """Oracle: the uninterrupted run of one replica, over three epochs."""
+    file = _write(tmp_path / "records", dynamic_arrays(30))
+    whole = _batches(file, 8, True, 12, units=units)
+    np.testing.assert_equal(_batches(file, 8, True, 5, first_step=7, units=units), whole[7:])
+    # Two pipelines of two replicas each.
+    contexts = [tf.distribute.InputContext(2, pipeline, 4) for pipeline in range(2)]
+    shares = [_batches(file, 2, True, 10, context, 7, units=units) for context in contexts]
+    for step in range(5):
+        rows = [batch for share in shares for batch in share[2 * step : 2 * step + 2]]
+        joined = {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
+        np.testing.assert_equal(joined, whole[7 + step])
 
-    def context(pipeline: int) -> tf.distribute.InputContext:
-        return tf.distribute.InputContext(2, pipeline, num_replicas_in_sync=4)
 
-    shares = [_batches(file, 4, True, 6, context(pipeline)) for pipeline in range(2)]
-    assert (shares[0][0]["input_word_ids"] != shares[1][0]["input_word_ids"]).any()
-    # Two replicas a pipeline take two batches a step.
-    later = _batches(file, 4, True, 2, context(1), first_step=2)
-    np.testing.assert_equal(later, shares[1][4:])
+def test_left_to_right_batches(tmp_path):
+    arrays = dynamic_arrays(10)
+    file = _write(tmp_path / "records", arrays)
+    left_to_right = masking(units="left_to_right")
+    for training in (True, False):
+        dataset = pretraining_dataset(
+            [file], S, S - 1, VOCAB, 5, training, masking=left_to_right
+        ).take(2)
+        rows = {
+            name: np.concatenate([batch[name] for batch in dataset.as_numpy_iterator()])
+            for name in dataset.element_spec
+        }
+        ids = rows["input_word_ids"]
+        assert {row.tobytes() for row in ids} == {
+            row.astype(np.int32).tobytes() for row in arrays["input_word_ids"]
+        }
+        np.testing.assert_array_equal(rows["masked_lm_ids"], ids[:, 1:])  # what pads is 0
+        np.testing.assert_array_equal(rows["masked_lm_weights"], rows["input_mask"][:, 1:])
 
 
 def test_evaluation_masks_a_record_the_same_whatever_the_batches(tmp_path):
@@ -234,7 +307,7 @@ def test_evaluation_masks_a_record_the_same_whatever_the_batches(tmp_path):
 
     expected = rows(7)
     np.testing.assert_equal(rows(64), expected)
-    np.testing.assert_equal(rows(100, first_step=9), expected)
+    np.testing.assert_equal(rows(100), expected)
     np.testing.assert_array_equal(expected["input_mask"], arrays["input_mask"])
     positions = expected["masked_lm_positions"]
     np.testing.assert_array_equal(

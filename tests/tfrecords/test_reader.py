@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.order import records_of_step
 from tfrecords.reader import (
     check_pretraining_files,
     expand_files,
@@ -94,18 +95,64 @@ def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_s
     assert epochs(seed=2)[0] != first
 
 
-@pytest.mark.parametrize("num_files", [1, 4])
-def test_input_pipelines_share_the_records(tmp_path, num_files):
-    files = _write(tmp_path, _arrays(40), num_files=num_files)
-
-    def context(pipeline: int) -> tf.distribute.InputContext:
-        return tf.distribute.InputContext(2, pipeline, num_replicas_in_sync=4)
-
+@pytest.mark.parametrize("first_step", [0, 11])
+@pytest.mark.parametrize(("pipelines", "replicas"), [(1, 1), (1, 2), (2, 2), (2, 4)])
+def test_a_step_has_the_same_rows_whoever_shares_them(tmp_path, pipelines, replicas, first_step):
+    """Oracle: the uninterrupted stream of one pipeline and one replica, over three epochs."""
+    files = _write(tmp_path, _arrays(45), num_files=3)
+    whole = list(_dataset(files, 8, True, seed=3).take(16).as_numpy_iterator())[first_step:]
     shares = []
-    for pipeline in range(2):
-        dataset = _dataset(files, 5, training=True, seed=3, input_context=context(pipeline))
-        shares.append(_numbers(dataset.take(4)))
-    assert sorted(shares[0] + shares[1]) == list(range(40))
+    for pipeline in range(pipelines):
+        context = tf.distribute.InputContext(pipelines, pipeline, replicas)
+        dataset = _dataset(
+            files, 8 // replicas, True, seed=3, input_context=context, first_step=first_step
+        )
+        own = replicas // pipelines
+        shares.append(list(dataset.take(own * len(whole)).batch(own).as_numpy_iterator()))
+    for step, expected in enumerate(whole):
+        for name, values in expected.items():
+            found = np.concatenate([share[step][name] for share in shares])
+            np.testing.assert_array_equal(found.reshape(values.shape), values)
+
+
+def test_replicas_take_the_rows_of_a_step_in_turn(tmp_path):
+    """Oracle: the batches without a strategy."""
+    files = _write(tmp_path, _arrays(20))
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    distributed = strategy.distribute_datasets_from_function(
+        lambda context: _dataset(files, 2, True, seed=1, input_context=context)
+    )
+    steps = iter(distributed)
+    for whole in _dataset(files, 4, True, seed=1).take(7):
+        rows = strategy.experimental_local_results(next(steps)["input_word_ids"])
+        np.testing.assert_array_equal(tf.concat(rows, axis=0), whole["input_word_ids"])
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_training_and_held_out_evaluation_share_out_the_records(tmp_path, compression):
+    """Oracle: the numbers of the records; every hundredth of a file, from its first, is held out.
+
+    The file that a record is in is its number modulo 3.
+    """
+    files = _write(tmp_path, _arrays(450), num_files=3, compression=compression)
+    held_out = _numbers(_dataset(files, 4, training=False, part="held_out"))
+    assert held_out == [0, 300, 1, 301, 2, 302]
+    epochs = _numbers(_dataset(files, 6, training=True, part="train").take(2 * 444 // 6))
+    expected = sorted(set(range(450)) - set(held_out))
+    assert sorted(epochs[:444]) == sorted(epochs[444:]) == expected
+    assert _numbers(_dataset(files, 4, training=False, part="train")) == sorted(
+        expected, key=lambda number: (number % 3, number)
+    )
+
+
+def test_the_records_of_a_batch_are_named(tmp_path):
+    """Oracle: the contents of the batch. Record n of file f holds the number 3 (n - 1) + f."""
+    files = _write(tmp_path, _arrays(60), num_files=3)
+    batches = list(_dataset(files, 8, training=True, seed=4, part="train").take(12))
+    for step in (0, 6, 11):
+        named = records_of_step(files, 8, seed=4, step=step, part="train")
+        numbers = [3 * (number - 1) + files.index(file) for file, number in named]
+        assert numbers == batches[step]["input_word_ids"].numpy()[:, 0].tolist()
 
 
 def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_path):

@@ -12,85 +12,10 @@ import pytest
 from bert_tf import run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.run_pretraining import Options, run
-from bert_tf.training.loop import Trainer
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.writer import write_records
-
-CONFIG = BertConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-)
-LENGTH, PREDICTIONS = 16, 3
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+from bert_tf.training.trainer import Trainer
 
 
-def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
-    """Every masked word is word 7 and every label 1, so that there is something to learn."""
-    generator = np.random.default_rng(rows)
-    arrays = {
-        "input_word_ids": generator.integers(0, 40, (rows, LENGTH)),
-        "input_mask": np.ones((rows, LENGTH), np.int64),
-        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
-        "masked_lm_positions": np.tile(np.arange(PREDICTIONS), (rows, 1)),
-        "masked_lm_ids": np.full((rows, PREDICTIONS), 7),
-        "masked_lm_weights": np.ones((rows, PREDICTIONS), np.float32),
-        "next_sentence_labels": np.ones((rows, 1), np.int64),
-    }
-    arrays["input_word_ids"][-1, -1] = largest_id
-    arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
-    write_records(str(path), serialize_examples(arrays))
-
-
-def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
-    """[CLS] 7 7 7 ... [SEP]: whatever is masked is word 7."""
-    ids = np.full((rows, LENGTH), 7)
-    ids[:, 0], ids[:, -1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
-    arrays = {
-        "input_word_ids": ids,
-        "input_mask": np.ones((rows, LENGTH), np.int64),
-        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
-        "word_starts": (ids == 7).astype(np.int64),
-        "next_sentence_labels": np.ones((rows, 1), np.int64),
-    }
-    write_records(str(path), serialize_examples(arrays))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> pathlib.Path:
-    folder = tmp_path_factory.mktemp("data")
-    CONFIG.to_json_file(str(folder / "config.json"))
-    write_examples(folder / "train.tfrecord", 24)
-    write_examples(folder / "heldout.tfrecord", 21)
-    write_dynamic_records(folder / "dynamic.tfrecord", 24)
-    (folder / "vocab.txt").write_text("\n".join(SPECIAL + [f"w{i}" for i in range(35)]))
-    return folder
-
-
-@pytest.fixture
-def flags(data, tmp_path) -> dict:
-    return {
-        "input_file": str(data / "train.tfrecord"),
-        "eval_input_file": str(data / "heldout.tfrecord"),
-        "bert_config_file": str(data / "config.json"),
-        "vocab_file": str(data / "vocab.txt"),
-        "output_dir": str(tmp_path / "run"),
-        "max_seq_length": LENGTH,
-        "max_predictions_per_seq": PREDICTIONS,
-        "do_train": True,
-        "do_eval": True,
-        "train_batch_size": 8,
-        "learning_rate": 0.05,
-        "num_train_steps": 12,
-        "num_warmup_steps": 2,
-        "save_checkpoints_steps": 4,
-    }
-
-
-def test_trains_evaluates_and_resumes(flags, monkeypatch, capsys):
+def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
     """Oracle: what the records teach, the original's result keys, and what was asked for."""
     save = run_pretraining.Options.save_checkpoints_steps
     assert save == 1000  # the original's default
@@ -117,7 +42,7 @@ def test_trains_evaluates_and_resumes(flags, monkeypatch, capsys):
     assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-4", "ckpt-8"]
     assert results["global_step"] == 12
     assert results["masked_lm_accuracy"] == results["next_sentence_accuracy"] == 1.0
-    assert BertConfig.from_json_file(str(folder / "bert_config.json")) == CONFIG
+    assert BertConfig.from_json_file(str(folder / "bert_config.json")) == config
 
     lines = (folder / "eval_results.txt").read_text().splitlines()
     written = {key: float(value) for key, value in (line.split(" = ") for line in lines)}
@@ -145,7 +70,7 @@ def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
     expected = run(Options(**flags))
     start = {"init_checkpoint": flags["output_dir"], "output_dir": str(tmp_path / "second")}
     found = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
-    assert "Starting from the weights of" in capsys.readouterr().out
+    assert f"Starting from {flags['output_dir']}/ckpt-12: all " in capsys.readouterr().out
     for name in ("masked_lm_loss", "next_sentence_loss"):
         assert found[name] == pytest.approx(expected[name], rel=1e-5)
 
@@ -193,7 +118,6 @@ def test_masking_flags_are_checked(flags, data):
         ({"max_seq_length": 20}, "train.tfrecord: input_ids has 16 values where --max_seq_length"),
         ({"max_predictions_per_seq": 2}, "has 3 values where --max_predictions_per_seq=2"),
         ({"max_seq_length": 33}, "--max_seq_length=33 is longer than the max_position_embedd"),
-        ({"eval_input_file": None}, "--do_train --do_eval needs --eval_input_file"),
         ({"do_train": False, "do_eval": False}, "nothing to do"),
         ({"preset": "tiny"}, "give one of --bert_config_file and --preset"),
         ({"preset": "huge", "bert_config_file": None}, "no preset 'huge'"),
@@ -222,19 +146,19 @@ def test_a_vocabulary_larger_than_the_tables_is_refused(flags, tmp_path):
         run(Options(**flags | {"vocab_file": str(vocab)}))
 
 
-def test_another_configuration_in_the_same_folder_is_refused(flags, tmp_path):
+def test_another_configuration_in_the_same_folder_is_refused(flags, config, tmp_path):
     run(Options(**flags | {"num_train_steps": 1}))
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(CONFIG.to_dict() | {"hidden_act": "relu"}))
+    other.write_text(json.dumps(config.to_dict() | {"hidden_act": "relu"}))
     with pytest.raises(ValueError, match=r"bert_config.json is of another configuration"):
         run(Options(**flags | {"bert_config_file": str(other)}))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "corrupt", "id"])
-def test_a_bad_record_is_named_by_file_and_number(flags, tmp_path, damage):
+def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_path, damage):
     """Oracle: the record that was damaged, the last of 24 or one in the middle."""
     path = tmp_path / "bad.tfrecord"
-    write_examples(path, 24, largest_id=40 if damage == "id" else 39)
+    write_records_of(path, 24, largest_id=40 if damage == "id" else 39)
     content = bytearray(path.read_bytes())
     if damage == "truncated":
         path.write_bytes(content[:-7])

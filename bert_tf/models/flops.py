@@ -1,0 +1,29 @@
+"""How much arithmetic training takes."""
+
+from bert_tf.config import BertConfig
+
+
+def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_seq: int) -> int:
+    """Floating-point operations of the matrix products that train on one sequence.
+
+    A product of [m, k] and [k, n] counts as 2 m k n; the backward pass has two such products for
+    every one of the forward pass. Padding counts as tokens do; what rematerialization computes
+    again does not count.
+
+    Args:
+        max_seq_length: tokens of a sequence, padding included.
+        max_predictions_per_seq: positions that the masked-LM head scores.
+
+    Source: the model FLOPs of PaLM (arXiv:2204.02311) appendix B, with the sizes of BERT's heads.
+    """
+    length, predictions = max_seq_length, max_predictions_per_seq
+    hidden, inner = config.hidden_size, config.intermediate_size
+    embedding = config.embedding_size or hidden
+    projections = 4 * length * hidden * hidden  # query, key, value and output
+    attention = 2 * length * length * hidden  # scores and context
+    layer = projections + attention + 2 * length * hidden * inner
+    to_hidden = length * embedding * hidden if embedding != hidden else 0
+    masked_lm = predictions * (hidden * embedding + embedding * config.vocab_size)
+    next_sentence = hidden * hidden + 2 * hidden  # pooler and head
+    forward = 2 * (to_hidden + config.num_hidden_layers * layer + masked_lm + next_sentence)
+    return 3 * forward

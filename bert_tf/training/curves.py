@@ -1,0 +1,129 @@
+"""The curves of a run as one picture."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfrecords.writer import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Metrics = Sequence[Mapping[str, float]]
+
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # can be told apart by the color-blind
+_INK, _FAINT = "#404040", "#d9d9d9"
+# The running mean is over this part of the curve; a shorter one needs none.
+_SMOOTHED_PART, _SMOOTH_FROM = 50, 100
+
+
+def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
+    """Draws loss, accuracy, learning rate and throughput to a PNG, whole or not at all.
+
+    Args:
+        metrics: of training, as `metrics.jsonl` has them.
+        evaluations: on held-out data, with `step`, `loss` and accuracies; may be empty.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    picture = io.BytesIO()
+    curves_figure(metrics, evaluations).savefig(picture, format="png")
+    atomic_write(path, picture.getvalue())
+
+
+def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
+    """The figure of `draw_curves`: four panels over the step.
+
+    A key that no entry has is left out, and so is an entry that lacks the key. Accuracies are
+    the keys that end in `_accuracy`.
+    """
+    # Here, because most uses of this package draw nothing.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 6.4), dpi=110)
+    figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
+    loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
+    _draw_pair(loss, metrics, evaluations, "loss", "", _COLORS[0])
+    names = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
+    names = [name for name in names if name.endswith("_accuracy")]
+    for name, color in zip(names, _COLORS, strict=False):
+        label = name.removesuffix("_accuracy").replace("_", " ").replace("masked lm", "masked LM")
+        _draw_pair(accuracy, metrics, evaluations, name, f"{label}, ", color)
+    _draw(rate, metrics, "learning_rate", _COLORS[0])
+    _draw(throughput, metrics, "sequences_per_second", _COLORS[0])
+    _finish(loss, "Loss")
+    _finish(accuracy, "Accuracy", from_zero=True)
+    _finish(rate, "Learning rate", from_zero=True)
+    _finish(throughput, "Sequences a second", from_zero=True)
+    for axes in (rate, throughput):
+        axes.set_xlabel("step", color=_INK)
+    return figure
+
+
+def _draw_pair(axes: Axes, metrics, evaluations, name: str, label: str, color: str) -> None:
+    """One measure in training and held out."""
+    _draw(axes, metrics, name, color, f"{label}training", smooth=True)
+    steps, values = _series(evaluations, name)
+    if len(steps):
+        axes.plot(
+            steps,
+            values,
+            "o--",
+            ms=4.5,
+            lw=1.2,
+            color=color,
+            mfc="white",
+            mew=1.4,
+            zorder=4,
+            label=f"{label}held out",
+        )
+
+
+def _draw(axes: Axes, metrics, name: str, color: str, label: str = "", smooth=False) -> None:
+    steps, values = _series(metrics, name)
+    if not len(steps):
+        return
+    if not smooth or len(steps) < _SMOOTH_FROM:
+        axes.plot(steps, values, lw=1.5, color=color, label=label)
+        return
+    axes.plot(steps, values, lw=0.6, color=color, alpha=0.3)
+    width = len(values) // _SMOOTHED_PART
+    means = np.convolve(values, np.ones(width) / width, mode="valid")
+    axes.plot(steps[width // 2 :][: len(means)], means, lw=1.8, color=color, label=label)
+
+
+def _series(metrics: Metrics, name: str) -> tuple[np.ndarray, np.ndarray]:
+    points = [(entry["step"], entry[name]) for entry in metrics if name in entry]
+    return np.array([step for step, _ in points]), np.array([value for _, value in points])
+
+
+def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK)
+    axes.grid(color=_FAINT, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=_INK, labelsize=9, length=0)
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.margins(x=0.01)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(_FAINT)
+    if from_zero:
+        axes.set_ylim(0, axes.get_ylim()[1])
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, fontsize=9, labelcolor=_INK)
+
+
+def _short(value: float) -> str:
+    """For example 8e-5, 0.25 or 1,200."""
+    if not 0 < abs(value) < 1e-3:
+        return f"{value:,.6g}"
+    digits, exponent = f"{value:.5e}".split("e")
+    return f"{float(digits):g}e{int(exponent)}"

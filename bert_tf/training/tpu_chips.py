@@ -1,0 +1,128 @@
+"""What TPU chips can do, and how they are joined: figures to estimate a step's time from."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+_GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """Peak figures of one chip.
+
+    Attributes:
+        hbm_bytes: memory.
+        peak_flops: FLOP/s in bfloat16; TPUs round float32 matrices to it, too.
+        hbm_bandwidth: bytes/s between memory and the cores.
+        link_bandwidth: bytes/s of one link to a neighbouring chip (ICI), in one direction.
+        replicas: devices that TensorFlow makes of it: its cores on old chips, else one.
+    """
+
+    hbm_bytes: int
+    peak_flops: float
+    hbm_bandwidth: float
+    link_bandwidth: float
+    replicas: int = 1
+
+
+# Source: Cloud TPU documentation (cloud.google.com/tpu/docs), the page of each version, where the
+# ICI figure is of all links in both directions: 4 links (v5e, v6e) or 6 (v5p). v2: The Design
+# Process for Google's Training Chips (IEEE Micro 41, 2021). The links of v3 and v4: TPU v4
+# (arXiv:2304.01433) table 4.
+CHIPS = {
+    "v2": Chip(16 * _GIB, 46e12, 700e9, 62e9, replicas=2),
+    "v3": Chip(32 * _GIB, 123e12, 900e9, 70e9, replicas=2),
+    "v4": Chip(32 * _GIB, 275e12, 1200e9, 50e9),
+    "v5e": Chip(16 * _GIB, 197e12, 819e9, 400e9 / 4 / 2),
+    "v5p": Chip(95 * _GIB, 459e12, 2765e9, 1200e9 / 6 / 2),
+    "v6e": Chip(32 * _GIB, 918e12, 1638e9, 800e9 / 4 / 2),
+}
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A slice of a TPU: some chips in a grid of two or three dimensions.
+
+    Attributes:
+        name: as the TPU compiler and the cloud name it, such as "v5e:2x2".
+        version: a key of `CHIPS`.
+        shape: chips in each dimension.
+    """
+
+    name: str
+    version: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, name: str) -> "Topology":
+        """From a name.
+
+        Raises:
+            ValueError: for a name of another form, or of a version that is not known.
+        """
+        found = re.fullmatch(r"(\w+):([1-9]\d{0,2}(?:x[1-9]\d{0,2}){1,2})", name)
+        if not found or found[1] not in CHIPS:
+            raise ValueError(
+                f"no topology {name!r}: give a version ({', '.join(CHIPS)}) and the chips in each "
+                "dimension, such as v5e:1x1, v5e:2x2 or v5p:2x2x1"
+            )
+        return cls(name, found[1], tuple(map(int, found[2].split("x"))))
+
+    @property
+    def chip(self) -> Chip:
+        return CHIPS[self.version]
+
+    @property
+    def num_chips(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def num_replicas(self) -> int:
+        return self.num_chips * self.chip.replicas
+
+    @property
+    def links(self) -> int:
+        """Over how many links a chip passes a sum on at a time: one in each dimension."""
+        return sum(size > 1 for size in self.shape)
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of a training step, estimated from peak figures.
+
+    Attributes:
+        compute: the FLOPs at the peak rate.
+        memory: the bytes accessed at the memory's full bandwidth.
+        all_reduce: the gradient, summed over the chips.
+    """
+
+    compute: float
+    memory: float
+    all_reduce: float
+
+    @property
+    def total(self) -> float:
+        """Compute and memory overlap; the all-reduce comes after."""
+        return max(self.compute, self.memory) + self.all_reduce
+
+
+def estimate_step_time(
+    topology: Topology, flops: float, bytes_accessed: float, gradient_bytes: float
+) -> StepTime:
+    """The time of a data-parallel step.
+
+    Args:
+        flops, bytes_accessed: of one replica.
+        gradient_bytes: of the whole gradient, which every replica has.
+
+    In a ring all-reduce over n chips each passes on 2 (n - 1) / n of the gradient (Patarasuk and
+    Yuan, 2009), here over all its links at once.
+    """
+    chip, chips = topology.chip, topology.num_chips
+    passed_on = 2 * (chips - 1) / chips * gradient_bytes
+    return StepTime(
+        compute=flops * chip.replicas / chip.peak_flops,
+        memory=bytes_accessed * chip.replicas / chip.hbm_bandwidth,
+        all_reduce=passed_on / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
+    )

@@ -1,0 +1,250 @@
+"""Compiles a training step with the compiler of TPUs, on any x86 machine with Linux.
+
+The packages jax and libtpu bring the compiler; no TPU is needed, and no data.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+from bert_tf.training.tpu_chips import Topology
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+class DoesNotFit(Exception):
+    """The compiled step would need more memory than a replica has.
+
+    Attributes:
+        needed: bytes, as far as the compiler tells; it may leave out those of the arguments.
+        available: bytes, less than the chip's by what the system keeps for itself.
+    """
+
+    def __init__(self, needed: int, available: int):
+        super().__init__(f"it needs {needed / 1e9:,.2f} GB, and {available / 1e9:,.2f} GB are free")
+        self.needed = needed
+        self.available = available
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """What the compiler tells of a step; all numbers are of one replica.
+
+    Attributes:
+        seconds: it took to compile.
+        arguments, outputs: bytes of what the step takes and gives: variables and batch.
+        aliased: bytes of the outputs that take the place of arguments.
+        temporaries: bytes of everything between.
+        code: bytes of the program.
+        flops, bytes_accessed: of one step.
+        float64_op: an operation in float64, if there is one.
+    """
+
+    seconds: float
+    arguments: int
+    outputs: int
+    aliased: int
+    temporaries: int
+    code: int
+    flops: float
+    bytes_accessed: float
+    float64_op: str | None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes needed at a time."""
+        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+
+
+class TpuCompiler:
+    """The compiler for one replica of a slice of a TPU.
+
+    Raises:
+        ValueError: where jax or libtpu is missing, or there is no such topology.
+    """
+
+    def __init__(self, topology: Topology):
+        self._jax = _import_jax()
+        # Of the two ways to use a v4 chip this is TensorFlow's: its two cores as one device.
+        options = {"chip_config_name": "megacore"} if topology.version == "v4" else {}
+        try:
+            with _quiet():
+                description = self._jax.topologies.get_topology_desc(
+                    platform="tpu", topology_name=topology.name, **options
+                )
+        except self._jax.Error as error:
+            raise ValueError(f"no topology {topology.name}: {_reason(error)}") from None
+        assert len(description.devices) == topology.num_replicas
+        self._device = description.devices[0]
+
+    def compile(
+        self, step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
+    ) -> CompiledStep:
+        """Compiles `step(batch)`.
+
+        Raises:
+            DoesNotFit: where the compiled step would need too much memory.
+            ValueError: for what a TPU cannot run; names the operation.
+        """
+        hlo = self._jax.XlaComputation(step_to_hlo(step, batch))
+        started = time.perf_counter()
+        try:
+            with self._jax.make_ir_context():
+                executable = self._device.client.compile(
+                    self._jax.Module.parse(_legal(self._jax.to_mlir(hlo))),
+                    self._jax.DeviceList((self._device,)),
+                    self._jax.CompileOptions(),
+                )
+        except (self._jax.Error, self._jax.MLIRError) as error:
+            raise _explained(error) from None
+        seconds = time.perf_counter() - started
+        stats, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
+        return CompiledStep(
+            seconds=seconds,
+            arguments=stats.argument_size_in_bytes,
+            outputs=stats.output_size_in_bytes,
+            aliased=stats.alias_size_in_bytes,
+            temporaries=stats.temp_size_in_bytes,
+            code=stats.generated_code_size_in_bytes,
+            flops=cost["flops"],
+            bytes_accessed=cost["bytes accessed"],
+            float64_op=_float64_op(hlo.as_hlo_module().to_string()),
+        )
+
+
+def step_to_hlo(
+    step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
+) -> bytes:
+    """The program of `step(batch)` in XLA's language, as a serialized `HloModuleProto`.
+
+    Raises:
+        ValueError: where XLA has no such program; names the operation.
+    """
+    traced = tf.function(step, jit_compile=True)
+    try:
+        with _random_numbers_of_a_tpu():
+            return traced.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
+    except (ValueError, tf.errors.OpError) as error:
+        found = re.search(r"XLA_\w+: (\w+) \(.*?\{\{node (\S+?)\}\}", str(error), re.DOTALL)
+        if not found:
+            raise
+        op, node = found.groups()
+        string = " with a string" if "DT_STRING" in str(error) else ""
+        raise ValueError(
+            f"a TPU cannot run the operation {op}{string} ({node}): XLA has none of this kind; "
+            "take it out of the step, for instance into the input pipeline"
+        ) from None
+
+
+@contextlib.contextmanager
+def _random_numbers_of_a_tpu() -> Iterator[None]:
+    """Steps traced inside draw 32-bit random numbers as TensorFlow does it on a TPU.
+
+    Without a TPU TensorFlow writes the program as for the CPU: with all the arithmetic of Philox,
+    whose blocks of 4 words a TPU would pad to 128. On a TPU it leaves the generator to the
+    compiler.
+    """
+    original = tf.random.stateless_uniform
+
+    def stateless_uniform(shape, seed, minval=0, maxval=None, dtype=tf.float32, **kwargs):
+        if dtype not in ("int32", tf.int32) or maxval is None:
+            return original(shape, seed, minval, maxval, dtype, **kwargs)
+        words = tf.cast(tf.bitcast(tf.cast(seed, tf.int32), tf.uint32), tf.uint64)
+        key = words[0] | tf.bitwise.left_shift(words[1], tf.constant(32, tf.uint64))
+        _, bits = gen_xla_ops.xla_rng_bit_generator(
+            tf.random.Algorithm.AUTO_SELECT.value,
+            tf.stack([key, tf.zeros_like(key)]),
+            shape,
+            dtype=tf.uint32,
+        )
+        return minval + tf.cast(bits % tf.constant(maxval - minval, tf.uint32), tf.int32)
+
+    tf.random.stateless_uniform = stateless_uniform
+    try:
+        yield
+    finally:
+        tf.random.stateless_uniform = original
+
+
+def _import_jax() -> SimpleNamespace:
+    """Of jax what is needed here, most of it internal to it."""
+    # There is no TPU to ask for these; without them libtpu looks for a server that tells.
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    # Other processes may use the compiler, or a TPU, at the same time.
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TPU_STDERR_LOG_LEVEL", "3")
+    try:
+        import libtpu  # noqa: F401
+        from jax.errors import JaxRuntimeError
+        from jax.experimental import topologies
+        from jax.interpreters.mlir import make_ir_context
+        from jaxlib._hlo import XlaComputation
+        from jaxlib._jax.mlir import xla_computation_to_mlir_module
+        from jaxlib.mlir.ir import MLIRError, Module
+        from jaxlib.xla_client import CompileOptions, DeviceList
+    except ImportError as error:
+        raise ValueError(
+            f"the compiler for TPUs is missing ({error}): pip install 'bert-tf[tpu-check]'"
+        ) from None
+    return SimpleNamespace(
+        CompileOptions=CompileOptions,
+        DeviceList=DeviceList,
+        Error=JaxRuntimeError,
+        MLIRError=MLIRError,
+        Module=Module,
+        XlaComputation=XlaComputation,
+        make_ir_context=make_ir_context,
+        to_mlir=xla_computation_to_mlir_module,
+        topologies=topologies,
+    )
+
+
+def _legal(module: str) -> str:
+    """Without the copies that XLA puts between variables, for which its MLIR form has no word."""
+    return module.replace("mhlo.copy ", "stablehlo.optimization_barrier ")
+
+
+def _explained(error: Exception) -> Exception:
+    """What a user can make of the compiler's error."""
+    size = r"\(?([\d.]+)([KMGT]?)B?\)?"
+    found = re.search(rf"(?:required.*?|Used ){size} (?:exceeds.*?|of ){size}", str(error))
+    if "RESOURCE_EXHAUSTED" in str(error) and found:
+        needed, available = (
+            int(float(number) * _UNITS[unit])
+            for number, unit in (found.groups()[:2], found.groups()[2:])
+        )
+        return DoesNotFit(needed, available)
+    return ValueError(f"the TPU compiler refuses the step: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[0][:300]
+
+
+def _float64_op(hlo: str) -> str | None:
+    found = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo)
+    return found[1] if found else None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what libtpu, as it is loaded, writes to standard error whatever its log level."""
+    saved = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -1,0 +1,217 @@
+"""One optimizer step and one evaluation of any Keras model under any `tf.distribute` strategy."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.training.loss_scale import DynamicLossScale
+from bert_tf.training.optimizers import Optimizer
+from bert_tf.training.schedules import Schedule
+from bert_tf.training.strategy import compiles
+
+Batch = dict[str, tf.Tensor]
+Means = dict[str, float]
+
+
+class Objective(Protocol):
+    """What to minimize and measure, as sums and counts that add up over replicas and batches.
+
+    The mean of a measure is its sum over its count; the loss is the total of the means of the
+    measures named in `losses`.
+    """
+
+    measures: tuple[str, ...]
+    losses: tuple[str, ...]
+
+    def counts(self, batch: Batch) -> dict[str, tf.Tensor]: ...
+
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]: ...
+
+
+class Trainer:
+    """Runs optimizer steps and evaluations.
+
+    Gradients are those of the loss over the global batch: counts are summed over the replicas
+    before they divide, gradients are summed and only then clipped. One replica and many, one part
+    and many, therefore give the same losses for the same global batch.
+
+    In training the model finds `dropout_seed`, int32 [2], among its inputs: it follows from the
+    seed, the step, the replica and the part of the batch, so that a run that goes on drops what an
+    uninterrupted one would have dropped.
+
+    Args:
+        strategy: its scope must have made `model` and `optimizer`.
+        objective: what to minimize and measure.
+        optimizer, schedule: without them the trainer only evaluates.
+        clip_norm: limit of the gradient's global norm.
+        accumulation_steps: parts in which a replica works through its batch, for less memory.
+        seed: of dropout.
+        jit_compile: whether XLA compiles the step; by default where it pays.
+
+    A model that computes in float16 has its loss scaled (`DynamicLossScale`).
+    """
+
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        model: keras.Model,
+        objective: Objective,
+        optimizer: Optimizer | None = None,
+        schedule: Schedule | None = None,
+        clip_norm: float = 1.0,
+        accumulation_steps: int = 1,
+        seed: int = 0,
+        jit_compile: bool | None = None,
+    ):
+        self.strategy = strategy
+        self.model = model
+        self.objective = objective
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.clip_norm = clip_norm
+        self.accumulation_steps = accumulation_steps
+        self.seed = seed
+        with strategy.scope():
+            self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
+            # Of every measure the sum of its means in the steps since `restart_means`, and, last,
+            # the number of these steps.
+            self.totals = tf.Variable(tf.zeros([len(objective.measures) + 1]), trainable=False)
+            half = model.dtype_policy.compute_dtype == "float16"
+            self.loss_scale = DynamicLossScale() if half else None
+        jit = compiles(strategy) if jit_compile is None else jit_compile
+        self._train = tf.function(self._train)
+        # Batches may differ in length: the eager loop would trace each length anew.
+        self._evaluate = tf.function(self._evaluate, reduce_retracing=True)
+        # Only what needs no other replica can be compiled: not the all-reduce.
+        self._gradients = tf.function(self._gradients, jit_compile=jit or None)
+        self._sums = tf.function(self._sums, jit_compile=jit or None)
+
+    @property
+    def state(self) -> dict[str, tf.Variable]:
+        """What a checkpoint must hold, besides the model, for training to go on exactly."""
+        state = {"step": self.step, "totals": self.totals} | self.optimizer.slots
+        return state | (self.loss_scale.state if self.loss_scale else {})
+
+    def train(self, iterator: Iterator[Batch], steps: int) -> int | None:
+        """Takes `steps` optimizer steps.
+
+        Returns the number of the first step, counted from 1, whose loss was not finite.
+        """
+        bad_step = int(self._train(iterator, tf.constant(steps)))
+        return bad_step if bad_step else None
+
+    def training_means(self) -> Means:
+        """The loss and every measure in the mean of the steps since `restart_means`."""
+        *sums, steps = self.totals.numpy().astype(np.float64)
+        return self._named(np.array(sums) / max(steps, 1.0))
+
+    def restart_means(self) -> None:
+        """Begins a new mean with the next step."""
+        self.totals.assign(tf.zeros_like(self.totals))
+
+    def evaluate(self, dataset: Iterable[Batch], max_steps: int | None = None) -> Means:
+        """The loss and every measure over the first `max_steps` batches, or all.
+
+        Sums and counts are added up before they are divided.
+        """
+        sums, counts = np.zeros([2, len(self.objective.measures)])
+        for batch in itertools.islice(dataset, max_steps):
+            batch_sums, batch_counts = self._evaluate(batch).numpy()
+            sums, counts = sums + batch_sums, counts + batch_counts
+        return self._named(sums / np.maximum(counts, 1e-12))
+
+    def replica_step(self, batch: Batch) -> tf.Tensor:
+        """One replica's part of an optimizer step, in a replica context.
+
+        Args:
+            batch: this replica's rows.
+
+        Returns their sums and counts [2, measures].
+        """
+        replica = tf.distribute.get_replica_context()
+        counts = self.objective.counts(batch)
+        global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
+        gradients, sums = self._gradients(batch, global_counts, self._dropout_seed(replica))
+        gradients = replica.all_reduce("SUM", gradients)
+        finite = None
+        if self.loss_scale:
+            gradients, finite = self.loss_scale.unscale(gradients)
+            self.loss_scale.update(finite)
+        gradients, _ = tf.clip_by_global_norm(gradients, self.clip_norm)
+        self.optimizer.apply(gradients, self.schedule(self.step), finite)
+        replica.merge_call(lambda strategy: self.step.assign_add(1))
+        return self._stacked(sums, counts)
+
+    def _train(self, iterator, steps):
+        bad_step = tf.constant(0, tf.int64)
+        for _ in tf.range(steps):
+            sums, counts = tf.unstack(self._reduced(self.replica_step, next(iterator)))
+            means = tf.math.divide_no_nan(sums, counts)
+            self.totals.assign_add(tf.concat([means, [1.0]], 0))
+            if bad_step == 0 and not tf.reduce_all(tf.math.is_finite(means)):
+                bad_step = tf.identity(self.step)
+        return bad_step
+
+    def _evaluate(self, batch):
+        return self._reduced(self._evaluate_replica, batch)
+
+    def _reduced(self, function, batch):
+        return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
+
+    def _evaluate_replica(self, batch):
+        return self._stacked(self._sums(batch), self.objective.counts(batch))
+
+    def _dropout_seed(self, replica):
+        """[2], a function of the seed, the step and the replica."""
+        seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
+        return tf.random.fold_in(seed, replica.replica_id_in_sync_group)
+
+    def _gradients(self, batch, global_counts, seed):
+        """The gradients and sums of the parts of a batch, added up."""
+        parts = self.accumulation_steps
+        if parts == 1:
+            return self._part_gradients(batch | {"dropout_seed": seed}, global_counts)
+        divided = {
+            name: tf.reshape(values, [parts, -1, *values.shape[1:]])
+            for name, values in batch.items()
+        }
+        gradients = [tf.zeros(weight.shape) for weight in self.model.trainable_weights]
+        sums = {name: tf.constant(0.0) for name in self.objective.measures}
+        for part in tf.range(parts):
+            rows = {name: values[part] for name, values in divided.items()}
+            rows["dropout_seed"] = tf.random.fold_in(seed, part)
+            more, more_sums = self._part_gradients(rows, global_counts)
+            gradients = [a + b for a, b in zip(gradients, more, strict=True)]
+            sums = {name: sums[name] + more_sums[name] for name in sums}
+        return gradients, sums
+
+    def _part_gradients(self, batch, global_counts):
+        with tf.GradientTape() as tape:
+            sums = self.objective.sums(self.model, batch, training=True)
+            loss = tf.add_n(
+                [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
+            )
+            if self.loss_scale:
+                loss = self.loss_scale.scale_loss(loss)
+        gradients = tape.gradient(
+            loss,
+            [weight.value for weight in self.model.trainable_weights],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        # The gradient of a look-up is sparse and may name a row twice: its norm would be wrong.
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _sums(self, batch):
+        return self.objective.sums(self.model, batch, training=False)
+
+    def _stacked(self, sums, counts):
+        names = self.objective.measures
+        return tf.stack([[sums[n] for n in names], [counts[n] for n in names]])
+
+    def _named(self, values: np.ndarray) -> Means:
+        means = dict(zip(self.objective.measures, values.tolist(), strict=True))
+        return {"loss": sum(means[name] for name in self.objective.losses)} | means

@@ -1,0 +1,152 @@
+"""Dropout: statistics of the masks, and that seeds decide them."""
+
+import keras
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.layers.dropout import Dropout, derived_seed
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.task_model import BertTaskModel
+
+SEED = np.array([11, -12], np.int32)
+SHAPE = (64, 128, 256)  # 2 million elements: the standard error of a mean is at most 0.00035
+CONFIG = BertConfig(
+    vocab_size=50,
+    hidden_size=64,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=64,
+)
+INPUTS = {
+    "input_word_ids": np.full((4, 32), 7, np.int32),
+    "input_mask": np.ones((4, 32), np.int32),
+    "input_type_ids": np.zeros((4, 32), np.int32),
+}
+
+
+def dropped(rate: float, seed=SEED, shape=SHAPE) -> np.ndarray:
+    """Where a layer drops, as float64 0 or 1."""
+    output = Dropout(rate)(np.ones(shape, np.float32), seed=seed, training=True)
+    return (np.asarray(output) == 0).astype(np.float64)
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
+def test_rate_and_expectation(rate):
+    """Oracle: the binomial distribution, to five standard errors; the input's own mean."""
+    layer = Dropout(rate)
+    assert 1 - 1 / layer.scale == pytest.approx(rate, abs=5e-4)  # the rate there really is
+    output = np.asarray(layer(np.ones(SHAPE, np.float32), seed=SEED, training=True), np.float64)
+    error = 5 * np.sqrt(rate * (1 - rate) / output.size)
+    assert (output == 0).mean() == pytest.approx(rate, abs=error)
+    assert output.mean() == pytest.approx(1, abs=error * layer.scale)
+    np.testing.assert_allclose(output[output > 0], layer.scale, rtol=1e-6)
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    return float(np.corrcoef(x.ravel(), y.ravel())[0, 1])
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_elements_are_independent(rate):
+    """Oracle: 0, to five standard errors of a correlation, 1 / sqrt(n)."""
+    mask = dropped(rate)
+    half = SHAPE[0] // 2  # row r and row r + half share their words
+    pairs = [(mask[:half], mask[half:])]
+    pairs += [(mask[..., :-shift], mask[..., shift:]) for shift in (1, 2, 3, 4, 8, 64)]
+    pairs += [(mask[:, :-1], mask[:, 1:]), (mask[:-1], mask[1:])]
+    for x, y in pairs:
+        assert abs(correlation(x, y)) < 5 / np.sqrt(x.size)
+
+
+def test_seeds_decide():
+    """Oracle: the same seed again; other ones, uncorrelated to five standard errors."""
+    mask = dropped(0.1)
+    np.testing.assert_array_equal(mask, dropped(0.1))
+    others = [derived_seed(SEED, number) for number in (1, 2, 36)]
+    others += [SEED + np.array(step, np.int32) for step in ([0, 1], [1, 0], [0, 2])]
+    for seed in others:
+        assert abs(correlation(mask, dropped(0.1, np.asarray(seed)))) < 5 / np.sqrt(mask.size)
+    np.testing.assert_array_equal(derived_seed(SEED, 0), SEED)
+    assert derived_seed(None, 3) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (3, 4, 5), (7,), (2, 1)])
+def test_any_shape(shape):
+    """Oracle: the shape; and over many seeds the rate of every single element, to five errors."""
+    masks = np.stack([dropped(0.5, np.array([n, 3], np.int32), shape) for n in range(200)])
+    assert masks.shape == (200, *shape)
+    assert np.abs(masks.mean(axis=0) - 0.5).max() < 5 * np.sqrt(0.25 / 200)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_keeps_its_type(dtype):
+    """Oracle: the mask of float32, and the scale to the type's own precision."""
+    layer = Dropout(0.1, dtype=dtype)
+    output = layer(keras.ops.ones((64, 64), dtype), seed=SEED, training=True)
+    assert keras.backend.standardize_dtype(output.dtype) == dtype
+    expected = (1 - dropped(0.1, shape=(64, 64))) / 0.9
+    np.testing.assert_allclose(np.asarray(keras.ops.cast(output, "float32")), expected, rtol=4e-3)
+
+
+def test_nothing_is_dropped_out_of_training():
+    """Oracle: the input itself; no seed is needed then, but one is in training."""
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_array_equal(Dropout(0.5)(x), x)
+    np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
+    with pytest.raises(ValueError, match="dropout needs a seed in training"):
+        Dropout(0.5)(x, training=True)
+
+
+def test_round_trip():
+    """Oracle: the masks of the layer it was saved from."""
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Dropout(0.3)))
+    output = copy(np.ones(SHAPE, np.float32), seed=SEED, training=True)
+    np.testing.assert_array_equal(np.asarray(output) == 0, dropped(0.3).astype(bool))
+
+
+def test_no_two_dropouts_of_an_encoder_share_a_seed(monkeypatch):
+    """Oracle: the number of calls: embeddings, three in each layer, and the head's."""
+    seeds = []
+    kept = Dropout.kept
+    monkeypatch.setattr(
+        Dropout, "kept", lambda self, shape, seed: [seeds.append(seed), kept(self, shape, seed)][1]
+    )
+    BertTaskModel(CONFIG, 2)(INPUTS | {"dropout_seed": SEED}, training=True)
+    assert len({tuple(np.asarray(seed)) for seed in seeds}) == len(seeds) == 1 + 3 * 3 + 1
+
+
+@pytest.mark.parametrize("make", [BertEncoder, lambda config: BertTaskModel(config, 2)])
+def test_a_models_seed_decides_its_outputs(make):
+    """Oracle: the same seed again; another one; without one, the model's own generator."""
+    model = make(CONFIG)
+
+    def output(**seed):
+        outputs = model(INPUTS | seed, training=True)
+        return np.asarray(outputs["sequence_output"] if isinstance(outputs, dict) else outputs)
+
+    first = output(dropout_seed=SEED)
+    np.testing.assert_array_equal(output(dropout_seed=SEED), first)
+    assert np.abs(output(dropout_seed=SEED + 1) - first).max() > 1e-3
+    assert np.abs(output() - output()).max() > 1e-3
+    (generator,) = (v for v in model.variables if v.path.endswith("seed_generator_state"))
+    assert generator.numpy()[1] == 2  # only the two calls without a seed
+
+
+def test_a_user_fits_a_model_without_seeds():
+    """Oracle: the loss falls; every step has drawn one seed."""
+    keras.utils.set_random_seed(0)
+    model = BertTaskModel(CONFIG, 2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(3e-3), loss)
+    ids = np.random.default_rng(0).integers(0, 50, (64, 16)).astype(np.int32)
+    labels = (ids[:, 0] > 25).astype(np.int32)
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.zeros_like(ids),
+    }
+    losses = model.fit(inputs, labels, batch_size=16, epochs=6, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    assert model.encoder.seed_generator.state.numpy()[1] == 6 * 4

@@ -1,0 +1,69 @@
+"""Random weights and inputs for the tests of encoders, and the way of weights into KerasHub."""
+
+import keras
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+
+
+def randomize(model: keras.Model, seed: int = 0) -> None:
+    """Gives every weight a random value, so that no bias or normalization is left out of a test."""
+    generator = np.random.default_rng(seed)
+    for weight in model.weights:
+        values = generator.normal(0.0, 0.2, weight.shape)
+        weight.assign(values + weight.path.endswith("gamma"))
+
+
+def random_inputs(config: BertConfig, batch: int = 3, length: int = 17) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(1)
+    mask = np.arange(length) < generator.integers(length // 2, length + 1, (batch, 1))
+    return {
+        "input_word_ids": generator.integers(0, config.vocab_size, (batch, length)) * mask,
+        "input_mask": mask.astype(np.int32),
+        "input_type_ids": generator.integers(0, 2, (batch, length)) * mask,
+    }
+
+
+def copy_to_keras_hub(encoder: BertEncoder, backbone, their_layers: list) -> None:
+    """Sets KerasHub's variables from ours, splitting the fused projection.
+
+    Args:
+        backbone: a BertBackbone or AlbertBackbone.
+        their_layers: its transformer layers, in the order of `encoder.blocks`.
+    """
+    heads = encoder.config.num_attention_heads
+    width = encoder.config.hidden_size
+
+    def assign(layer, *values):
+        for weight, value in zip(layer.weights, values, strict=True):
+            weight.assign(np.reshape(value, weight.shape))
+
+    embeddings = encoder.embeddings
+    backbone.token_embedding.embeddings.assign(embeddings.word_embeddings)
+    backbone.get_layer("position_embedding").weights[0].assign(embeddings.position_embeddings)
+    backbone.get_layer("segment_embedding").weights[0].assign(embeddings.type_embeddings)
+    assign(backbone.get_layer("embeddings_layer_norm"), *embeddings.layer_norm.get_weights())
+    if encoder.config.embedding_size:
+        assign(backbone.get_layer("embedding_projection"), *_dense(embeddings, "projection"))
+    for block, theirs in zip(encoder.blocks, their_layers, strict=True):
+        attention = theirs._self_attention_layer
+        kernels = np.split(block.attention.qkv_kernel.numpy(), 3, axis=1)
+        biases = np.split(block.attention.qkv_bias.numpy(), 3)
+        parts = (attention.query_dense, attention.key_dense, attention.value_dense)
+        for dense, kernel, bias in zip(parts, kernels, biases, strict=True):
+            assign(dense, kernel.reshape(width, heads, -1), bias.reshape(heads, -1))
+        assign(
+            attention.output_dense,
+            block.attention.output_kernel.numpy().reshape(heads, -1, width),
+            block.attention.output_bias.numpy(),
+        )
+        assign(theirs._self_attention_layer_norm, *block.attention_norm.get_weights())
+        assign(theirs._feedforward_intermediate_dense, *_dense(block, "intermediate"))
+        assign(theirs._feedforward_output_dense, *_dense(block, "output"))
+        assign(theirs._feedforward_layer_norm, *block.output_norm.get_weights())
+    assign(backbone.get_layer("pooled_dense"), *_dense(encoder.pooler, "dense"))
+
+
+def _dense(layer, name):
+    return getattr(layer, f"{name}_kernel").numpy(), getattr(layer, f"{name}_bias").numpy()

@@ -1,0 +1,105 @@
+"""Factorized embeddings and shared layers, against KerasHub's ALBERT."""
+
+import dataclasses
+
+import keras
+import keras_hub
+import numpy as np
+import pytest
+from encoders import copy_to_keras_hub, random_inputs, randomize
+
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+
+SMALL = BertConfig(
+    vocab_size=101,
+    hidden_size=48,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    intermediate_size=80,
+    hidden_act="gelu_new",  # KerasHub computes the tanh form.
+    max_position_embeddings=40,
+    embedding_size=20,
+    num_hidden_groups=1,
+)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_every_output_equals_keras_hub_with_the_same_weights(groups):
+    """Oracle: keras_hub.models.AlbertBackbone."""
+    config = dataclasses.replace(SMALL, num_hidden_groups=groups)
+    encoder = BertEncoder(config)
+    randomize(encoder)
+    assert [block.name for block in encoder.blocks] == [f"layer_{i}" for i in range(groups)]
+    backbone = keras_hub.models.AlbertBackbone(
+        vocabulary_size=config.vocab_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        embedding_dim=config.embedding_size,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
+        num_groups=groups,
+        max_sequence_length=config.max_position_embeddings,
+    )
+    layers = [layer for (layer,) in backbone.transformer_layers]
+    copy_to_keras_hub(encoder, backbone, layers)
+    assert encoder.count_params() == backbone.count_params()
+    calls = config.num_hidden_layers // groups
+    every_call = [node.outputs[0] for layer in layers for node in layer._inbound_nodes[-calls:]]
+    model = keras.Model(backbone.inputs, [*every_call, backbone.output["pooled_output"]])
+    inputs = random_inputs(config)
+    *expected, expected_pooled = model(
+        {
+            "token_ids": inputs["input_word_ids"],
+            "padding_mask": inputs["input_mask"],
+            "segment_ids": inputs["input_type_ids"],
+        }
+    )
+    outputs = encoder(inputs)
+    mask = inputs["input_mask"][..., None]
+    for theirs, ours in zip(expected, outputs["encoder_outputs"], strict=True):
+        np.testing.assert_allclose(ours * mask, theirs * mask, atol=1e-5)
+    np.testing.assert_allclose(outputs["pooled_output"], expected_pooled, atol=1e-5)
+
+
+def test_masked_lm_scores_worked_by_hand():
+    """Oracle: NumPy, from the encoder's output: H -> E, tanh form of GELU, norm, table."""
+    model = BertPretrainer(SMALL)
+    randomize(model)
+    positions = np.array([[1, 4], [0, 2]], np.int32)
+    inputs = random_inputs(SMALL, batch=2) | {"masked_lm_positions": positions}
+    outputs, head = model(inputs), model.masked_lm
+    assert head.kernel.shape == (48, 20)
+    x = np.take_along_axis(outputs["sequence_output"].numpy(), positions[..., None], axis=1)
+    x = x @ head.kernel.numpy() + head.bias.numpy()
+    x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+    x = x * head.layer_norm.gamma.numpy() + head.layer_norm.beta.numpy()
+    table = model.encoder.embeddings.word_embeddings.numpy()
+    expected = x @ table.T + head.output_bias.numpy()
+    np.testing.assert_allclose(outputs["mlm_logits"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "used"),
+    [(12, 1, [0] * 12), (6, 2, [0, 0, 0, 1, 1, 1]), (5, 2, [0, 0, 0, 1, 1]), (22, 22, range(22))],
+)
+def test_each_layer_uses_its_group(layers, groups, used, monkeypatch):
+    """Oracle: int(layer / layers * groups) of google-research/albert, without its rounding."""
+    config = dataclasses.replace(SMALL, num_hidden_layers=layers, num_hidden_groups=groups)
+    encoder = BertEncoder(config)
+    calls = []
+    for index, block in enumerate(encoder.blocks):
+        monkeypatch.setattr(block, "call", _recorder(block.call, calls, index))
+    outputs = encoder(random_inputs(config, batch=1, length=3))["encoder_outputs"]
+    assert calls == list(used)
+    assert len(outputs) == layers
+
+
+def _recorder(call, calls: list, index: int):
+    def recorded(x, attention_mask, seed=None, training=None):
+        calls.append(index)
+        return call(x, attention_mask, seed=seed, training=training)
+
+    return recorded

@@ -1,0 +1,82 @@
+"""The count of operations against the graphs that compute them."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.models.flops import training_flops
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.presets import preset_config
+
+SMALL = BertConfig(
+    vocab_size=101,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=40,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+BATCH, LENGTH, PREDICTIONS = 2, 36, 5
+
+
+def product_flops(graph: tf.Graph) -> int:
+    """2 m k n of all matrix products in a graph; the products of a batch one by one."""
+    total = 0
+    for operation in graph.get_operations():
+        if operation.type in ("MatMul", "BatchMatMulV2"):
+            transposed = operation.get_attr(
+                "transpose_a" if operation.type == "MatMul" else "adj_x"
+            )
+            inner = operation.inputs[0].shape[-2 if transposed else -1]
+            total += 2 * inner * math.prod(operation.outputs[0].shape)
+    return total
+
+
+def traced_flops(config: BertConfig, training: bool) -> float:
+    """Of one sequence, in the graph of the model or of its gradients."""
+    model = BertPretrainer(config)
+
+    @tf.function
+    def run(inputs):
+        with tf.GradientTape() as tape:
+            outputs = model(inputs)
+            loss = tf.reduce_sum(outputs["mlm_logits"] ** 2)
+            loss += tf.reduce_sum(outputs["next_sentence_logits"] ** 2)
+        if not training:
+            return loss
+        return tape.gradient(loss, [weight.value for weight in model.trainable_weights])
+
+    tokens = tf.TensorSpec([BATCH, LENGTH], tf.int32)
+    inputs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tokens)
+    inputs["masked_lm_positions"] = tf.TensorSpec([BATCH, PREDICTIONS], tf.int32)
+    return product_flops(run.get_concrete_function(inputs).graph) / BATCH
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_products_of_the_traced_graph(training):
+    """Oracle: the shapes of the matrix products in TensorFlow's graph, forward and backward."""
+    parts = 1 if training else 3
+    assert traced_flops(SMALL, training) == training_flops(SMALL, LENGTH, PREDICTIONS) / parts
+
+
+def test_factorized_embeddings_and_shared_layers():
+    """Oracle: the traced graph; sharing layers saves no arithmetic."""
+    config = dataclasses.replace(SMALL, embedding_size=16, num_hidden_groups=1)
+    assert traced_flops(config, True) == training_flops(config, LENGTH, PREDICTIONS)
+    assert training_flops(config, LENGTH, PREDICTIONS) != training_flops(SMALL, LENGTH, PREDICTIONS)
+
+
+def test_the_base_preset():
+    """Oracle: 6 operations for each weight of the layers and token, and attention, by hand."""
+    config = dataclasses.replace(preset_config("base"), vocab_size=30522)
+    layers = 12 * (6 * 128 * (4 * 768**2 + 2 * 768 * 3072) + 6 * 2 * 128 * 128 * 768)
+    heads = 6 * (20 * (768**2 + 768 * 30522) + 768**2 + 2 * 768)
+    found = training_flops(config, 128, 20)
+    assert found == layers + heads
+    np.testing.assert_allclose(16 * found, 1.12e12, rtol=0.01)

@@ -1,0 +1,117 @@
+"""Rematerialized layers give the same gradients, with dropout, and need less memory."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from encoders import random_inputs
+from tensorflow.compiler.xla.service import hlo_pb2
+
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+
+CONFIG = BertConfig(
+    vocab_size=50,
+    hidden_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=64,
+)
+
+
+def make_step(config: BertConfig, rematerialize: bool):
+    """A model, the same every time, and a function of its inputs to loss and gradients."""
+    keras.utils.set_random_seed(0)
+    model = BertEncoder(config, rematerialize)
+
+    def step(inputs):
+        with tf.GradientTape() as tape:
+            outputs = model(inputs, training=True)
+            loss = tf.reduce_sum(tf.sin(outputs["sequence_output"]))
+            loss += tf.reduce_sum(outputs["pooled_output"])
+        gradients = tape.gradient(loss, [weight.value for weight in model.trainable_weights])
+        return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    return step
+
+
+def make_inputs(batch: int = 4, length: int = 16) -> dict:
+    inputs = random_inputs(CONFIG, batch, length) | {"dropout_seed": np.array([7, -8])}
+    return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
+
+
+@pytest.mark.parametrize(
+    ("mode", "groups"), [("eager", None), ("graph", None), ("graph", 2), ("xla", None)]
+)
+def test_gradients_are_those_without_it(mode, groups):
+    """Oracle: the model that keeps everything, with the same dropout."""
+    config = dataclasses.replace(CONFIG, num_hidden_groups=groups)
+    found = []
+    for rematerialize in (False, True):
+        step = make_step(config, rematerialize)
+        if mode != "eager":
+            step = tf.function(step, jit_compile=mode == "xla")
+        found.append(step(make_inputs()))
+    (loss, gradients), (other_loss, other_gradients) = found
+    assert float(loss) == pytest.approx(float(other_loss), rel=1e-6)
+    for gradient, other in zip(gradients, other_gradients, strict=True):
+        np.testing.assert_allclose(other, gradient, rtol=0, atol=1e-6 * np.abs(gradient).max())
+
+
+def test_without_a_seed_the_second_computation_drops_the_same():
+    """Oracle: a difference quotient along the gradient, with the masks held by the generator."""
+    model = BertEncoder(CONFIG, rematerialize=True)
+    inputs = make_inputs()
+    del inputs["dropout_seed"]
+    state = model.seed_generator.state
+    start = state.numpy()
+    weight = model.blocks[0].output_kernel
+
+    def loss():
+        state.assign(start)
+        return tf.reduce_sum(tf.sin(model(inputs, training=True)["sequence_output"]))
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    gradient = tape.gradient(value, weight.value)
+    assert np.array_equal(state.numpy(), start + [0, 1])
+    direction = gradient / tf.norm(gradient)
+    weight.assign_add(direction * 1e-2)
+    above = loss()
+    weight.assign_sub(direction * 2e-2)
+    assert float(above - loss()) / 2e-2 == pytest.approx(float(tf.norm(gradient)), rel=0.01)
+
+
+def test_it_needs_less_memory():
+    """Oracle: what XLA says the compiled step allocates, besides weights, inputs and results."""
+
+    def temporary_bytes(rematerialize: bool) -> int:
+        config = dataclasses.replace(CONFIG, num_hidden_layers=6)
+        step = tf.function(make_step(config, rematerialize), jit_compile=True)
+        compiled = step.experimental_get_compiler_ir(make_inputs(16, 64))
+        proto = hlo_pb2.HloProto.FromString(compiled(stage="optimized_hlo_proto_serialized"))
+        return sum(
+            allocation.size
+            for allocation in proto.buffer_assignment.buffer_allocations
+            if not (
+                allocation.is_entry_computation_parameter
+                or allocation.is_constant
+                or allocation.maybe_live_out
+            )
+        )
+
+    assert temporary_bytes(True) < 0.4 * temporary_bytes(False)
+
+
+def test_the_pretrainer_passes_it_on_and_keeps_it():
+    """Oracle: the attribute of the encoder, also after a round trip through the config."""
+    model = BertPretrainer(CONFIG, rematerialize=True)
+    assert model.encoder.rematerialize
+    copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(model))
+    assert copy.encoder.rematerialize
+    assert not BertPretrainer(CONFIG).encoder.rematerialize
+    assert "rematerialize" not in CONFIG.to_dict()

@@ -1,0 +1,95 @@
+"""Two processes on this machine train as one: real workers, a real kill."""
+
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_tf.run_pretraining import Options, run
+from bert_tf.training.metrics import read_metrics
+
+_MEASURES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy")
+
+
+@pytest.fixture
+def exact_flags(flags, config, data, tmp_path) -> dict:
+    """Without dropout, whose masks differ between replicas; the records are masked on the way."""
+    values = config.to_dict() | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+    (tmp_path / "no-dropout.json").write_text(json.dumps(values))
+    return flags | {
+        "bert_config_file": str(tmp_path / "no-dropout.json"),
+        "input_file": str(data / "dynamic.tfrecord"),
+        "eval_input_file": str(data / "dynamic.tfrecord"),
+        "num_train_steps": 30,
+        "save_checkpoints_steps": 10,
+        "log_steps": 1,
+        "learning_rate": 0.01,
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def start_workers(flags: dict) -> list[subprocess.Popen]:
+    hosts = ",".join(f"localhost:{port}" for port in free_ports(2))
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    arguments += ["--strategy=multi_worker", f"--worker_hosts={hosts}"]
+    command = [sys.executable, "-m", "bert_tf.run_pretraining", *arguments]
+    return [
+        subprocess.Popen(
+            [*command, f"--task_index={index}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(2)
+    ]
+
+
+def assert_same_curve(found: str, expected: str) -> None:
+    for name in ("metrics.jsonl", "eval_metrics.jsonl"):
+        lines = [read_metrics(f"{folder}/{name}") for folder in (found, expected)]
+        assert [line["step"] for line in lines[0]] == [line["step"] for line in lines[1]]
+        for ours, theirs in zip(*lines, strict=True):
+            for measure in _MEASURES:
+                assert ours[measure] == pytest.approx(theirs[measure], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
+    """Oracle: one process, the same global batch; dropout is 0."""
+    run(Options(**exact_flags | {"output_dir": str(tmp_path / "one")}))
+    folder = exact_flags["output_dir"]
+    workers = start_workers(exact_flags)
+    while len(read_metrics(f"{folder}/metrics.jsonl")) < 14:
+        assert workers[0].poll() is None, workers[0].communicate()[0]
+        time.sleep(0.01)
+    workers[1].send_signal(signal.SIGKILL)
+    chief_says = workers[0].communicate(timeout=120)[0]
+    workers[1].communicate()
+    if workers[0].returncode:  # else the kill came after the end
+        assert workers[0].returncode == 1
+        assert "error: a worker is lost" in chief_says
+        assert "Traceback" not in chief_says
+        assert not pathlib.Path(folder, "ckpt-30.index").exists()
+
+    workers = start_workers(exact_flags)
+    chief_says, other_says = (worker.communicate(timeout=300)[0] for worker in workers)
+    assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
+    assert f"Going on from {folder}/ckpt-" in chief_says
+    assert "on 2 CPU replicas" in chief_says
+    assert "Going on" not in other_says and "Traceback" not in other_says
+    assert_same_curve(folder, str(tmp_path / "one"))

@@ -1,0 +1,121 @@
+"""A killed run goes on exactly: real processes and real kills, against the undisturbed run."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.run_pretraining import Options, run
+from bert_tf.training.metrics import read_metrics
+
+_TIMES = ("sequences_per_second", "model_flop_utilisation")
+
+
+@pytest.fixture
+def long_flags(flags, data, config, tmp_path) -> dict:
+    """With dropout and with masks made while reading: all that could differ."""
+    values = config.to_dict() | {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+    (tmp_path / "dropout.json").write_text(json.dumps(values))
+    return flags | {
+        "bert_config_file": str(tmp_path / "dropout.json"),
+        "input_file": str(data / "dynamic.tfrecord"),
+        "eval_input_file": None,
+        "num_train_steps": 60,
+        "save_checkpoints_steps": 7,
+        "log_steps": 3,
+    }
+
+
+def start(flags: dict) -> subprocess.Popen:
+    arguments = [f"--{name}={str(value)}" for name, value in flags.items() if value is not None]
+    return subprocess.Popen(
+        [sys.executable, "-m", "bert_tf.run_pretraining", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_step(folder: str, step: int, process: subprocess.Popen) -> None:
+    while max([line["step"] for line in read_metrics(f"{folder}/metrics.jsonl")] or [0]) < step:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.005)
+
+
+def what_was_learnt(folder: str) -> tuple[list[dict], list[dict], dict]:
+    """The metrics without the times, the evaluations, and every array of the last checkpoint."""
+    metrics = [
+        {name: value for name, value in line.items() if name not in _TIMES}
+        for line in read_metrics(f"{folder}/metrics.jsonl")
+    ]
+    reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(folder))
+    arrays = {
+        key: reader.get_tensor(key).tobytes()
+        for key in reader.get_variable_to_shape_map()
+        if not key.startswith("_")
+    }
+    return metrics, read_metrics(f"{folder}/eval_metrics.jsonl"), arrays
+
+
+@pytest.mark.slow
+def test_kill_9_at_any_moment_changes_nothing(long_flags, tmp_path):
+    """Oracle: the undisturbed run, bit for bit: metrics, evaluations, weights, moments."""
+    run(Options(**long_flags | {"output_dir": str(tmp_path / "whole")}))
+    expected = what_was_learnt(str(tmp_path / "whole"))
+    assert [line["step"] for line in expected[0]] == list(range(3, 61, 3))
+    folder = long_flags["output_dir"]
+    for step in (3, 24):
+        process = start(long_flags)
+        wait_for_step(folder, step, process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    process = start(long_flags)
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    assert f"Going on from {folder}/ckpt-" in output
+    assert what_was_learnt(folder) == expected
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_exits(long_flags):
+    process = start(long_flags | {"num_train_steps": 100000})
+    folder = long_flags["output_dir"]
+    wait_for_step(folder, 3, process)
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 128 + signal.SIGTERM
+    stopped = int(output.split("Stopped after step ")[1].split(",")[0].replace(",", ""))
+    assert pathlib.Path(folder, f"ckpt-{stopped}.index").exists()
+    assert "Traceback" not in output
+
+
+def test_flags_that_changed_are_said(flags, capsys):
+    """Oracle: the flag that was changed, and one that was not."""
+    run(Options(**flags | {"num_train_steps": 4}))
+    run(Options(**flags | {"num_train_steps": 8}))
+    output = capsys.readouterr().out
+    assert "Changed since the last start: --num_train_steps 4 -> 8." in output
+    assert output.count("Changed since the last start") == 1
+
+
+def test_the_records_of_a_bad_batch_are_named(flags, tmp_path):
+    """Oracle: the steps' batches are the 24 records in order of one epoch, 8 a step."""
+    with pytest.raises(ValueError, match=r"the loss of step (\d+) is not finite.*records") as error:
+        run(Options(**flags | {"learning_rate": 1e38, "num_warmup_steps": 0}))
+    step = int(str(error.value).split("step ")[1].split()[0])
+    listed = pathlib.Path(flags["output_dir"], f"records-of-step-{step}.txt").read_text()
+    rows = [line.split("\t") for line in listed.splitlines()]
+    assert {file for file, _ in rows} == {flags["input_file"]}
+    numbers = [int(number) for _, number in rows]
+    assert len(set(numbers)) == 8 and set(numbers) <= set(range(1, 25))
+    assert f"{flags['input_file']} {numbers[0]}" in str(error.value)
+    assert np.isfinite(
+        [line["loss"] for line in read_metrics(f"{flags['output_dir']}/metrics.jsonl")]
+    ).all()

@@ -1,0 +1,128 @@
+"""Oracles: the records as they were written, and the order of the uninterrupted stream."""
+
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from tfrecords import order
+from tfrecords.manifest import manifest_path, shard_entry, write_manifest
+from tfrecords.order import count_records, records_in_order, records_of_step, training_records
+from tfrecords.writer import write_records
+
+SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}
+
+
+@pytest.fixture(params=["", "GZIP"])
+def files(request, tmp_path, monkeypatch) -> list[str]:
+    """Files of records that say their file and number; larger than the buffer for shuffling."""
+    monkeypatch.setattr(order, "SHUFFLE_BUFFER_RECORDS", 64)
+    for name, size in SIZES.items():
+        records = (f"{name} {number}".encode() for number in range(1, size + 1))
+        write_records(str(tmp_path / name), records, request.param)
+    return [str(tmp_path / name) for name in SIZES]
+
+
+def _all(part: str) -> list[bytes]:
+    """Oracle of what is held out: the first of every hundred records of each file."""
+    found = []
+    for name, size in SIZES.items():
+        for number in range(1, size + 1):
+            held_out = number in (1, 101, 201)
+            if part == "all" or (part == "held_out") == held_out:
+                found.append(f"{name} {number}".encode())
+    return found
+
+
+def _take(records: tf.data.Dataset, count: int = -1) -> list[bytes]:
+    return list(records.take(count).as_numpy_iterator())
+
+
+def test_parts(files):
+    for part in ("all", "train", "held_out"):
+        assert _take(records_in_order(files, part)) == _all(part)
+    assert len(_all("held_out")) == 7
+    assert sorted(_all("held_out") + _all("train")) == sorted(_all("all"))
+
+
+@pytest.mark.parametrize("part", ["all", "train", "held_out"])
+def test_each_record_comes_once_an_epoch_in_an_order_that_follows_the_seed(files, part):
+    expected = _all(part)
+    size = len(expected)
+
+    def epochs(seed: int) -> list[list[bytes]]:
+        stream = _take(training_records(files, seed, part), 3 * size)
+        return [stream[size * epoch : size * (epoch + 1)] for epoch in range(3)]
+
+    first = epochs(seed=2**32 - 1)
+    for records in first:
+        assert sorted(records) == sorted(expected) and records != expected
+    assert first[0] != first[1] and first[1] != first[2]
+    assert epochs(seed=2**32 - 1) == first
+    assert epochs(seed=2)[0] not in first
+
+
+def test_the_order_is_well_mixed(files):
+    """Oracle: a random order; one through a small buffer comes near it, file by file does not."""
+    records = _take(training_records(files, seed=1), sum(SIZES.values()))
+    same = sum(left[:1] == right[:1] for left, right in itertools.pairwise(records))
+    share = sum((size / len(records)) ** 2 for size in SIZES.values())
+    assert same / len(records) < share + 0.2
+
+
+def test_the_order_does_not_depend_on_the_global_seed(files):
+    found = []
+    try:
+        for seed in (0, 1, None):
+            tf.random.set_seed(seed)
+            found.append(_take(training_records(files, seed=3), 20))
+    finally:
+        tf.random.set_seed(None)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("part", ["all", "train"])
+def test_a_stream_that_goes_on_is_the_tail_of_the_uninterrupted_one(files, part):
+    size = len(_all(part))
+    whole = _take(training_records(files, 5, part), 3 * size)
+    for first in (17, size, 2 * size + 3):
+        assert _take(training_records(files, 5, part, first), 30) == whole[first : first + 30]
+    # For ever, were the epochs before read.
+    late = _take(training_records(files, 5, part, size * 10**9), size)
+    assert sorted(late) == sorted(whole[:size])
+
+
+@pytest.mark.parametrize("part", ["all", "train"])
+def test_the_records_of_a_step_are_named(files, part):
+    """Oracle: the contents of the very rows."""
+    rows = _take(training_records(files, 9, part), 60 * 7)
+    for step in (0, 59):
+        named = [
+            f"{file.rpartition('/')[2]} {number}".encode()
+            for file, number in records_of_step(files, 7, seed=9, step=step, part=part)
+        ]
+        assert named == rows[7 * step : 7 * (step + 1)]
+
+
+def test_files_that_are_held_out_whole_are_an_error_not_an_endless_loop(files):
+    with pytest.raises(ValueError, match="/c: all records are held out, the first of every 100"):
+        training_records([files[2]], seed=1, part="train")
+    assert _take(training_records([files[2]], seed=1), 2) == [b"c 1"] * 2
+
+
+def test_records_are_counted_by_the_manifest_where_it_is_of_these_files(tmp_path):
+    """Oracles: the numbers written; a manifest that lies shows that it was believed."""
+    files = [str(tmp_path / f"x.tfrecord-{index:05}-of-00003") for index in range(3)]
+    for index, file in enumerate(files):
+        write_records(file, [b"record"] * (1500 + index), "GZIP" if index else "")
+    assert count_records(files) == [1500, 1501, 1502]
+    entries = [shard_entry(file, 7) for file in files[:2]]
+    entries[1]["bytes"] += 1
+    write_manifest(manifest_path(files[0]), {"shards": entries})
+    assert count_records(files) == [7, 1501, 1502]
+    (tmp_path / "x.manifest.json").write_text("no manifest")
+    assert count_records(files) == [1500, 1501, 1502]
+    with open(files[0], "ab") as file:
+        file.write(b"torn, but longer than a header")
+    with pytest.raises(tf.errors.DataLossError):
+        count_records(files)

@@ -1,0 +1,170 @@
+"""Checkpoints: everything comes back, by name, or nothing does; damage is named and passed over."""
+
+import dataclasses
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint, load_weights
+from bert_tf.training.strategy import make_strategy
+
+
+@pytest.fixture(scope="module")
+def strategy():
+    return make_strategy("cpu")
+
+
+def test_a_checkpoint_restores_the_whole_state(
+    tmp_path, strategy, make_trainer, make_iterator, make_checkpointer
+):
+    """Oracle: the run that was not interrupted, bit for bit."""
+    whole, iterator = make_trainer(strategy), make_iterator(strategy)
+    assert make_checkpointer(tmp_path, whole).restore() is None
+    whole.train(iterator, 3)
+    path = make_checkpointer(tmp_path, whole).save()
+    whole.train(iterator, 4)
+
+    resumed = make_trainer(strategy)
+    resumed.model.set_weights([w + 1 for w in resumed.model.get_weights()])
+    assert make_checkpointer(tmp_path, resumed).restore() == path == str(tmp_path / "ckpt-3")
+    assert resumed.step.numpy() == 3
+    resumed.train(make_iterator(strategy, first_step=3), 4)
+    # The means are those of all seven steps.
+    assert resumed.training_means() == whole.training_means()
+    for ours, theirs in zip(resumed.model.weights, whole.model.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+
+def test_weights_are_loaded_by_name_or_not_at_all(
+    tmp_path, strategy, config, make_trainer, make_checkpointer
+):
+    """Oracle: the saved model's weights; a wrong shape and a missing name are named."""
+    trainer = make_trainer(strategy)
+    path = make_checkpointer(tmp_path, trainer).save()
+    keras.utils.set_random_seed(5)
+    encoder = BertPretrainer(config).encoder
+    load_weights(path, encoder.weights)
+    for ours, theirs in zip(encoder.weights, trainer.model.encoder.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+
+    other = BertPretrainer(dataclasses.replace(config, intermediate_size=40))
+    before = [weight.numpy() for weight in other.weights]
+    with pytest.raises(ValueError, match=r"layer_0/intermediate_kernel has shape \(32, 64\) there"):
+        load_weights(path, other.weights)
+    deeper = BertPretrainer(dataclasses.replace(config, num_hidden_layers=3))
+    with pytest.raises(ValueError, match="has no encoder/layer_2/"):
+        load_weights(path, deeper.weights)
+    for weight, value in zip(other.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_a_deeper_checkpoint_is_of_another_model(
+    tmp_path, strategy, config, make_trainer, make_checkpointer
+):
+    """Oracle: the layer that this model lacks."""
+    deeper = make_trainer(strategy, dataclasses.replace(config, num_hidden_layers=3))
+    path = make_checkpointer(tmp_path, deeper).save()
+    with pytest.raises(ValueError, match="has encoder/layer_2/.* besides; it is of another model"):
+        load_weights(path, BertPretrainer(config).encoder.weights)
+
+
+def _damage(folder, step: int, damage: str) -> None:
+    data = folder / f"ckpt-{step}.data-00000-of-00001"
+    index = folder / f"ckpt-{step}.index"
+    content = bytearray(data.read_bytes())
+    if damage == "data cut":
+        data.write_bytes(content[: len(content) // 2])
+    if damage == "data lost":
+        data.unlink()
+    if damage == "index cut":
+        index.write_bytes(index.read_bytes()[:-20])
+    if damage == "index empty":
+        index.write_bytes(b"")
+    if damage == "byte flipped":
+        content[len(content) // 2] ^= 0xFF
+        data.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage", ["data cut", "data lost", "index cut", "index empty", "byte flipped"]
+)
+def test_the_one_before_a_damaged_checkpoint_is_used(
+    tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage
+):
+    """Oracle: the checkpoint that was damaged, and the weights of the one before."""
+    trainer = make_trainer(strategy)
+    checkpointer = make_checkpointer(tmp_path, trainer)
+    good = checkpointer.save()
+    expected = [weight.numpy() for weight in trainer.model.weights]
+    trainer.model.set_weights([w + 1 for w in trainer.model.get_weights()])
+    trainer.step.assign(7)
+    checkpointer.save()
+    _damage(tmp_path, 7, damage)
+    again = make_trainer(strategy)
+    again.model.set_weights([w + 2 for w in again.model.get_weights()])
+    checkpointer = make_checkpointer(tmp_path, again)
+    assert checkpointer.restore() == good
+    assert f"{tmp_path}/ckpt-7 is damaged or incomplete. The one before" in capsys.readouterr().out
+    assert again.step.numpy() == 0
+    for weight, value in zip(again.model.weights, expected, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)
+    # The next one is the newest to everyone.
+    again.step.assign(3)
+    assert checkpointer.save() == latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-3")
+
+
+def test_where_no_checkpoint_can_be_read_nothing_starts_over(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    """Oracle: the one checkpoint, which is damaged."""
+    trainer = make_trainer(strategy)
+    path = make_checkpointer(tmp_path, trainer).save()
+    _damage(tmp_path, 0, "data cut")
+    with pytest.raises(OSError, match=f"{path} is damaged or incomplete, and no checkpoint before"):
+        make_checkpointer(tmp_path, trainer).restore()
+    _damage(tmp_path, 0, "data lost")
+    with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
+        load_weights(path, trainer.model.weights)
+
+
+def test_a_lost_state_file_does_not_start_a_run_over(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    """Oracle: the checkpoints that are there all the same."""
+    trainer = make_trainer(strategy)
+    path = make_checkpointer(tmp_path, trainer).save()
+    (tmp_path / "checkpoint").unlink()
+    assert make_checkpointer(tmp_path, trainer).restore() == path
+
+
+def test_old_checkpoints_are_deleted_after_a_restart_too(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    """Oracle: the files in the folder; `max_to_keep` is 2."""
+    trainer = make_trainer(strategy)
+    for step in (1, 2, 10, 11):
+        trainer.step.assign(step)
+        make_checkpointer(tmp_path, trainer, 2).save()
+    assert sorted(p.stem for p in tmp_path.glob("*.index")) == ["ckpt-10", "ckpt-11"]
+
+
+def test_another_optimizer_is_named(tmp_path, strategy, make_trainer, make_checkpointer):
+    trainer = make_trainer(strategy)
+    path = make_checkpointer(tmp_path, trainer).save()
+    state = trainer.state | {"update_count": tf.Variable(0)}
+    with pytest.raises(ValueError, match=f"{path} was written by a run with another optimizer"):
+        Checkpointer(str(tmp_path), trainer.model, state).restore()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    trainer = make_trainer(strategy)
+    tmp_path.chmod(0o500)
+    with pytest.raises(OSError, match=f"cannot write a checkpoint to {tmp_path}"):
+        make_checkpointer(tmp_path, trainer).save()

@@ -1,0 +1,101 @@
+"""What is drawn against what was given."""
+
+import io
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from bert_tf.training.curves import curves_figure, draw_curves
+
+
+def metrics(count: int, every: int = 10) -> list[dict[str, float]]:
+    generator = np.random.default_rng(0)
+    return [
+        {
+            "step": every * (index + 1),
+            "loss": generator.normal(5.0),
+            "masked_lm_accuracy": generator.random(),
+            "next_sentence_accuracy": generator.random(),
+            "learning_rate": 1e-4 * generator.random(),
+            "sequences_per_second": generator.normal(60.0),
+        }
+        for index in range(count)
+    ]
+
+
+def evaluations(count: int) -> list[dict[str, float]]:
+    keys = ("step", "loss", "masked_lm_accuracy", "next_sentence_accuracy")
+    return [{key: entry[key] for key in keys} for entry in metrics(count, every=100)]
+
+
+def lines(figure) -> dict[tuple[str, str], np.ndarray]:
+    """(panel, label in the legend) -> [points, 2]."""
+    return {
+        (axes.get_title("left"), line.get_label()): line.get_xydata()
+        for axes in figure.axes
+        for line in axes.get_lines()
+    }
+
+
+def column(entries, key) -> np.ndarray:
+    return np.array([(entry["step"], entry[key]) for entry in entries])
+
+
+def test_the_lines_are_what_was_given():
+    """Oracle: the numbers given."""
+    training, held_out = metrics(50), evaluations(4)
+    drawn = lines(curves_figure(training, held_out))
+    expected = {
+        ("Loss", "training"): column(training, "loss"),
+        ("Loss", "held out"): column(held_out, "loss"),
+        ("Learning rate", "_child0"): column(training, "learning_rate"),
+        ("Sequences a second", "_child0"): column(training, "sequences_per_second"),
+    }
+    for label, key in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
+        for part, entries in (("training", training), ("held out", held_out)):
+            expected["Accuracy", f"{label}, {part}"] = column(entries, f"{key}_accuracy")
+    assert drawn.keys() == expected.keys()
+    for key, points in expected.items():
+        np.testing.assert_array_equal(drawn[key], points, err_msg=str(key))
+
+
+def test_measures_that_are_not_there_are_left_out():
+    """Oracle: a run without next-sentence prediction and without evaluations."""
+    training = [
+        {key: value for key, value in entry.items() if key != "next_sentence_accuracy"}
+        for entry in metrics(5)
+    ]
+    panels = [(panel, label) for panel, label in lines(curves_figure(training, []))]
+    assert panels == [
+        ("Loss", "training"),
+        ("Accuracy", "masked LM, training"),
+        ("Learning rate", "_child0"),
+        ("Sequences a second", "_child0"),
+    ]
+
+
+def test_a_long_run_is_smoothed_beside_the_raw_line():
+    """Oracle: means of 20 of 1,000 points, worked one by one."""
+    training = metrics(1000)
+    loss = curves_figure(training, []).axes[0]
+    raw, smooth = (line.get_xydata() for line in loss.get_lines())
+    np.testing.assert_array_equal(raw, column(training, "loss"))
+    expected = [raw[start : start + 20, 1].mean() for start in range(981)]
+    np.testing.assert_allclose(smooth[:, 1], expected)
+    np.testing.assert_array_equal(smooth[:, 0], raw[10:991, 0])
+
+
+def test_the_file_is_a_png_whole_or_not_at_all(tmp_path):
+    """Oracle: matplotlib's reader; the file that was there before an error."""
+    path = tmp_path / "curves.png"
+    draw_curves(metrics(20), evaluations(2), str(path))
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    pixels = matplotlib.image.imread(io.BytesIO(content))
+    assert pixels.shape[:2] == (704, 1210)
+    assert pixels[..., :3].min() < 0.5
+    draw_curves([], [], str(path))
+    assert [file.name for file in tmp_path.iterdir()] == ["curves.png"]
+    with pytest.raises(OSError, match=f"cannot write {path}/below.png"):
+        draw_curves(metrics(2), [], f"{path}/below.png")

@@ -1,0 +1,102 @@
+"""Peaks of known devices, and the measured one of the CPU."""
+
+import time
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.training import peak
+from bert_tf.training.peak import peak_flops
+
+
+def fake_strategy(kind: str, replicas: int = 1):
+    """Of `replicas` devices that are not there."""
+    devices = [f"/job:worker/replica:0/task:0/device:{kind}:{index}" for index in range(replicas)]
+    return types.SimpleNamespace(
+        extended=types.SimpleNamespace(worker_devices=devices), num_replicas_in_sync=replicas
+    )
+
+
+def gpu_peak(monkeypatch, name: str, precision: str, replicas: int = 1):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"a {kind}"])
+    details = {"a GPU": {"device_name": name, "compute_capability": (8, 0)}}
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", details.__getitem__)
+    return peak_flops(fake_strategy("GPU", replicas), precision)
+
+
+@pytest.mark.parametrize(
+    ("name", "half", "single"),
+    [
+        ("Tesla V100-SXM2-16GB", 125, 15.7),
+        ("Tesla V100-PCIE-32GB", 112, 14),
+        ("Tesla T4", 65, 8.1),
+        ("NVIDIA A100-SXM4-40GB", 312, 156),
+        ("NVIDIA A100 80GB PCIe", 312, 156),
+        ("NVIDIA L4", 121, 60),
+        ("NVIDIA L40S", 362, 183),
+        ("NVIDIA H100 80GB HBM3", 989, 494),
+        ("NVIDIA H100 PCIe", 756, 378),
+        ("NVIDIA H200", 989, 494),
+        ("NVIDIA B200", 2250, 1100),
+        ("NVIDIA GB200", 2500, 1250),
+    ],
+)
+def test_published_peaks_of_gpus(monkeypatch, name, half, single):
+    """Oracle: NVIDIA's data sheets, dense, in TFLOP/s; float32 products are in TensorFloat-32."""
+    found, source = gpu_peak(monkeypatch, name, "float16")
+    assert (found, source) == (half * 1e12, f"published for 1 x {name}")
+    assert gpu_peak(monkeypatch, name, "float32")[0] == single * 1e12
+    found, source = gpu_peak(monkeypatch, name, "float16", replicas=8)
+    assert (found, source) == (8 * half * 1e12, f"published for 8 x {name}")
+
+
+def test_float32_is_slower_without_tensor_float_32(monkeypatch):
+    """Oracle: the A100's data sheet."""
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        assert gpu_peak(monkeypatch, "NVIDIA A100-SXM4-40GB", "float32")[0] == 19.5e12
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(True)
+
+
+def test_what_is_not_published_is_measured(monkeypatch):
+    """Oracle: a stand-in for the measuring."""
+    monkeypatch.setattr(peak, "_measure", lambda strategy, precision: (7e12, 4096))
+    for name, precision in (("Tesla V100-SXM2-16GB", "bfloat16"), ("NVIDIA X1", "float32")):
+        assert gpu_peak(monkeypatch, name, precision) == (
+            7e12,
+            f"measured on {name}: products of 4096 x 4096 matrices in {precision}",
+        )
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    assert "measured on TPU of unknown type" in peak_flops(fake_strategy("TPU"), "bfloat16")[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tera"),
+    [("v2-8", 23), ("v3-32", 61.5), ("v4-8", 275), ("v5litepod-4", 197), ("v5p-8", 459)],
+)
+def test_published_peaks_of_tpus(monkeypatch, kind, tera):
+    """Oracle: Cloud TPU's documentation, in bfloat16, by core up to v3 and by chip from v4."""
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", kind)
+    for precision in ("bfloat16", "float32"):
+        found, source = peak_flops(fake_strategy("TPU", 4), precision)
+        assert (found, source) == (4 * tera * 1e12, f"published for 4 x TPU {kind}")
+
+
+def test_the_cpu_is_measured():
+    """Oracle: NumPy's product, by a factor that a busy machine cannot reach."""
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    found, source = peak_flops(strategy, "float32")
+    assert source.startswith("measured on the CPU: products of ")
+    assert source.endswith(" matrices in float32")
+    matrix, times = np.ones([1024, 1024], np.float32), []
+    for _ in range(5):
+        started = time.perf_counter()
+        matrix @ matrix
+        times.append(time.perf_counter() - started)
+    assert 0.1 < found / (2 * 1024**3 / min(times)) < 10
+    mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    # Two replicas share the processor: they are not twice as fast.
+    assert 1 / 5 < peak_flops(mirrored, "float32")[0] / found < 5

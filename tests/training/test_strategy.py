@@ -1,0 +1,52 @@
+"""Strategies: what is missing is named."""
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.training.strategy import (
+    check_batch_size,
+    describe,
+    is_chief,
+    make_strategy,
+    mean_over_workers,
+)
+
+
+def test_missing_devices_are_named():
+    with pytest.raises(ValueError, match="--strategy=gpu: TensorFlow finds no GPU here"):
+        make_strategy("gpu")
+    with pytest.raises(ValueError, match="--strategy=tpu: no TPU on this machine"):
+        make_strategy("tpu")
+    mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    assert describe(mirrored) == "2 CPU replicas"
+    with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
+        check_batch_size(mirrored, "train_batch_size", 7)
+
+
+def test_one_process_is_its_own_chief():
+    strategy = make_strategy("cpu")
+    assert is_chief(strategy)
+    assert mean_over_workers(strategy, [1.5, 0.0]) == [1.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"worker_hosts": ["a:1", "b:1"]}, "--worker_hosts and --task_index belong together"),
+        ({"task_index": 0}, "--worker_hosts and --task_index belong together"),
+        ({"worker_hosts": ["a:1", "b:1"], "task_index": 2}, "--task_index=2, but .* names 2 work"),
+        ({"worker_hosts": ["a", "b:1"], "task_index": 0}, "'a' is not of the form host:port"),
+        ({}, "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"),
+    ],
+)
+def test_workers_have_to_be_said(monkeypatch, arguments, message):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(ValueError, match=message):
+        make_strategy("multi_worker", **arguments)
+
+
+@pytest.mark.parametrize("value", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 1}}'])
+def test_a_wrong_tf_config_is_shown(monkeypatch, value):
+    monkeypatch.setenv("TF_CONFIG", value)
+    with pytest.raises(ValueError, match="TF_CONFIG is .*; it must be like"):
+        make_strategy("multi_worker")

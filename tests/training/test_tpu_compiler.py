@@ -1,0 +1,246 @@
+"""The TPU's compiler and what is computed from its figures."""
+
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+from bert_tf.training import tpu_compiler
+from bert_tf.training.tpu_batch_size import find_largest_batch
+from bert_tf.training.tpu_chips import CHIPS, Topology, estimate_step_time
+from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_hlo
+
+GIB = 2**30
+
+
+def compiled(temporaries: int, arguments: int = 0) -> CompiledStep:
+    return CompiledStep(
+        seconds=1.0,
+        arguments=arguments,
+        outputs=arguments,
+        aliased=arguments,
+        temporaries=temporaries,
+        code=0,
+        flops=0.0,
+        bytes_accessed=0.0,
+    )
+
+
+class TestTopology:
+    @pytest.mark.parametrize(
+        "name, chips, replicas, links",
+        [("v5e:1x1", 1, 1, 0), ("v5e:2x2", 4, 4, 2), ("v4:2x2x1", 4, 4, 2), ("v3:4x8", 32, 64, 2)],
+    )
+    def test_counts_chips_and_replicas(self, name, chips, replicas, links):
+        """Oracle: the cloud's names; TensorFlow has two replicas on a v3 chip, one on later ones."""
+        topology = Topology.parse(name)
+        assert (topology.num_chips, topology.num_replicas, topology.links) == (
+            chips,
+            replicas,
+            links,
+        )
+
+    @pytest.mark.parametrize(
+        "name", ["v9:2x2", "v5e", "v5e:4", "v5e:0x2", "v5litepod-4", "v5e:2x2 "]
+    )
+    def test_other_names_are_errors(self, name):
+        """Oracle: the message names the value and what there is."""
+        with pytest.raises(ValueError, match=f"no topology '{name}'.*v5e, v5p, v6e.*v5e:2x2"):
+            Topology.parse(name)
+
+
+class TestStepTime:
+    def test_on_one_chip_nothing_is_summed(self):
+        """Oracle: the chip's 197 TFLOP/s and 819 GB/s."""
+        time = estimate_step_time(Topology.parse("v5e:1x1"), 197e12, 2 * 819e9, 4e9)
+        assert (time.compute, time.memory, time.all_reduce) == (1.0, 2.0, 0.0)
+        assert time.total == 2.0
+
+    def test_the_all_reduce_passes_the_gradient_on_twice(self):
+        """Oracle: by hand: 3/2 of 4 GB over two links of 50 GB/s."""
+        time = estimate_step_time(Topology.parse("v5e:2x2"), 197e12, 0.0, 4e9)
+        assert time.all_reduce == pytest.approx(6 / 100)
+        assert time.total == pytest.approx(1.06)
+
+    def test_a_replica_of_an_old_chip_is_half_of_it(self):
+        """Oracle: the chip's peak, which needs both of its cores."""
+        time = estimate_step_time(Topology.parse("v3:1x1"), CHIPS["v3"].peak_flops / 2, 0.0, 0.0)
+        assert time.compute == 1.0
+
+
+class TestLargestBatch:
+    """Oracle of all: a made-up step whose memory is known in advance."""
+
+    MEMORY = 1000.0
+
+    def search(self, size, bytes_of):
+        self.sizes = []
+
+        def compile_at(size):
+            self.sizes.append(size)
+            if bytes_of(size) > self.MEMORY:
+                raise DoesNotFit(bytes_of(size), int(self.MEMORY))
+            return compiled(bytes_of(size))
+
+        try:
+            first = compile_at(size)
+        except DoesNotFit as error:
+            first = error
+        return find_largest_batch(compile_at, size, first, self.MEMORY)
+
+    def test_linear_memory_takes_three_compiles(self):
+        found = self.search(8, lambda size: 100 + 5 * size)
+        assert found.size == 176  # (980 - 100) / 5
+        assert found.step.memory == 980
+        assert found.bytes_per_sequence == 5.0
+        assert len(self.sizes) == 3
+
+    def test_steps_down_where_the_estimate_was_too_high(self):
+        found = self.search(8, lambda size: 100 + 5 * size + (100 if size > 120 else 0))
+        assert 120 < found.size <= 160
+        assert found.size % 8 == 0
+
+    def test_starts_from_a_batch_that_does_not_fit(self):
+        found = self.search(4096, lambda size: 100 + 5 * size)
+        assert found.size == 176
+
+    def test_finds_small_batches_exactly(self):
+        assert self.search(1, lambda size: 300 * size).size == 3
+
+    def test_may_find_nothing(self):
+        found = self.search(8, lambda size: 2000)
+        assert (found.size, found.step) == (0, None)
+
+
+class TestStepToHlo:
+    """Oracle: TensorFlow's own error, in one line that names the operation."""
+
+    def test_an_operation_without_a_kernel(self):
+        def step(batch):
+            with tf.name_scope("text"):
+                return tf.strings.length(tf.strings.as_string(batch["x"], name="write"))
+
+        with pytest.raises(ValueError) as error:
+            step_to_hlo(step, {"x": tf.zeros([4])})
+        assert "\n" not in str(error.value)
+        assert str(error.value).startswith("a TPU cannot run the operation AsString (text/write): ")
+
+    def test_a_string_among_the_arguments(self):
+        with pytest.raises(ValueError, match=r"^a TPU cannot run the operation _Arg with a string"):
+            step_to_hlo(lambda batch: tf.strings.length(batch["x"]), {"x": tf.constant(["a"])})
+
+
+def test_random_numbers_are_left_to_the_compiler():
+    """Oracle: what the TPU build of TensorFlow 2.20 writes for the same step."""
+
+    def step(batch):
+        seed = tf.random.fold_in(batch["seed"], 3)
+        return keras.random.randint((8, 128), -(2**31), 2**31 - 1, seed=Given(seed))
+
+    class Given(keras.random.SeedGenerator):
+        def __init__(self, seed):
+            self._seed = seed
+
+        def next(self, ordered=True):
+            return self._seed
+
+    original = tf.random.stateless_uniform
+    hlo = step_to_hlo(step, {"seed": tf.constant([1, 2])})
+    assert tf.random.stateless_uniform is original
+    assert b"rng-bit-generator" in hlo
+
+
+class TestCompilerErrors:
+    def test_a_missing_package_names_the_extra(self, monkeypatch):
+        """Oracle: setup.cfg's name of the extra."""
+        monkeypatch.setitem(sys.modules, "libtpu", None)
+        with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
+            TpuCompiler(Topology.parse("v5e:1x1"))
+
+    @pytest.mark.parametrize(
+        "message, needed",
+        [
+            (
+                "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total "
+                "memory required for HLO temporaries (408.00G) exceeds available HBM (15.75G). HLO "
+                "module: a_inference_f_57__.5.\nSee https://openxla.org/xla/errors/error_1000",
+                408.0,
+            ),
+            (
+                "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+                "space hbm. Used 20.25G of 15.75G hbm. Exceeded hbm capacity by 4.50G.",
+                20.25,
+            ),
+        ],
+    )
+    def test_out_of_memory_tells_how_much(self, message, needed):
+        """Oracle: messages of libtpu 0.0.52 and of older versions."""
+        error = tpu_compiler._explained(RuntimeError(message))
+        assert isinstance(error, DoesNotFit)
+        assert (error.needed, error.available) == (int(needed * GIB), int(15.75 * GIB))
+
+    def test_others_are_one_line(self):
+        """Oracle: a message of libtpu 0.0.52."""
+        message = "UNIMPLEMENTED: Stable sorting of more than 2^31-1 elements\nSee elsewhere"
+        assert str(tpu_compiler._explained(RuntimeError(message))) == (
+            "the TPU compiler refuses the step: UNIMPLEMENTED: Stable sorting of more than 2^31-1 "
+            "elements"
+        )
+
+
+@pytest.fixture(scope="module")
+def compiler():
+    for package in ("jax", "libtpu"):
+        pytest.importorskip(package, reason="needs the extra tpu-check")
+    return TpuCompiler(Topology.parse("v5e:1x1"))
+
+
+class TestCompiler:
+    """Needs the compiler."""
+
+    def test_counts_arithmetic_and_memory(self, compiler):
+        """Oracle: 2 m k n operations of a product, and the sizes of its matrices."""
+        table = tf.Variable(tf.zeros([1024, 512]))
+
+        def step(batch):
+            table.assign_add(tf.ones_like(table))
+            return batch["x"] @ table
+
+        found = compiler.compile(step, {"x": tf.zeros([256, 1024])})
+        assert found.flops == pytest.approx(2 * 256 * 1024 * 512, rel=0.02)
+        matrix = 4 * 1024 * 512
+        assert found.arguments == pytest.approx(4 * 256 * 1024 + matrix, rel=0.02)
+        assert found.outputs == pytest.approx(4 * 256 * 512 + matrix, rel=0.02)
+        assert found.aliased == pytest.approx(matrix, rel=0.02)
+        assert found.float64_op is None
+
+    def test_too_large_does_not_fit(self, compiler):
+        """Oracle: 40 GiB are more than a v5e's 16."""
+
+        def step(batch):
+            wide = tf.random.stateless_uniform([5 * 2**30], batch["seed"])
+            return tf.sort(wide), tf.reverse(wide, [0])
+
+        with pytest.raises(DoesNotFit) as error:
+            compiler.compile(step, {"seed": tf.constant([1, 2])})
+        assert error.value.needed > error.value.available
+        assert 15 * GIB < error.value.available <= 16 * GIB
+
+    def test_names_what_computes_in_float64(self, compiler):
+        """Oracle: the name given to the operation."""
+
+        def step(batch):
+            return tf.matmul(*[tf.cast(batch["x"], tf.float64)] * 2, name="precise")
+
+        assert "precise" in compiler.compile(step, {"x": tf.zeros([8, 8])}).float64_op
+
+    def test_a_slice_that_cannot_be(self, compiler):
+        """Oracle: v5e slices are made of hosts of 2x2 chips."""
+        with pytest.raises(ValueError, match=r"no topology v5e:3x3: .*not divisible"):
+            TpuCompiler(Topology.parse("v5e:3x3"))
+
+    @pytest.mark.parametrize("name", ["v2:2x2", "v3:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2"])
+    def test_every_chip_has_the_replicas_of_the_table(self, compiler, name):
+        """Oracle: the compiler's devices, which its constructor counts."""
+        TpuCompiler(Topology.parse(name))

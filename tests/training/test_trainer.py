@@ -1,0 +1,152 @@
+"""The step with BERT: replicas and parts against one device, evaluation and dropout by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.training.optimizers import AdamW
+from bert_tf.training.strategy import make_strategy
+from bert_tf.training.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def one_device_losses(losses) -> list[float]:
+    return losses(make_strategy("cpu"))
+
+
+def two_replicas() -> tf.distribute.Strategy:
+    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+
+
+def test_two_replicas_give_the_losses_of_one(losses, one_device_losses):
+    """Oracle: one device, the same global batch; dropout is 0."""
+    np.testing.assert_allclose(losses(two_replicas()), one_device_losses, rtol=0, atol=1e-5)
+    assert one_device_losses[-1] < one_device_losses[0] - 0.1
+
+
+@pytest.mark.parametrize("parts", [2, 8])
+def test_accumulated_gradients_are_those_of_the_large_batch(losses, one_device_losses, parts):
+    """Oracle: the batch of 8 in one piece; its parts have unequal numbers of masked words."""
+    found = losses(make_strategy("cpu"), accumulation_steps=parts)
+    np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
+
+
+def test_accumulation_on_two_replicas(losses, one_device_losses):
+    """Oracle: one device, one piece."""
+    found = losses(two_replicas(), accumulation_steps=2)
+    np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
+
+
+def test_a_compiled_step_gives_the_losses_of_one_that_is_not(losses, one_device_losses):
+    """Oracle: the step without XLA."""
+    compiled = losses(make_strategy("cpu"), jit_compile=True)
+    np.testing.assert_allclose(compiled, one_device_losses, rtol=0, atol=1e-4)
+
+
+def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, one_device_losses):
+    """Oracle: the mean of steps taken one at a time."""
+    strategy = make_strategy("cpu")
+    trainer, iterator = make_trainer(strategy), make_iterator(strategy)
+    trainer.train(iterator, 7)
+    trainer.train(iterator, 3)
+    assert trainer.training_means()["loss"] == pytest.approx(np.mean(one_device_losses), abs=1e-5)
+    assert trainer.step.numpy() == 10
+
+
+def test_evaluation_worked_in_numpy_whatever_the_batch_size(make_trainer, examples):
+    """Oracle: log-softmax in NumPy over the rows whose weight is 1."""
+    trainer = make_trainer(make_strategy("cpu"))
+    data = examples
+    outputs = trainer.model(data)
+    words = np.asarray(outputs["mlm_logits"], np.float64)
+    words -= np.log(np.exp(words).sum(-1, keepdims=True))
+    pairs = np.asarray(outputs["next_sentence_logits"], np.float64)
+    pairs -= np.log(np.exp(pairs).sum(-1, keepdims=True))
+    word_weights, weights = data["masked_lm_weights"], data["example_weights"]
+    labels, next_labels = data["masked_lm_ids"], data["next_sentence_labels"]
+    word_losses = -np.take_along_axis(words, labels[..., None], -1)[..., 0]
+    pair_losses = -np.take_along_axis(pairs, next_labels[:, None], -1)[:, 0]
+    expected = {
+        "masked_lm_loss": np.average(word_losses, weights=word_weights),
+        "next_sentence_loss": np.average(pair_losses, weights=weights),
+        "masked_lm_accuracy": np.average(words.argmax(-1) == labels, weights=word_weights),
+        "next_sentence_accuracy": np.average(pairs.argmax(-1) == next_labels, weights=weights),
+    }
+    expected["loss"] = expected["masked_lm_loss"] + expected["next_sentence_loss"]
+    for strategy in (make_strategy("cpu"), two_replicas()):
+        trainer = make_trainer(strategy)
+        for batch_size in (4, 32):
+            batches = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
+            results = trainer.evaluate(strategy.experimental_distribute_dataset(batches))
+            assert results == pytest.approx(expected, abs=1e-5)
+
+
+def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
+    """Oracle: after the first step AdamW's m is 0.1 times the clipped gradient."""
+    strategy = make_strategy("cpu")
+    trainer = make_trainer(strategy, clip_norm=0.05)
+    trainer.train(make_iterator(strategy), 1)
+    slots = trainer.optimizer.slots
+    m = np.concatenate([slots[name].numpy().ravel() for name in slots if name.endswith("adam_m")])
+    assert np.linalg.norm(m) == pytest.approx(0.1 * 0.05, rel=1e-4)
+
+
+class _SeedModel(keras.Model):
+    """Its loss is made of the dropout seed it was given."""
+
+    def __init__(self):
+        super().__init__(name="seeds")
+        self.weight = self.add_weight(name="weight", shape=(), initializer="zeros")
+
+    def call(self, inputs, training=None):
+        return tf.cast(inputs["dropout_seed"], tf.float32) / 2.0**31 + 0.0 * self.weight
+
+
+class _SeedObjective:
+    measures = ("first", "second")
+    losses = ("first",)
+
+    def counts(self, batch):
+        return {"first": tf.constant(1.0), "second": tf.constant(1.0)}
+
+    def sums(self, model, batch, training):
+        first, second = tf.unstack(model(batch, training=training))
+        return {"first": first, "second": second}
+
+
+def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
+    """Oracle: the seeds themselves, read from a model that returns them."""
+
+    def seeds(strategy, seed=0, first_step=0, accumulation_steps=1):
+        with strategy.scope():
+            model = _SeedModel()
+            optimizer = AdamW(model.trainable_weights)
+        trainer = Trainer(
+            strategy,
+            model,
+            _SeedObjective(),
+            optimizer,
+            lambda step: 0.0,
+            seed=seed,
+            accumulation_steps=accumulation_steps,
+        )
+        trainer.step.assign(first_step)
+        rows = {"x": np.zeros([8, 1], np.float32)}
+        data = tf.data.Dataset.from_tensors(rows).unbatch().batch(8).repeat()
+        iterator = iter(strategy.experimental_distribute_dataset(data))
+        found = []
+        for _ in range(2):
+            trainer.restart_means()
+            trainer.train(iterator, 1)
+            means = trainer.training_means()
+            found.append((means["first"], means["second"]))
+        return found
+
+    cpu = make_strategy("cpu")
+    base = seeds(cpu)
+    assert base == seeds(cpu) and base[0] != base[1]
+    assert seeds(cpu, first_step=1)[0] == base[1]
+    others = [seeds(cpu, seed=2**31)[0], seeds(two_replicas())[0]]
+    others.append(seeds(cpu, accumulation_steps=2)[0])
+    assert len({base[0], *others}) == 4

@@ -1,0 +1,171 @@
+"""The order of the records in training, and which records are held out from it.
+
+The order of an epoch follows from the seed and the epoch's number alone. So a run that goes on at
+some step, on however many machines, finds the records of that step without a saved state.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import tensorflow as tf
+
+from tfrecords.manifest import manifest_path, read_manifest
+from tfrecords.records import compression_of, open_records
+
+# Serialized records held back for shuffling: about 15 MB at length 128, 60 MB at 512.
+SHUFFLE_BUFFER_RECORDS = 16_384
+FILES_READ_AT_ONCE = 8
+HELD_OUT_EVERY = 100
+
+OpenFile = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
+
+
+def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset:
+    """The serialized records of a part of the files, once, as they stand there.
+
+    Args:
+        part: "all"; "held_out": the first of every hundred records of each file; "train": the
+            others.
+    """
+    return _sources(files).flat_map(partial(_open_part, open_records, part))
+
+
+def training_records(
+    files: Sequence[str], seed: int, part: str = "all", first_record: int = 0
+) -> tf.data.Dataset:
+    """The serialized records of a part of the files, shuffled, epoch after epoch without end.
+
+    Args:
+        first_record: how many to leave out at the start. Whole epochs are left out unread; that
+            takes the number of records, from the manifest where there is one.
+
+    Raises:
+        ValueError: no record is in that part.
+        tf.errors.DataLossError: a file is damaged; now, or while reading.
+    """
+    return _epochs(files, seed, part, first_record, open_records)
+
+
+def records_of_step(
+    files: Sequence[str], batch_size: int, seed: int, step: int, part: str = "all"
+) -> list[tuple[str, int]]:
+    """Where the rows of a training batch come from: the file and the record, of which 1 is first.
+
+    Args:
+        batch_size: of all replicas together.
+        seed, part: as in training.
+        step: how many steps were taken before.
+
+    Raises:
+        tf.errors.DataLossError: a file is damaged.
+    """
+    places = _epochs(files, seed, part, step * batch_size, _numbered_records)
+    rows = places.take(batch_size).as_numpy_iterator()
+    return [(row["file"].decode(), int(row["number"])) for row in rows]
+
+
+def count_records(files: Sequence[str]) -> list[int]:
+    """How many records each file has: as its manifest says, else by reading it.
+
+    A manifest counts that lists the file in its present size.
+
+    Raises:
+        tf.errors.DataLossError: a file is damaged.
+    """
+    known = {path: _listed(path) for path in set(map(manifest_path, files))}
+    counts = []
+    for file in files:
+        entry = os.path.basename(file), tf.io.gfile.stat(file).length
+        count = known[manifest_path(file)].get(entry)
+        counts.append(_count_by_reading(file) if count is None else count)
+    return counts
+
+
+def _epochs(
+    files: Sequence[str], seed: int, part: str, first_record: int, open_file: OpenFile
+) -> tf.data.Dataset:
+    """`training_records`, or what else `open_file` gives in place of each record."""
+    if not any(True for _ in records_in_order(files, part).take(1)):
+        # Epochs without a record would follow each other for ever.
+        raise ValueError(
+            f"{', '.join(files)}: all records are held out, the first of every {HELD_OUT_EVERY} of "
+            "each file: none is left to train on; give files of more records"
+        )
+    first_epoch = skipped = 0
+    if first_record:
+        size = sum(_size_of_part(count, part) for count in count_records(files))
+        first_epoch, skipped = divmod(first_record, size)
+    epoch = partial(_epoch, _sources(files), len(files), seed, part, open_file)
+    return tf.data.Dataset.counter(first_epoch).flat_map(epoch).skip(skipped)
+
+
+def _epoch(
+    sources: tf.data.Dataset,
+    num_files: int,
+    seed: int,
+    part: str,
+    open_file: OpenFile,
+    epoch: tf.Tensor,
+) -> tf.data.Dataset:
+    # Inside a dataset's function this is the seed of its graph: without it the order would
+    # depend on the program's global seed, too.
+    tf.compat.v1.set_random_seed(1)
+    root = tf.stack([tf.constant(seed, tf.int64), epoch])
+    seeds = tf.random.stateless_uniform([2], root, 1, 2**31 - 1, tf.int64, alg="philox")
+    records = sources.shuffle(num_files, seeds[0], reshuffle_each_iteration=False).interleave(
+        partial(_open_part, open_file, part),
+        cycle_length=FILES_READ_AT_ONCE,
+        num_parallel_calls=2,
+        deterministic=True,
+    )
+    return records.shuffle(SHUFFLE_BUFFER_RECORDS, seeds[1], reshuffle_each_iteration=False)
+
+
+def _sources(files: Sequence[str]) -> tf.data.Dataset:
+    """The files and their compressions."""
+    compressions = [compression_of(file) for file in files]
+    return tf.data.Dataset.from_tensor_slices((list(files), compressions))
+
+
+def _numbered_records(file: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
+    """The file, the number and the content of each record, as a dict."""
+    numbers = tf.data.Dataset.counter(1)
+    names = tf.data.Dataset.from_tensors(file).repeat()
+    records = open_records(file, compression)
+    return tf.data.Dataset.zip({"file": names, "number": numbers, "record": records})
+
+
+def _open_part(
+    open_file: OpenFile, part: str, file: tf.Tensor, compression: tf.Tensor
+) -> tf.data.Dataset:
+    records = open_file(file, compression)
+    if part == "held_out":
+        return records.shard(HELD_OUT_EVERY, 0)
+    if part == "train":
+        # Many times cheaper than a filter, which is a function called for every record.
+        hundreds = records.batch(HELD_OUT_EVERY)
+        return hundreds.map(partial(tf.nest.map_structure, lambda values: values[1:])).unbatch()
+    assert part == "all", part
+    return records
+
+
+def _size_of_part(count: int, part: str) -> int:
+    held_out = -(-count // HELD_OUT_EVERY)
+    return {"all": count, "held_out": held_out, "train": count - held_out}[part]
+
+
+def _listed(manifest: str) -> dict[tuple[str, int], int]:
+    """Name and size of a file -> its number of records, as a manifest says; {} where none is."""
+    if not tf.io.gfile.exists(manifest):
+        return {}
+    try:
+        shards = read_manifest(manifest)["shards"]
+    except ValueError:
+        return {}
+    return {(shard["file"], shard["bytes"]): shard["records"] for shard in shards}
+
+
+def _count_by_reading(file: str) -> int:
+    batches = open_records(file, compression_of(file)).batch(1024)
+    return int(batches.reduce(tf.constant(0, tf.int64), lambda n, b: n + tf.size(b, tf.int64)))

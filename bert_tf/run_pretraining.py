@@ -4,171 +4,31 @@
     --vocab_file=vocab.txt --do_train --num_train_steps=20000 --num_warmup_steps=1000 \\
     --learning_rate=1e-3 --do_eval --eval_input_file=heldout.tfrecord --output_dir=runs/tiny
 
-The same command again goes on where the run stopped, as if it had not stopped. --strategy says where
-to train: the CPU, all GPUs of the machine, many machines, or a TPU; --preset or --bert_config_file
-says how large an encoder. Without --eval_input_file one record in a hundred is held out of training
-to evaluate on. Flags and defaults are those of google-research/bert's script of the same name.
+The same command again goes on where the run stopped, as if it had not stopped. --strategy says
+where to train: the CPU, all GPUs of the machine, many machines, or a TPU; --preset or
+--bert_config_file says how large an encoder. Without --eval_input_file one record in a hundred is
+held out of training to evaluate on. Flags and defaults are those of google-research/bert's script
+of the same name.
 """
 
+import contextlib
 import dataclasses
-import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from bert_tf.run_pretraining_flags import Options
 from tfrecords import command
-from tfrecords.command import option
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.tasks.phases import PhaseOptions
-    from bert_tf.tasks.pretrain import Phase
+    from bert_tf.tasks.phases import Phase, PhaseOptions
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.trainer import Trainer
     from bert_tf.training.vocabulary_mapping import VocabularyMapping
     from tfrecords.dynamic_masking import DynamicMasking
-
-CONFIG = "bert_config.json"
-FLAGS = "flags.json"
-# Of these a run may be given others on every start.
-_MAY_CHANGE = frozenset(["output_dir", "worker_hosts", "task_index", "strategy", "use_tpu"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options(command.DeviceOptions):
-    """The flags."""
-
-    input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
-    output_dir: str = option(help="Folder for checkpoints, bert_config.json and logs.")
-    bert_config_file: str | None = option(None, help="The encoder's bert_config.json.")
-    preset: str | None = option(
-        None,
-        help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
-        "large or L-6_H-256 and the like; needs --vocab_file.",
-    )
-    vocab_file: str | None = option(
-        None,
-        help="The vocabulary the examples were made with: sizes the preset's tables; needed to "
-        "mask.",
-    )
-    phases_file: str | None = option(
-        None,
-        help='JSON list of phases, each with its "share" of --num_train_steps and, where they differ '
-        "from the flags, input_file, eval_input_file, max_seq_length, max_predictions_per_seq and "
-        "train_batch_size: short sequences first, then long ones.",
-    )
-    init_checkpoint: str | None = option(
-        None, help="Checkpoint, or folder of one, to start from in place of random weights."
-    )
-    init_vocab_mapping: str | None = option(
-        None,
-        help="The .mapping.json of build_vocab --extend_vocab: the tables of --init_checkpoint "
-        "grow by it; --bert_config_file may be that of the checkpoint.",
-    )
-    max_seq_length: int = option(128, help="As given to create_pretraining_data.")
-    max_predictions_per_seq: int = option(20, help="As given to create_pretraining_data.")
-    masking: str | None = option(
-        None,
-        help="What to mask as a whole in examples made with --masking=dynamic, which are masked "
-        "anew in every epoch; wordpiece by default. left_to_right masks nothing: every next piece "
-        "is predicted, by an encoder whose configuration has is_decoder.",
-        choices=("wordpiece", "whole_word", "left_to_right"),
-    )
-    masked_lm_prob: float | None = option(
-        None,
-        help="Share of the pieces to mask in such examples; 0.15 by default.",
-        at_least=0,
-        at_most=1,
-    )
-    objective: str | None = option(
-        None,
-        help="What to learn: nsp, masked words and next sentences; sop, and the order of sentences; "
-        "mlm, masked words alone. By default what the examples were made for.",
-        choices=("nsp", "sop", "mlm"),
-    )
-    do_train: bool = option(False, help="Train.")
-    do_eval: bool = option(
-        False, help="Evaluate at every checkpoint, and write eval_results.txt in the output folder."
-    )
-    eval_input_file: str | None = option(
-        None,
-        help="Held-out TFRecord files to evaluate on. Without them one record in a hundred of "
-        "--input_file is kept out of training for it; --do_eval alone evaluates all of a file that "
-        "the run was not trained on.",
-    )
-    train_batch_size: int = option(
-        32, at_least=1, help="Examples a step, over all devices together."
-    )
-    eval_batch_size: int = option(
-        8, at_least=1, help="Examples an evaluation step, over all devices."
-    )
-    gradient_accumulation_steps: int = option(
-        1,
-        at_least=1,
-        help="Parts in which each device works through its share of the batch, for less memory; "
-        "the result is that of the whole.",
-    )
-    rematerialize: bool = option(
-        False, help="Compute activations anew for the gradient: less memory, about a third slower."
-    )
-    optimizer: str = option(
-        "adamw", help="adamw as in BERT; lamb for very large batches.", choices=("adamw", "lamb")
-    )
-    bias_correction: bool | None = option(
-        None, help="Of the optimizer's moments; by default off for adamw, as in BERT, on for lamb."
-    )
-    learning_rate: float = option(
-        5e-5, at_least=0, help="The highest rate, at the end of the warm-up."
-    )
-    learning_rate_schedule: str = option(
-        "linear",
-        help="How the rate falls after the warm-up, to 0 at the last step.",
-        choices=("linear", "polynomial", "cosine", "constant"),
-    )
-    learning_rate_power: float = option(2.0, at_least=0, help="Power of the polynomial schedule.")
-    num_train_steps: int = option(
-        100000, at_least=1, help="Steps in all; the rate falls to 0 at the last."
-    )
-    num_warmup_steps: int = option(
-        10000, at_least=0, help="Steps over which the rate rises from 0."
-    )
-    save_checkpoints_steps: int = option(
-        1000, at_least=1, help="Steps between checkpoints and evaluations."
-    )
-    log_steps: int = option(
-        100, at_least=1, help="Steps between lines of metrics.jsonl, each the mean of these steps."
-    )
-    keep_checkpoints: int = option(
-        5, at_least=1, help="How many of the newest checkpoints to keep."
-    )
-    iterations_per_loop: int = option(
-        1000, at_least=1, help="Most steps before the device reports back."
-    )
-    max_eval_steps: int = option(100, at_least=1, help="Most evaluation steps.")
-    random_seed: int = option(
-        12345,
-        at_least=0,
-        at_most=2**32 - 1,
-        help="Of the weights, the order of the data and dropout.",
-    )
-    strategy: str = option(
-        "auto",
-        help="Devices to use; auto takes the workers named, else the TPU named, else all GPUs, else "
-        "the CPU.",
-        choices=("auto", "cpu", "gpu", "multi_worker", "tpu"),
-    )
-    worker_hosts: str | None = option(
-        None,
-        help="host:port of every machine of --strategy=multi_worker, comma-separated, the same on "
-        "each; TF_CONFIG says it, too.",
-    )
-    task_index: int | None = option(
-        None, at_least=0, help="Which of --worker_hosts this is; number 0 writes the files."
-    )
-    use_tpu: bool = option(False, help="The same as --strategy=tpu.")
 
 
 def run(options: Options) -> dict[str, float]:
@@ -179,19 +39,24 @@ def run(options: Options) -> dict[str, float]:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    import tensorflow as tf
-
     from bert_tf.tasks.pretrain import PreTrainer, Settings
-    from bert_tf.training import strategy as strategies
-    from tfrecords.reader import explain_bad_record
+    from bert_tf.tasks.run_folder import CONFIG, save_flags
+    from bert_tf.training.strategy import check_batch_size, is_chief
     from tfrecords.writer import make_folder
 
     config = _checked_config(options)
     # Before anything is computed: many machines have to come together first.
     strategy = _strategy(options)
-    chief = strategies.is_chief(strategy)
+    chief = is_chief(strategy)
     say = print if chief else _say_nothing
     phases = _phases(options, config)
+    for phase in phases if options.do_train else ():
+        check_batch_size(
+            strategy,
+            "train_batch_size",
+            phase.train_batch_size,
+            options.gradient_accumulation_steps,
+        )
     trainer = _trainer(options, config, strategy, phases[0].files[0])
     make_folder(options.output_dir)
     checkpointer = _checkpointer(options, trainer, chief)
@@ -199,23 +64,12 @@ def run(options: Options) -> dict[str, float]:
     _check_start_of_workers(trainer)
     if options.do_train and chief:
         config.to_json_file(os.path.join(options.output_dir, CONFIG))
-        _save_flags(options)
+        save_flags(options.output_dir, dataclasses.asdict(options))
     _say_what(options, config, trainer, phases, say)
     names = [field.name for field in dataclasses.fields(Settings) if field.name != "phases"]
     settings = Settings(phases=phases, **{name: getattr(options, name) for name in names})
-    try:
+    with _explained(phases, config.vocab_size):
         results = PreTrainer(settings, config, trainer, checkpointer).run()
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
-        for phase in phases:
-            contract = (phase.max_seq_length, phase.max_predictions_per_seq, config.vocab_size)
-            if problem := explain_bad_record([*phase.files, *phase.eval_files], *contract):
-                raise ValueError(problem) from None
-        raise
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
-        raise OSError(
-            "a worker is lost, so that the others had to stop; start the same command on all of "
-            f"them: training goes on from the last checkpoint ({str(error).splitlines()[0][:200]})"
-        ) from error
     say(
         f"Wrote {options.output_dir}: checkpoints, curves.png, metrics.jsonl; for TensorBoard: "
         f"tensorboard --logdir={options.output_dir}\n"
@@ -223,6 +77,29 @@ def run(options: Options) -> dict[str, float]:
         f"--vocab_file={options.vocab_file or 'vocab.txt'} --output_dir=encoder"
     )
     return results
+
+
+@contextlib.contextmanager
+def _explained(phases: list["Phase"], vocab_size: int) -> Iterator[None]:
+    """Turns what TensorFlow raises over bad records and lost workers into one line."""
+    import tensorflow as tf
+
+    from tfrecords.reader import explain_bad_record
+
+    try:
+        yield
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
+        for phase in phases:
+            files = [*phase.files, *phase.eval_files]
+            contract = (phase.max_seq_length, phase.max_predictions_per_seq, vocab_size)
+            if problem := explain_bad_record(files, *contract):
+                raise ValueError(problem) from None
+        raise
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        raise OSError(
+            "a worker is lost, so that the others had to stop; start the same command on all of "
+            f"them: training goes on from the last checkpoint ({str(error).splitlines()[0][:200]})"
+        ) from error
 
 
 def _say_nothing(*_) -> None:
@@ -333,7 +210,8 @@ def _phases(options: Options, config: "BertConfig") -> list["Phase"]:
 def _phase(
     options: Options, config: "BertConfig", asked: "PhaseOptions", start: int, end: int
 ) -> "Phase":
-    from bert_tf.tasks.pretrain import Phase
+    from bert_tf.tasks.phases import Phase
+    from bert_tf.tasks.run_folder import files_split_by
     from tfrecords.reader import check_pretraining_files, expand_files
 
     length = asked.max_seq_length
@@ -349,24 +227,25 @@ def _phase(
     needs_masking = check_pretraining_files(used, length, predictions, config.vocab_size)
     if options.masking == "left_to_right":
         predictions = length - 1
-    trained_on = files if options.do_train else _files_trained_on(options)
+    split = files if options.do_train else files_split_by(options.output_dir)
+    # So that phases which share records see them in other orders, and masked otherwise.
+    seed = (options.random_seed + start) % 2**32
     return Phase(
         first_step=start,
         until_step=end,
         files=tuple(files),
         eval_files=tuple(eval_files),
-        splits=bool(
-            {os.path.abspath(file) for file in trained_on} & set(map(os.path.abspath, eval_files))
-        ),
+        splits=not {*map(os.path.abspath, split)}.isdisjoint(map(os.path.abspath, eval_files)),
         max_seq_length=length,
         max_predictions_per_seq=predictions,
         train_batch_size=asked.train_batch_size,
-        masking=_masking(options, config, used[0], needs_masking),
+        seed=seed,
+        masking=_masking(options, config, used[0], needs_masking, seed),
     )
 
 
 def _masking(
-    options: Options, config: "BertConfig", file: str, needed: bool
+    options: Options, config: "BertConfig", file: str, needed: bool, seed: int
 ) -> "DynamicMasking | None":
     """How to mask the examples, of which `file` is one, where that is still to be done."""
     from bert_tf.text.vocab import load_vocab
@@ -395,7 +274,7 @@ def _masking(
         vocab_size=len(vocab),
         masked_lm_prob=0.15 if options.masked_lm_prob is None else options.masked_lm_prob,
         units=options.masking or "wordpiece",
-        seed=options.random_seed,
+        seed=seed,
     )
 
 
@@ -408,14 +287,16 @@ def _set_weights(
     2. --init_checkpoint: the model's weights, every one, its tables grown by --init_vocab_mapping;
     3. random numbers.
     """
+    from bert_tf.tasks.run_folder import changed_flags
     from bert_tf.training.checkpoints import latest_checkpoint, load_weights
     from bert_tf.training.vocabulary_mapping import load_mapping
 
     if path := checkpointer.restore():
         step = int(trainer.step.numpy())
         say(f"Going on from {path}, step {step:,}.")
-        for change in _changed_flags(options):
-            say(f"Changed since the last start: {change}.")
+        if options.do_train:
+            for change in changed_flags(options.output_dir, dataclasses.asdict(options)):
+                say(f"Changed since the last start: {change}.")
         if options.do_train and step >= options.num_train_steps:
             say(f"Nothing left to train: --num_train_steps={options.num_train_steps}.")
     elif options.init_checkpoint:
@@ -443,45 +324,6 @@ def _check_start_of_workers(trainer: "Trainer") -> None:
         )
 
 
-def _save_flags(options: Options) -> None:
-    from tfrecords.writer import atomic_write
-
-    text = json.dumps(dataclasses.asdict(options), indent=2)
-    atomic_write(os.path.join(options.output_dir, FLAGS), f"{text}\n")
-
-
-def _saved_flags(options: Options) -> dict:
-    """The flags of the last training in the output folder; {} without one."""
-    import tensorflow as tf
-
-    path = os.path.join(options.output_dir, FLAGS)
-    if not tf.io.gfile.exists(path):
-        return {}
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            return dict(json.load(file))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}; remove it") from None
-
-
-def _changed_flags(options: Options) -> list[str]:
-    """Flags that are not what they were, as "--name 1 -> 2"."""
-    if not options.do_train:
-        return []
-    saved, now = _saved_flags(options), dataclasses.asdict(options)
-    names = [name for name in saved if name in now and name not in _MAY_CHANGE]
-    return [f"--{name} {saved[name]} -> {now[name]}" for name in names if saved[name] != now[name]]
-
-
-def _files_trained_on(options: Options) -> list[str]:
-    from tfrecords.reader import expand_files
-
-    saved = _saved_flags(options)
-    if not saved or saved["eval_input_file"] or saved["phases_file"]:
-        return []
-    return expand_files(saved["input_file"])
-
-
 def _say_what(
     options: Options,
     config: "BertConfig",
@@ -490,6 +332,7 @@ def _say_what(
     say: Callable[[str], None],
 ) -> None:
     from bert_tf.training.strategy import describe
+    from tfrecords.manifest import file_sha256
 
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
@@ -499,6 +342,12 @@ def _say_what(
         say(
             f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
             f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
+        )
+    made_with = _settings_of(phases[0].files[0]).get("vocab_file")
+    if made_with and options.vocab_file and file_sha256(options.vocab_file) != made_with:
+        say(
+            f"WARNING: {phases[0].files[0]} was made with another vocabulary than "
+            f"{options.vocab_file}: with other ids its words are others."
         )
     if any(phase.splits for phase in phases):
         say(
@@ -512,6 +361,7 @@ def _checked_config(options: Options) -> "BertConfig":
     """The encoder's configuration, once the flags that belong together agree."""
     from bert_tf.config import BertConfig
     from bert_tf.presets import preset_config
+    from bert_tf.tasks.run_folder import other_config
     from bert_tf.text.vocab import load_vocab
     from bert_tf.training.vocabulary_mapping import load_mapping
 
@@ -536,7 +386,7 @@ def _checked_config(options: Options) -> "BertConfig":
             f"{options.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
             f"{config.vocab_size} of {options.bert_config_file}"
         )
-    if saved := _other_config(options.output_dir, config):
+    if saved := other_config(options.output_dir, config):
         raise ValueError(
             f"{saved} is of another configuration than asked for: take another --output_dir, or "
             f"--bert_config_file={saved} to go on with that run"
@@ -548,30 +398,13 @@ def _checked_config(options: Options) -> "BertConfig":
 def _check_start(
     options: Options, config: "BertConfig", mapping: "VocabularyMapping | None"
 ) -> None:
+    from bert_tf.tasks.run_folder import other_config
     from bert_tf.training.checkpoints import latest_checkpoint
 
     if options.init_checkpoint:
         folder = os.path.dirname(latest_checkpoint(options.init_checkpoint))
-        if saved := _other_config(folder, config, mapping):
+        if saved := other_config(folder, config, mapping):
             raise ValueError(f"{saved} is of another configuration: take it as --bert_config_file")
-
-
-def _other_config(
-    folder: str, config: "BertConfig", mapping: "VocabularyMapping | None" = None
-) -> str | None:
-    """The path of the configuration of a folder's checkpoints, where it differs from `config`.
-
-    With a mapping it may also differ by what the vocabulary grows.
-    """
-    import tensorflow as tf
-
-    from bert_tf.config import BertConfig
-
-    path = os.path.join(folder, CONFIG)
-    if not (tf.io.gfile.exists(path) and tf.io.gfile.glob(os.path.join(folder, "*.index"))):
-        return None
-    saved = BertConfig.from_json_file(path)
-    return path if (mapping.grow_config(saved) if mapping else saved) != config else None
 
 
 def main() -> None:

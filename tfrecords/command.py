@@ -54,8 +54,8 @@ class DeviceOptions(Options):
 
     precision: str = option(
         "float32",
-        help="Type of the activations and matrix products; variables stay float32. With float16 the "
-        "loss is scaled.",
+        help="Type of the activations and matrix products; variables stay float32. With float16 "
+        "the loss is scaled.",
         choices=("float32", "bfloat16", "float16"),
     )
     strategy: str = option(
@@ -80,7 +80,7 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     # absl prints the main module's docstring for --help; a console script's main module has none.
-    sys.modules["__main__"].__doc__ = sys.modules[options_type.__module__].__doc__
+    sys.modules["__main__"].__doc__ = sys.modules[function.__module__].__doc__
     for field in dataclasses.fields(options_type):
         _define_flag(field)
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfrecords.dynamic_masking import DynamicMasking
+
 
 @dataclasses.dataclass(frozen=True)
 class PhaseOptions:
@@ -32,6 +34,33 @@ class PhaseOptions:
                 raise ValueError(f"{field.name} cannot be {value!r}")
             if field.type in (int, float) and not value > 0:
                 raise ValueError(f"{field.name} is {value}; it must be above 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Steps on records of one length.
+
+    Attributes:
+        first_step, until_step: it takes the steps after the first up to the last.
+        files: to train on.
+        eval_files: to evaluate on.
+        splits: whether they are the same: then one record in a hundred of each file is held out of
+            training and evaluated on.
+        train_batch_size: over all replicas.
+        seed: of the order of the records.
+        masking: of records that are masked as they are read.
+    """
+
+    first_step: int
+    until_step: int
+    files: tuple[str, ...]
+    eval_files: tuple[str, ...]
+    splits: bool
+    max_seq_length: int
+    max_predictions_per_seq: int
+    train_batch_size: int
+    seed: int
+    masking: DynamicMasking | None = None
 
 
 def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:

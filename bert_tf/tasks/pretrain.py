@@ -6,43 +6,18 @@ from dataclasses import dataclass
 
 from bert_tf.config import BertConfig
 from bert_tf.models.flops import training_flops
+from bert_tf.tasks.phases import Phase
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.loop import NonFiniteLoss, fit
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.reports import Reports
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Trainer
-from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.order import records_of_step
 from tfrecords.reader import pretraining_dataset
 from tfrecords.writer import atomic_write
 
 _RECORDS_NAMED = 5
-
-
-@dataclass(frozen=True)
-class Phase:
-    """Steps on records of one length.
-
-    Attributes:
-        first_step, until_step: it takes the steps after the first up to the last.
-        files: to train on.
-        eval_files: to evaluate on.
-        splits: whether they are the same: then one record in a hundred of each file is held out of
-            training and evaluated on.
-        train_batch_size: over all replicas.
-        masking: of records that are masked as they are read.
-    """
-
-    first_step: int
-    until_step: int
-    files: tuple[str, ...]
-    eval_files: tuple[str, ...]
-    splits: bool
-    max_seq_length: int
-    max_predictions_per_seq: int
-    train_batch_size: int
-    masking: DynamicMasking | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +34,6 @@ class Settings:
     log_steps: int
     iterations_per_loop: int
     precision: str
-    random_seed: int
 
 
 class PreTrainer:
@@ -158,7 +132,7 @@ class PreTrainer:
                 self._config.vocab_size,
                 context.get_per_replica_batch_size(size),
                 training,
-                self._settings.random_seed,
+                phase.seed,
                 context,
                 phase.masking,
                 first_step or 0,
@@ -171,7 +145,7 @@ class PreTrainer:
         records = records_of_step(
             phase.files,
             phase.train_batch_size,
-            self._settings.random_seed,
+            phase.seed,
             step - 1 - phase.first_step,
             "train" if phase.splits else "all",
         )

@@ -149,11 +149,20 @@ def _mean_of_replicas(strategy: tf.distribute.Strategy):
     return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
 
 
-def check_batch_size(strategy: tf.distribute.Strategy, flag: str, batch_size: int) -> None:
-    """Raises a ValueError where a global batch cannot be shared out evenly among the replicas."""
+def check_batch_size(
+    strategy: tf.distribute.Strategy, flag: str, batch_size: int, parts: int = 1
+) -> None:
+    """Raises a ValueError where a global batch cannot be shared out evenly.
+
+    Args:
+        parts: in which each replica works through its share.
+    """
     replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        raise ValueError(f"--{flag}={batch_size} is not a multiple of the {replicas} replicas")
+    if batch_size % (replicas * parts):
+        times = f" times --gradient_accumulation_steps={parts}" if parts > 1 else ""
+        raise ValueError(
+            f"--{flag}={batch_size} is not a multiple of the {replicas} replicas{times}"
+        )
 
 
 def compiles(strategy: tf.distribute.Strategy) -> bool:

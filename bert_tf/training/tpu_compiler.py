@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from bert_tf.training.tpu_chips import Topology
 
@@ -99,7 +98,7 @@ class TpuCompiler:
         try:
             with self._jax.make_ir_context():
                 executable = self._device.client.compile(
-                    self._jax.Module.parse(_legal(self._jax.to_mlir(hlo))),
+                    self._jax.Module.parse(as_for_a_tpu(self._jax.to_mlir(hlo))),
                     self._jax.DeviceList((self._device,)),
                     self._jax.CompileOptions(),
                 )
@@ -130,8 +129,7 @@ def step_to_hlo(
     """
     traced = tf.function(step, jit_compile=True)
     try:
-        with _random_numbers_of_a_tpu():
-            return traced.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
+        return traced.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
     except (ValueError, tf.errors.OpError) as error:
         found = re.search(r"XLA_\w+: (\w+) \(.*?\{\{node (\S+?)\}\}", str(error), re.DOTALL)
         if not found:
@@ -142,36 +140,6 @@ def step_to_hlo(
             f"a TPU cannot run the operation {op}{string} ({node}): XLA has none of this kind; "
             "take it out of the step, for instance into the input pipeline"
         ) from None
-
-
-@contextlib.contextmanager
-def _random_numbers_of_a_tpu() -> Iterator[None]:
-    """Steps traced inside draw 32-bit random numbers as TensorFlow does it on a TPU.
-
-    Without a TPU TensorFlow writes the program as for the CPU: with all the arithmetic of Philox,
-    whose blocks of 4 words a TPU would pad to 128. On a TPU it leaves the generator to the
-    compiler.
-    """
-    original = tf.random.stateless_uniform
-
-    def stateless_uniform(shape, seed, minval=0, maxval=None, dtype=tf.float32, **kwargs):
-        if dtype not in ("int32", tf.int32) or maxval is None:
-            return original(shape, seed, minval, maxval, dtype, **kwargs)
-        words = tf.cast(tf.bitcast(tf.cast(seed, tf.int32), tf.uint32), tf.uint64)
-        key = words[0] | tf.bitwise.left_shift(words[1], tf.constant(32, tf.uint64))
-        _, bits = gen_xla_ops.xla_rng_bit_generator(
-            tf.random.Algorithm.AUTO_SELECT.value,
-            tf.stack([key, tf.zeros_like(key)]),
-            shape,
-            dtype=tf.uint32,
-        )
-        return minval + tf.cast(bits % tf.constant(maxval - minval, tf.uint32), tf.int32)
-
-    tf.random.stateless_uniform = stateless_uniform
-    try:
-        yield
-    finally:
-        tf.random.stateless_uniform = original
 
 
 def _import_jax() -> SimpleNamespace:
@@ -210,9 +178,25 @@ def _import_jax() -> SimpleNamespace:
     )
 
 
-def _legal(module: str) -> str:
-    """Without the copies that XLA puts between variables, for which its MLIR form has no word."""
-    return module.replace("mhlo.copy ", "stablehlo.optimization_barrier ")
+def as_for_a_tpu(module: str) -> str:
+    """A program that TensorFlow wrote for the CPU, in MLIR, as it writes it for a TPU.
+
+    - Copies between variables, for which the TPU's dialect has no word, become identities.
+    - Random numbers come from the TPU's own generator and not from Philox, whose state has one word
+      more and whose blocks of 4 numbers a TPU would pad to 128.
+    """
+    module = module.replace("mhlo.copy ", "stablehlo.optimization_barrier ")
+    return re.sub(
+        r"(?P<state>%\w+), (?P<bits>%\w+) = stablehlo.rng_bit_generator (?P<seed>%[\w#]+), +"
+        r"algorithm = +PHILOX : \(tensor<3xui64>\) -> \(tensor<3xui64>, (?P<type>tensor<[^>]*>)\)",
+        r"\g<bits>_tpu_seed = stablehlo.slice \g<seed> [0:2] : (tensor<3xui64>) -> tensor<2xui64>\n"
+        r"\g<bits>_tpu_rest = stablehlo.slice \g<seed> [2:3] : (tensor<3xui64>) -> tensor<1xui64>\n"
+        r"\g<bits>_tpu_state, \g<bits> = stablehlo.rng_bit_generator \g<bits>_tpu_seed, "
+        r"algorithm = DEFAULT : (tensor<2xui64>) -> (tensor<2xui64>, \g<type>)\n"
+        r"\g<state> = stablehlo.concatenate \g<bits>_tpu_state, \g<bits>_tpu_rest, dim = 0 : "
+        r"(tensor<2xui64>, tensor<1xui64>) -> tensor<3xui64>",
+        module,
+    )
 
 
 def _explained(error: Exception) -> Exception:
@@ -229,7 +213,7 @@ def _explained(error: Exception) -> Exception:
 
 
 def _reason(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
+    return str(error).split("\nSee ")[0][:300]
 
 
 def _float64_op(hlo: str) -> str | None:

@@ -68,7 +68,7 @@ def describe_subject(subject: Subject) -> str:
         ),
         (
             "chip",
-            f"TPU {topology.version}: {_gb(chip.hbm_bytes)} of memory at "
+            f"TPU {topology.version}: {_bytes(chip.hbm_bytes)} of memory at "
             f"{chip.hbm_bandwidth / 1e9:,.0f} GB/s, {chip.peak_flops / 1e12:,.0f} TFLOP/s, "
             f"links of {chip.link_bandwidth / 1e9:,.0f} GB/s",
         ),
@@ -100,34 +100,40 @@ def describe_largest(subject: Subject, largest: LargestBatch) -> str:
             f"{largest.size * subject.topology.num_replicas} in all "
             f"(--train_batch_size={largest.size * subject.topology.num_replicas})",
         ),
-        ("memory", f"{_share(largest.step.memory, subject.memory)}, as compiled with this size"),
+        (
+            "memory",
+            f"{_bytes(largest.step.memory)}, {_share(largest.step.memory, subject.memory)}",
+        ),
     ]
     if largest.bytes_per_sequence:
-        growth = f"{largest.bytes_per_sequence / 1e6:,.1f} MB for each further sequence"
-        rows.append(("growth", growth))
+        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} for each further sequence"))
     return _table("Largest batch that was compiled and fits", *rows)
 
 
 def _memory(subject: Subject, step: CompiledStep) -> str:
     return _table(
         f"Memory of a {subject.replica}",
-        ("arguments", _gb(step.arguments), "weights, the optimizer's state, the batch"),
+        ("arguments", _bytes(step.arguments), "weights, the optimizer's state, the batch"),
         (
             "outputs",
-            _gb(step.outputs),
-            f"their new values, of which {_gb(step.aliased)} take the place of the old ones",
+            _bytes(step.outputs),
+            f"their new values, of which {_bytes(step.aliased)} take the place of the old ones",
         ),
-        ("temporaries", _gb(step.temporaries), "activations, gradients, work space"),
-        ("code", _gb(step.code), "the program"),
-        ("in all", _gb(step.memory), f"{_share(step.memory, subject.memory)}: it fits"),
+        ("temporaries", _bytes(step.temporaries), "activations, gradients, work space"),
+        ("code", _bytes(step.code), "the program"),
+        ("in all", _bytes(step.memory), _share(step.memory, subject.memory)),
     )
 
 
 def _work(subject: Subject, step: CompiledStep) -> str:
     table = _table(
         f"Work of a {subject.replica} in a step, as the compiler counts it",
-        ("arithmetic", f"{step.flops / 1e12:.3g} TFLOP", "floating-point operations"),
-        ("bytes accessed", _gb(step.bytes_accessed), "read and written, by all operations"),
+        (
+            "arithmetic",
+            _scaled(step.flops, "FLOP", {"T": 1e12, "G": 1e9, "M": 1e6}),
+            "floating-point operations",
+        ),
+        ("bytes accessed", _bytes(step.bytes_accessed), "read and written, by all operations"),
     )
     if step.float64_op:
         table += (
@@ -144,16 +150,20 @@ def _time(subject: Subject, step: CompiledStep) -> str:
     rate = subject.batch_size * topology.num_replicas / seconds.total
     table = _table(
         "Estimated time of a step",
-        ("arithmetic", _ms(seconds.compute), "TFLOP at the chip's peak rate"),
-        ("memory", _ms(seconds.memory), "bytes accessed at the chip's memory bandwidth"),
+        ("arithmetic", _seconds(seconds.compute), "at the chip's peak rate"),
+        (
+            "memory",
+            _seconds(seconds.memory),
+            "all bytes accessed, at the full bandwidth of the chip's memory",
+        ),
         (
             "all-reduce",
-            _ms(seconds.all_reduce),
-            f"{_gb(gradient)} of gradients summed over {topology.num_chips} chips"
+            _seconds(seconds.all_reduce),
+            f"{_bytes(gradient)} of gradients summed over {topology.num_chips} chips"
             if topology.num_chips > 1
             else "one chip sums nothing",
         ),
-        ("step", _ms(seconds.total), "the longer of the first two, then the all-reduce"),
+        ("step", _seconds(seconds.total), "the longer of the first two, then the all-reduce"),
         ("throughput", f"{rate:,.0f} sequences/s", f"{rate / topology.num_chips:,.0f} a chip"),
         ("share of peak", f"{seconds.compute / seconds.total:.0%}", "arithmetic / step"),
     )
@@ -175,13 +185,19 @@ def _table(title: str, *rows: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
-def _gb(size: float) -> str:
-    return f"{size / 1e9:,.2f} GB" if size >= 1e7 else f"{size / 1e6:,.2f} MB"
+def _scaled(value: float, unit: str, prefixes: dict[str, float]) -> str:
+    """With the first prefix that leaves at least 1 before the decimal point, else the last."""
+    prefix = next((name for name, size in prefixes.items() if value >= size), list(prefixes)[-1])
+    return f"{value / prefixes[prefix]:,.2f} {prefix}{unit}"
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:,.1f} ms"
+def _bytes(size: float) -> str:
+    return _scaled(size, "B", {"G": 1e9, "M": 1e6, "k": 1e3})
+
+
+def _seconds(seconds: float) -> str:
+    return _scaled(seconds, "s", {"m": 1e-3, "µ": 1e-6})
 
 
 def _share(size: float, whole: float) -> str:
-    return f"{_gb(size)}, {size / whole:.0%} of {_gb(whole)}"
+    return f"{size / whole:.0%} of {_bytes(whole)}"

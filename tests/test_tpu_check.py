@@ -1,0 +1,148 @@
+"""The TPU check as a command: its report, and what users do wrong."""
+
+import dataclasses
+import re
+import sys
+
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.tpu_check import Options, run
+from bert_tf.training import tpu_compiler
+from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
+
+SMALL = BertConfig(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+)
+GB = 10**9
+
+
+class FakeCompiler:
+    """A compiler for which a step needs 2 GB, and 0.1 GB more for every sequence."""
+
+    def __init__(self, topology):
+        self.topology = topology
+
+    def compile(self, step, batch):
+        size = len(batch["example_weights"])
+        if size > 120:
+            raise DoesNotFit(2 * GB + size * GB // 10, 14 * GB)
+        return CompiledStep(
+            seconds=61.4,
+            arguments=3 * GB // 2,
+            outputs=3 * GB // 2 + 1000,
+            aliased=3 * GB // 2,
+            temporaries=GB // 4 + size * GB // 10,
+            code=GB // 4,
+            flops=197e12 * 0.05,
+            bytes_accessed=819e9 * 0.1,
+        )
+
+
+@pytest.fixture
+def flags(tmp_path) -> dict:
+    path = str(tmp_path / "bert_config.json")
+    SMALL.to_json_file(path)
+    return {
+        "bert_config_file": path,
+        "max_seq_length": 16,
+        "max_predictions_per_seq": 3,
+        "train_batch_size": 32,
+        "topology": "v5e:2x2",
+    }
+
+
+@pytest.fixture
+def fake_compiler(monkeypatch):
+    monkeypatch.setattr(tpu_compiler, "TpuCompiler", FakeCompiler)
+
+
+def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
+    """Oracle: by hand from the made-up figures of `FakeCompiler` and those of a v5e."""
+    run(Options(**flags))
+    report = capsys.readouterr().out
+    for line in (
+        "4 chips, each with 8 of the sequences",
+        "Compiles: yes, in 61 s",
+        "arguments 1.50 GB weights",
+        "temporaries 1.05 GB activations",
+        "in all 2.80 GB 16% of 17.18 GB",
+        "arithmetic 9.85 TFLOP",
+        "bytes accessed 81.90 GB",
+        "arithmetic 50.00 ms",
+        "memory 100.00 ms",
+        "throughput 320 sequences/s 80 a chip",
+        "share of peak 50%",
+        "size 120 sequences on a chip, 480 in all (--train_batch_size=480)",
+        "growth 100.00 MB for each further sequence",
+    ):
+        assert line in re.sub(" +", " ", report), line
+    assert re.search(r"\[ *\d+ s\] compiling for 8 sequences a chip\n", report)
+
+
+def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):
+    """Oracle: the made-up limit of 120 sequences a chip."""
+    with pytest.raises(ValueError, match=r"--train_batch_size=4096 does not fit on v5e:2x2"):
+        run(Options(**flags | {"train_batch_size": 4096}))
+    report = capsys.readouterr().out
+    assert "sequences a chip: no, it needs 104.40 GB, and 14.00 GB are free" in report
+    assert "--train_batch_size=480" in report
+
+
+def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, capsys):
+    """Oracle: the programs are real; XLA would raise where it had no operation of some kind."""
+    programs = []
+
+    def compile(compiler, step, batch, original=FakeCompiler.compile):
+        programs.append(tpu_compiler.step_to_hlo(step, batch))
+        return original(compiler, step, batch)
+
+    monkeypatch.setattr(FakeCompiler, "compile", compile)
+    run(Options(**flags, find_largest_batch=False))
+    assert len(programs) == 1
+    assert b"rng-bit-generator" in programs[0]  # dropout
+    assert "Largest" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "changed, message",
+    [
+        ({"preset": "base"}, "one of --bert_config_file and --preset"),
+        ({"bert_config_file": None}, "one of --bert_config_file and --preset"),
+        ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge'; there are tiny"),
+        ({"topology": "v5litepod-4"}, "no topology 'v5litepod-4': give a version"),
+        ({"train_batch_size": 30}, "--train_batch_size=30 .* v5e:2x2 has 4 replicas"),
+        ({"max_seq_length": 512}, "--max_seq_length=512 is longer than .* 32 of"),
+    ],
+)
+def test_flags_that_do_not_agree_are_errors(flags, changed, message):
+    """Oracle: the message names flag and value; the compiler is not needed for it."""
+    with pytest.raises(ValueError, match=message):
+        run(Options(**flags | changed))
+
+
+def test_a_missing_extra_names_what_mends_it(flags, monkeypatch):
+    """Oracle: the name of the extra in setup.cfg."""
+    monkeypatch.setitem(sys.modules, "libtpu", None)
+    with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
+        run(Options(**flags))
+
+
+@pytest.mark.slow
+def test_the_real_compiler_takes_the_step(flags, capsys):
+    """Oracle: the arguments are three float32 numbers for each parameter, and a small batch."""
+    for package in ("jax", "libtpu"):
+        pytest.importorskip(package, reason="needs the extra tpu-check")
+    sizes = dict(vocab_size=4096, hidden_size=128, intermediate_size=512)  # fill the TPU's tiles
+    config = dataclasses.replace(SMALL, **sizes)
+    config.to_json_file(flags["bert_config_file"])
+    run(Options(**flags, find_largest_batch=False))
+    report = capsys.readouterr().out
+    parameters = int(re.search(r"([\d,]+) parameters", report)[1].replace(",", ""))
+    found = float(re.search(r"arguments +([\d.]+) MB", report)[1]) * 1e6
+    assert found == pytest.approx(12 * parameters, rel=0.05)

@@ -2,13 +2,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: quickstart test lint
+.PHONY: quickstart test test-oldest lint
 
 quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> SavedModels -> [MASK]
 	$(BIN)/python -m bert_tf.quickstart
 
 test: $(VENV)/installed lint  ## lint, then all tests
 	$(BIN)/python -m pytest
+
+test-oldest:  ## all tests with the oldest TensorFlow allowed, in an environment of its own
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --editable '.[test]' \
+	  'tensorflow==2.20.*' 'tensorflow-text==2.20.*' 'tf_keras==2.20.*'
+	.venv-oldest/bin/python -m pytest
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check

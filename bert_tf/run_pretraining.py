@@ -98,7 +98,7 @@ def _explained(phases: list["Phase"], vocab_size: int) -> Iterator[None]:
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
         raise OSError(
             "a worker is lost, so that the others had to stop; start the same command on all of "
-            f"them: training goes on from the last checkpoint ({str(error).splitlines()[0][:200]})"
+            "them: training goes on from the last checkpoint"
         ) from error
 
 

@@ -85,15 +85,21 @@ def run(options: Options) -> None:
         gradient_bytes=4 * parameters,
         topology=topology,
     )
-    print(tpu_report.describe_subject(subject) + "\n", flush=True)
+    print(f"{tpu_report.describe_subject(subject)}\n\nCompiling", flush=True)
 
     def compile_at(size: int) -> "CompiledStep":
         elapsed = time.perf_counter() - started
-        print(f"[{elapsed:4.0f} s] compiling for {size} sequences a {subject.replica}", flush=True)
-        return compiler.compile(
-            lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
-            _example_batch(options, size),
-        )
+        print(f"[{elapsed:5.0f} s] {size} sequences a {subject.replica}: ", end="", flush=True)
+        try:
+            step = compiler.compile(
+                lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
+                _example_batch(options, size),
+            )
+        except DoesNotFit as error:
+            print(f"do not fit, {error}", flush=True)
+            raise
+        print(f"fit, {step.memory / 1e9:,.2f} GB", flush=True)
+        return step
 
     step = attempt(compile_at, size)
     print(f"\n{tpu_report.describe_step(subject, step)}\n", flush=True)

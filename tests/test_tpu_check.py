@@ -82,7 +82,7 @@ def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
         "growth 100.00 MB for each further sequence",
     ):
         assert line in re.sub(" +", " ", report), line
-    assert re.search(r"\[ *\d+ s\] compiling for 8 sequences a chip\n", report)
+    assert re.search(r"\n\[ *\d+ s\] 8 sequences a chip: fit, 2.80 GB\n", report)
 
 
 def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):

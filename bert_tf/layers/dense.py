@@ -32,15 +32,30 @@ def dense(x, kernel, bias):
 @ops.custom_gradient
 def _affine(x, kernel, bias):
     def gradient(upstream):
-        ones = ops.ones((1, ops.shape(upstream)[0]), upstream.dtype)
-        # A sum over rows is a slow reduction on the CPU, but a fast product.
-        return (
-            ops.matmul(upstream, ops.transpose(kernel)),
-            ops.matmul(ops.transpose(x), upstream),
-            ops.matmul(ones, upstream)[0],
-        )
+        x_gradient = ops.matmul(upstream, ops.transpose(kernel))
+        return x_gradient, ops.matmul(ops.transpose(x), upstream), _sum_of_rows(upstream)
 
     return ops.matmul(x, kernel) + bias, gradient
+
+
+def scores(x, table, bias):
+    """`x` [N, E], `table` [V, E], `bias` [V] -> [N, V]: the products of all rows of both."""
+    return _scores(x, table, ops.copy(bias))
+
+
+@ops.custom_gradient
+def _scores(x, table, bias):
+    def gradient(upstream):
+        # The gradient of a transposed table would have to be transposed back: a slow pass.
+        table_gradient = ops.matmul(ops.transpose(upstream), x)
+        return ops.matmul(upstream, table), table_gradient, _sum_of_rows(upstream)
+
+    return ops.matmul(x, ops.transpose(table)) + bias, gradient
+
+
+def _sum_of_rows(x):
+    # On the CPU a sum over rows is a slow reduction, but a fast product.
+    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
 
 
 def activation(name: str) -> Callable:
@@ -75,4 +90,8 @@ def gelu_new(x):
 
 def _with_derivative(x, value, derivative):
     derivative = ops.cast(derivative, x.dtype)
-    return ops.cast(value, x.dtype), lambda upstream: upstream * derivative
+
+    def gradient(upstream):
+        return upstream * derivative
+
+    return ops.cast(value, x.dtype), gradient

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_tf.layers.dense import activation, add_dense, dense
+from bert_tf.layers.dense import activation, add_dense, dense, scores
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.normalization import LayerNormalization
 
@@ -62,7 +62,7 @@ class MaskedLMHead(keras.layers.Layer):
         x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
         x = activation(self.hidden_act)(dense(x, self.kernel, self.bias))
         table = ops.cast(word_embeddings, self.compute_dtype)
-        logits = ops.matmul(self.layer_norm(x), ops.transpose(table)) + self.output_bias
+        logits = scores(self.layer_norm(x), table, self.output_bias)
         return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
 
     def get_config(self):

@@ -7,8 +7,9 @@ from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
 
 # What the system leaves of a chip's memory, a little more than 98 % on those seen.
 _USABLE = 0.98
-_ROUND = 8
-_STEP_DOWN = 0.05
+_FULL = 0.95
+_MOST_COMPILES = 6
+_MULTIPLE = 8
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,9 @@ def find_largest_batch(
 ) -> LargestBatch:
     """Estimates the largest batch from compiles at two sizes, and compiles it to be sure.
 
-    Memory grows in proportion to the batch, up to rounding and what the compiler does where it
-    gets tight: so the estimate is compiled, and a smaller one as long as it does not fit.
+    Memory grows in proportion to the batch, up to what the compiler does where it has little, or
+    much: so each further estimate is from the two sizes nearest to the limit, until one is found
+    that fits and fills memory well.
 
     Args:
         compile_at: compiles the step for so many sequences, or raises `DoesNotFit`.
@@ -56,37 +58,32 @@ def find_largest_batch(
             return LargestBatch(0, None)
         size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
         step = attempt(compile_at, size)
-    # Were temporaries all that grows, the second would fill half of what is free.
-    growth = (usable - step.memory) / (2 * max(step.temporaries, 1))
-    second_size = _rounded(size + max(1, int(size * growth)))
-    second = attempt(compile_at, second_size)
-    if isinstance(second, DoesNotFit):
-        return _step_down(compile_at, second_size, LargestBatch(size, step))
-    slope = (second.memory - step.memory) / (second_size - size)
-    if slope <= 0:
-        return LargestBatch(second_size, second)
-    found = LargestBatch(second_size, second, slope)
-    estimate = _rounded(second_size + int((usable - second.memory) / slope))
-    if estimate <= second_size:
-        return found
-    last = attempt(compile_at, estimate)
-    if isinstance(last, DoesNotFit):
-        return _step_down(compile_at, estimate, found)
-    return LargestBatch(estimate, last, slope)
+    free = usable - (step.memory - step.temporaries)
+    # Were temporaries all that grows, the second batch would fill half of what is free.
+    target = size + max(1, int(size * (free / max(step.temporaries, 1) - 1) / 2))
+    temporaries = {size: step.temporaries}
+    fits, too_large, slope = size, float("inf"), None
+    for _ in range(_MOST_COMPILES):
+        target = _rounded(target)
+        if target <= fits or target >= too_large:
+            break
+        found = attempt(compile_at, target)
+        if isinstance(found, DoesNotFit):
+            temporaries[target], too_large = found.needed, target
+        else:
+            temporaries[target], fits, step = found.temporaries, target, found
+            if found.memory >= _FULL * usable:
+                break
+        slope = _slope(temporaries, free)
+        target = min(fits + int((free - temporaries[fits]) / slope), too_large - 1)
+    return LargestBatch(fits, step, slope)
 
 
-def _step_down(
-    compile_at: Callable[[int], CompiledStep], too_large: int, fits: LargestBatch
-) -> LargestBatch:
-    """The first that fits of sizes that fall, ever faster, from one that does not."""
-    size, step_down = too_large, _STEP_DOWN
-    while (size := _rounded(min(size - 1, int(size * (1 - step_down))))) > fits.size:
-        step = attempt(compile_at, size)
-        if isinstance(step, CompiledStep):
-            return LargestBatch(size, step, fits.bytes_per_sequence)
-        step_down *= 2
-    return fits
+def _slope(temporaries: dict[int, float], free: float) -> float:
+    """Bytes for a further sequence, between the two sizes nearest to the limit."""
+    first, second = sorted(temporaries, key=lambda size: abs(temporaries[size] - free))[:2]
+    return max((temporaries[second] - temporaries[first]) / (second - first), 1.0)
 
 
 def _rounded(size: int) -> int:
-    return size - size % _ROUND if size > _ROUND else size
+    return size - size % _MULTIPLE if size > _MULTIPLE else size

@@ -3,11 +3,10 @@
 The packages jax and libtpu bring the compiler; no TPU is needed, and no data.
 """
 
-import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -75,10 +74,9 @@ class TpuCompiler:
         # Of the two ways to use a v4 chip this is TensorFlow's: its two cores as one device.
         options = {"chip_config_name": "megacore"} if topology.version == "v4" else {}
         try:
-            with _quiet():
-                description = self._jax.topologies.get_topology_desc(
-                    platform="tpu", topology_name=topology.name, **options
-                )
+            description = self._jax.topologies.get_topology_desc(
+                platform="tpu", topology_name=topology.name, **options
+            )
         except self._jax.Error as error:
             raise ValueError(f"no topology {topology.name}: {_reason(error)}") from None
         assert len(description.devices) == topology.num_replicas
@@ -219,16 +217,3 @@ def _reason(error: Exception) -> str:
 def _float64_op(hlo: str) -> str | None:
     found = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo)
     return found[1] if found else None
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without what libtpu, as it is loaded, writes to standard error whatever its log level."""
-    saved = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)

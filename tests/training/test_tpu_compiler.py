@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.training import tpu_compiler
-from bert_tf.training.tpu_batch_size import find_largest_batch
+from bert_tf.training.tpu_batch_size import attempt, find_largest_batch
 from bert_tf.training.tpu_chips import CHIPS, Topology, estimate_step_time
 from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_hlo
 
@@ -73,39 +73,42 @@ class TestLargestBatch:
 
     MEMORY = 1000.0
 
-    def search(self, size, bytes_of):
+    def search(self, size, temporaries_of, arguments=100):
         self.sizes = []
 
         def compile_at(size):
             self.sizes.append(size)
-            if bytes_of(size) > self.MEMORY:
-                raise DoesNotFit(bytes_of(size), int(self.MEMORY))
-            return compiled(bytes_of(size))
+            needed = temporaries_of(size)
+            if arguments + needed > 980:
+                raise DoesNotFit(needed, 980)
+            return compiled(needed, arguments)
 
-        try:
-            first = compile_at(size)
-        except DoesNotFit as error:
-            first = error
+        first = attempt(compile_at, size)
         return find_largest_batch(compile_at, size, first, self.MEMORY)
 
     def test_linear_memory_takes_three_compiles(self):
-        found = self.search(8, lambda size: 100 + 5 * size)
+        found = self.search(8, lambda size: 5 * size)
         assert found.size == 176  # (980 - 100) / 5
         assert found.step.memory == 980
         assert found.bytes_per_sequence == 5.0
         assert len(self.sizes) == 3
 
-    def test_steps_down_where_the_estimate_was_too_high(self):
-        found = self.search(8, lambda size: 100 + 5 * size + (100 if size > 120 else 0))
-        assert 120 < found.size <= 160
-        assert found.size % 8 == 0
+    def test_comes_back_from_sizes_that_do_not_fit(self):
+        """Small batches' temporaries are in fast memory: the first estimate is too high."""
+        found = self.search(8, lambda size: max(1, 5 * size - 100))
+        assert found.size == 192  # (880 + 100) / 5 = 196
+        assert max(self.sizes) > 196
+
+    def test_goes_on_where_the_estimate_was_too_low(self):
+        found = self.search(64, lambda size: 5 * size - (size > 100) * 3 * (size - 100))
+        assert found.size == 288  # 2 * 290 + 300 = 880
+        assert len(self.sizes) <= 5
 
     def test_starts_from_a_batch_that_does_not_fit(self):
-        found = self.search(4096, lambda size: 100 + 5 * size)
-        assert found.size == 176
+        assert self.search(4096, lambda size: 5 * size).size == 176
 
     def test_finds_small_batches_exactly(self):
-        assert self.search(1, lambda size: 300 * size).size == 3
+        assert self.search(1, lambda size: 290 * size).size == 3
 
     def test_may_find_nothing(self):
         found = self.search(8, lambda size: 2000)

@@ -69,10 +69,11 @@ CASES = {
 def test_values_and_gradients(name, graph):
     """Oracle: TensorFlow's gradients of the plain formula."""
     function, formula, arguments = CASES[name]
-    run = value_and_gradients
-    if graph:  # As inside a Keras layer, which turns AutoGraph off.
-        run = tf.function(run, autograph=False)
-    found = run(function, *arguments)
+
+    def run(*arguments):
+        return value_and_gradients(function, *arguments)
+
+    found = (tf.function(run) if graph else run)(*arguments)
     for x, expected in zip(found, value_and_gradients(formula, *arguments), strict=True):
         np.testing.assert_allclose(x, expected, rtol=1e-4, atol=2e-5)
 

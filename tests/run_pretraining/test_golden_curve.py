@@ -17,30 +17,25 @@ from tfrecords.features import serialize_examples
 from tfrecords.writer import write_records
 
 _GOLDEN = pathlib.Path(__file__).with_name("golden_curve.json")
-_ROWS, _LENGTH, _WORDS = 512, 32, 200
+_ROWS, _LENGTH, _WORDS = 2048, 32, 40
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-_MEASURES = ("loss", "masked_lm_accuracy", "next_sentence_accuracy")
+_MEASURES = ("masked_lm_loss", "next_sentence_loss")
 
 
 def write_text(path: pathlib.Path) -> None:
-    """Rows of two segments in which a word is often followed by the next; masked while reading."""
+    """Rows of two segments, each of the ten words of a topic, which a random next one changes."""
     generator = np.random.default_rng(0)
-    first, vocab_size = len(_SPECIAL), len(_SPECIAL) + _WORDS
-    ids = np.empty([_ROWS, _LENGTH], np.int64)
-    ids[:, 0] = generator.integers(first, vocab_size, _ROWS)
-    for position in range(1, _LENGTH):
-        following = first + (ids[:, position - 1] - first + 1) % _WORDS
-        other = first + generator.zipf(1.5, _ROWS) % _WORDS
-        ids[:, position] = np.where(generator.random(_ROWS) < 0.7, following, other)
+    topics = generator.integers(0, _WORDS // 10, [_ROWS, 2])
     random_next = generator.random(_ROWS) < 0.5
-    ids[random_next, 17:] = ids[::-1][random_next, 17:]
+    topics[~random_next, 1] = topics[~random_next, 0]
+    segment = (np.arange(_LENGTH) > 16).astype(np.int64)
+    ids = len(_SPECIAL) + 10 * topics[:, segment] + generator.integers(0, 10, [_ROWS, _LENGTH])
     ids[:, 0], ids[:, 16], ids[:, -1] = 2, 3, 3
-    types = np.tile(np.arange(_LENGTH) > 16, (_ROWS, 1)).astype(np.int64)
     arrays = {
         "input_word_ids": ids,
         "input_mask": np.ones_like(ids),
-        "input_type_ids": types,
-        "word_starts": (ids >= first).astype(np.int64),
+        "input_type_ids": np.tile(segment, (_ROWS, 1)),
+        "word_starts": (ids >= len(_SPECIAL)).astype(np.int64),
         "next_sentence_labels": random_next[:, np.newaxis].astype(np.int64),
     }
     write_records(str(path), serialize_examples(arrays))
@@ -59,8 +54,8 @@ def train(folder: pathlib.Path) -> list[list[float]]:
             do_train=True,
             max_seq_length=_LENGTH,
             max_predictions_per_seq=5,
-            train_batch_size=16,
-            learning_rate=1e-3,
+            train_batch_size=64,
+            learning_rate=5e-4,
             num_train_steps=100,
             num_warmup_steps=10,
             log_steps=10,
@@ -74,8 +69,14 @@ def train(folder: pathlib.Path) -> list[list[float]]:
 
 @pytest.mark.slow
 def test_the_curve_is_the_golden_one(tmp_path):
-    """Oracle: the curve as it was when its figures were looked at."""
-    np.testing.assert_allclose(train(tmp_path), json.loads(_GOLDEN.read_text()), rtol=2e-3)
+    """Oracle: the curve as it was when its figures were looked at.
+
+    A run of the same machine gives it to the last bit; another processor adds in another order.
+    """
+    golden = json.loads(_GOLDEN.read_text())
+    assert golden[-1][0] < 2.4 < 3.6 < golden[0][0]  # from ln 40 to ln 10: the context is used
+    assert golden[-1][1] < 0.4  # ln 2 is 0.69
+    np.testing.assert_allclose(train(tmp_path), golden, rtol=1e-2)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,10 @@ class Dropout(keras.layers.Layer):
 
     @property
     def scale(self) -> float:
-        """What kept elements are multiplied by: the expectation stays the same."""
+        """What kept elements are multiplied by: the expectation stays the same.
+
+        A compute type of 8 bits rounds it: 1 / 0.9 is 0.16 % less in bfloat16.
+        """
         return _LEVELS / (_LEVELS - self.threshold)
 
     def active(self, training: bool | None) -> bool:

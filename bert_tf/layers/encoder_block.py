@@ -5,7 +5,7 @@ import functools
 import keras
 
 from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.dense import activation, add_dense, dense
+from bert_tf.layers.dense import activated_dense, add_dense, dense
 from bert_tf.layers.dropout import Dropout, derived_seed
 from bert_tf.layers.normalization import LayerNormalization
 
@@ -70,8 +70,7 @@ class EncoderBlock(keras.layers.Layer):
         attended = self.dropout(attended, seed=derived_seed(seed, 1), training=training)
         x = self.attention_norm(x + attended)
         hidden = dense(x, self.intermediate_kernel, self.intermediate_bias)
-        hidden = activation(self.hidden_act)(hidden)
-        output = dense(hidden, self.output_kernel, self.output_bias)
+        output = activated_dense(self.hidden_act, hidden, self.output_kernel, self.output_bias)
         output = self.dropout(output, seed=derived_seed(seed, 2), training=training)
         return self.output_norm(x + output)
 

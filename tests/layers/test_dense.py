@@ -1,5 +1,7 @@
 """The functions with gradients of their own, against automatic ones of the plain formulas."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.layers.attention import _softmax
-from bert_tf.layers.dense import dense, gelu, gelu_new, scores
+from bert_tf.layers.dense import activated_dense, dense, gelu, gelu_new, scores
 from bert_tf.layers.normalization import LayerNormalization, _normalize
 
 GENERATOR = np.random.default_rng(0)
@@ -38,19 +40,35 @@ def plain_softmax(x, bias):
 
 
 MASK = tf.where(GENERATOR.random((2, 1, 1, 7)) > 0.3, 0.0, -1e9)
+
+
+def plain_gelu(x):
+    return x * 0.5 * (1 + tf.math.erf(x / np.sqrt(2)))
+
+
+def plain_gelu_new(x):
+    return 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def activated(name: str, plain):
+    """A case of `activated_dense`."""
+    arguments = (normal(2, 5, 3) * 2, normal(3, 4), normal(4))
+    own = functools.partial(activated_dense, name)
+    return own, lambda x, w, b: plain(x) @ w + b, arguments
+
+
 CASES = {
+    "dense of gelu": activated("gelu", plain_gelu),
+    "dense of gelu_new": activated("gelu_new", plain_gelu_new),
+    "dense of relu": activated("relu", tf.nn.relu),
     "dense": (dense, lambda x, w, b: x @ w + b, (normal(2, 5, 3), normal(3, 4), normal(4))),
     "scores": (
         scores,
         lambda x, table, b: x @ tf.transpose(table) + b,
         (normal(5, 3), normal(7, 3), normal(7)),
     ),
-    "gelu": (gelu, lambda x: x * 0.5 * (1 + tf.math.erf(x / np.sqrt(2))), (normal(50, 4) * 2,)),
-    "gelu_new": (
-        gelu_new,
-        lambda x: 0.5 * x * (1 + tf.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-        (normal(50, 4) * 2,),
-    ),
+    "gelu": (gelu, plain_gelu, (normal(50, 4) * 2,)),
+    "gelu_new": (gelu_new, plain_gelu_new, (normal(50, 4) * 2,)),
     "normalization": (
         lambda x, gamma, beta: _normalize(x, gamma, beta, 1e-3),
         plain_normalization,

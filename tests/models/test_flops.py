@@ -26,13 +26,18 @@ BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 
 
 def product_flops(graph: tf.Graph) -> int:
-    """2 m k n of all matrix products in a graph; the products of a batch one by one."""
+    """2 m k n of all matrix products in a graph; the products of a batch one by one.
+
+    Without those that only sum the rows of a matrix: the gradients of biases.
+    """
     total = 0
     for operation in graph.get_operations():
         if operation.type in ("MatMul", "BatchMatMulV2"):
             transposed = operation.get_attr(
                 "transpose_a" if operation.type == "MatMul" else "adj_x"
             )
+            if operation.outputs[0].shape[-2] == 1:
+                continue
             inner = operation.inputs[0].shape[-2 if transposed else -1]
             total += 2 * inner * math.prod(operation.outputs[0].shape)
     return total

@@ -16,7 +16,10 @@ def one_device_losses(losses) -> list[float]:
 
 
 def two_replicas() -> tf.distribute.Strategy:
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
+    # The collective operations of several such strategies in one process meet each other.
+    return tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
 
 
 def test_two_replicas_give_the_losses_of_one(losses, one_device_losses):

@@ -94,7 +94,7 @@ def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
     seconds = statistics.median(times[name] for times in rounds)
     if name == MATMUL:
         return f"{seconds:.4g} | | | {2e-9 * MATMUL_SIZE**3 / seconds:.0f} GFLOP/s"
-    ratios = [times["Model Garden"] / times[name] for times in rounds if times["Model Garden"]]
+    ratios = [times["Model Garden"] / times[name] for times in rounds if times.get("Model Garden")]
     compared = (
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})" if ratios else ""
     )

@@ -9,6 +9,7 @@ from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
 _USABLE = 0.98
 _FULL = 0.95
 _MOST_COMPILES = 6
+_MOST_GROWTH = 64
 _MULTIPLE = 8
 
 
@@ -19,7 +20,7 @@ class LargestBatch:
     Attributes:
         size: 0 where not even one sequence fits.
         step: compiled with it; None for size 0.
-        bytes_per_sequence: by which memory grows; None where too little was compiled to tell.
+        bytes_per_sequence: by which memory grew from the first size on; None where it is the first.
     """
 
     size: int
@@ -43,9 +44,9 @@ def find_largest_batch(
 ) -> LargestBatch:
     """Estimates the largest batch from compiles at two sizes, and compiles it to be sure.
 
-    Memory grows in proportion to the batch, up to what the compiler does where it has little, or
-    much: so each further estimate is from the two sizes nearest to the limit, until one is found
-    that fits and fills memory well.
+    Memory grows in proportion to the batch, but for what the compiler does where it has much of
+    it, or little: so what is estimated is compiled, and serves for the next estimate, until one
+    fits and fills memory well.
 
     Args:
         compile_at: compiles the step for so many sequences, or raises `DoesNotFit`.
@@ -60,12 +61,13 @@ def find_largest_batch(
         step = attempt(compile_at, size)
     free = usable - (step.memory - step.temporaries)
     # Were temporaries all that grows, the second batch would fill half of what is free.
-    target = size + max(1, int(size * (free / max(step.temporaries, 1) - 1) / 2))
+    growth = (free / max(step.temporaries, 1) - 1) / 2
+    target = size + max(1, int(size * min(growth, _MOST_GROWTH)))
     temporaries = {size: step.temporaries}
-    fits, too_large, slope = size, float("inf"), None
+    fits, too_large = size, None
     for _ in range(_MOST_COMPILES):
         target = _rounded(target)
-        if target <= fits or target >= too_large:
+        if target <= fits:
             break
         found = attempt(compile_at, target)
         if isinstance(found, DoesNotFit):
@@ -74,15 +76,14 @@ def find_largest_batch(
             temporaries[target], fits, step = found.temporaries, target, found
             if found.memory >= _FULL * usable:
                 break
-        slope = _slope(temporaries, free)
-        target = min(fits + int((free - temporaries[fits]) / slope), too_large - 1)
-    return LargestBatch(fits, step, slope)
-
-
-def _slope(temporaries: dict[int, float], free: float) -> float:
-    """Bytes for a further sequence, between the two sizes nearest to the limit."""
-    first, second = sorted(temporaries, key=lambda size: abs(temporaries[size] - free))[:2]
-    return max((temporaries[second] - temporaries[first]) / (second - first), 1.0)
+        other = too_large or size
+        slope = (temporaries[fits] - temporaries[other]) / (fits - other)
+        if slope <= 0:
+            break
+        target = fits + int((free - temporaries[fits]) / slope)
+        target = min(target, too_large - 1) if too_large else target
+    growth = (temporaries[fits] - temporaries[size]) / (fits - size) if fits > size else None
+    return LargestBatch(fits, step, growth)
 
 
 def _rounded(size: int) -> int:

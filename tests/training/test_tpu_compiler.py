@@ -101,8 +101,17 @@ class TestLargestBatch:
 
     def test_goes_on_where_the_estimate_was_too_low(self):
         found = self.search(64, lambda size: 5 * size - (size > 100) * 3 * (size - 100))
-        assert found.size == 288  # 2 * 290 + 300 = 880
-        assert len(self.sizes) <= 5
+        assert 264 <= found.size <= 290  # 2 * 290 + 300 = 880, and 5 % less
+
+    def test_the_compiler_may_need_less_for_more(self):
+        """As it computes things twice where memory gets tight."""
+        found = self.search(8, lambda size: 5 * size - (size > 150) * 200)
+        assert 200 <= found.size <= 216  # 5 * 216 - 200 = 880, and 5 % less
+        assert max(self.sizes) < 400
+
+    def test_temporaries_of_nothing_are_no_reason_for_huge_batches(self):
+        self.search(8, lambda size: 0)
+        assert max(self.sizes) <= 65 * 8
 
     def test_starts_from_a_batch_that_does_not_fit(self):
         assert self.search(4096, lambda size: 5 * size).size == 176

@@ -23,7 +23,7 @@ class DynamicLossScale:
         loss = loss_scale.scale_loss(loss)
         gradients = replica.all_reduce("SUM", tape.gradient(loss, variables))
         gradients, finite = loss_scale.unscale(gradients)
-        optimizer.apply(gradients, learning_rate, finite)
+        optimizer.apply(gradients, learning_rate, finite=finite)
         loss_scale.update(finite)
 
     Source: Mixed Precision Training (arXiv:1710.03740) section 3.2, with the numbers of

@@ -129,7 +129,7 @@ def _trainer(
 
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
     from bert_tf.training import optimizers, schedules
-    from bert_tf.training.strategy import set_precision
+    from bert_tf.training.strategy import device_type, set_precision
     from bert_tf.training.trainer import Trainer
 
     set_precision(options.precision)
@@ -138,8 +138,9 @@ def _trainer(
     if options.bias_correction is not None:
         correction["bias_correction"] = options.bias_correction
     optimizer_type = {"adamw": optimizers.AdamW, "lamb": optimizers.Lamb}[options.optimizer]
+    default = "none" if device_type(strategy) == "CPU" else "attention"
     with strategy.scope():
-        model = BertPretrainer(config, rematerialize=options.rematerialize)
+        model = BertPretrainer(config, options.rematerialize or default)
         optimizer = optimizer_type(model.trainable_weights, **correction)
     schedule = schedules.make_schedule(
         options.learning_rate_schedule,

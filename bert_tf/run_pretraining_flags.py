@@ -80,8 +80,11 @@ class Options(command.DeviceOptions):
         help="Parts in which each device works through its share of the batch, for less memory; "
         "the result is that of the whole.",
     )
-    rematerialize: bool = option(
-        False, help="Compute activations anew for the gradient: less memory, about a third slower."
+    rematerialize: str | None = option(
+        None,
+        help="What to compute anew for the gradient instead of keeping it: attention, the default "
+        "but for the CPU, its probabilities; layers, all: much less memory, a third slower.",
+        choices=("none", "attention", "layers"),
     )
     optimizer: str = option(
         "adamw", help="adamw as in BERT; lamb for very large batches.", choices=("adamw", "lamb")

@@ -43,8 +43,11 @@ class Options(command.Options):
         help="Type of the activations and matrix products; variables stay float32.",
         choices=("float32", "bfloat16"),
     )
-    rematerialize: bool = option(
-        False, help="Compute activations anew for the gradient: less memory, about a third slower."
+    rematerialize: str = option(
+        "attention",
+        help="What to compute anew for the gradient instead of keeping it; layers changes nothing, "
+        "for the compiler finds the second computation to be the first.",
+        choices=("none", "attention", "layers"),
     )
     find_largest_batch: bool = option(
         True, help="Search for the largest batch that fits; --nofind_largest_batch saves the time."
@@ -109,7 +112,7 @@ def run(options: Options) -> None:
     if isinstance(step, DoesNotFit):
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}; a "
-            "smaller batch, a larger slice or --rematerialize may"
+            "smaller batch or a larger slice may"
         )
 
 

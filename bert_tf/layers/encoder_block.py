@@ -22,6 +22,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: rate on the attention probabilities.
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
+        recompute_attention: `recompute` of `SelfAttention`.
 
     Call: `x` [B, S, H], `attention_mask` and `seed` as in `SelfAttention` -> [B, S, H]. The seeds
     derived from `seed` have the numbers 0 to `num_dropouts` - 1.
@@ -40,6 +41,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: float = 0.1,
         layer_norm_eps: float = 1e-12,
         initializer_range: float = 0.02,
+        recompute_attention: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -48,7 +50,12 @@ class EncoderBlock(keras.layers.Layer):
         self.initializer_range = initializer_range
         policy = dict(dtype=self.dtype_policy)
         self.attention = SelfAttention(
-            num_heads, attention_dropout, initializer_range, name="attention", **policy
+            num_heads,
+            attention_dropout,
+            initializer_range,
+            recompute_attention,
+            name="attention",
+            **policy,
         )
         norm = dict(epsilon=layer_norm_eps, **policy)
         self.attention_norm = LayerNormalization(name="attention_norm", **norm)
@@ -83,4 +90,5 @@ class EncoderBlock(keras.layers.Layer):
             "attention_dropout": self.attention.dropout.rate,
             "layer_norm_eps": self.output_norm.epsilon,
             "initializer_range": self.initializer_range,
+            "recompute_attention": self.attention.recompute,
         }

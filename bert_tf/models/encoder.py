@@ -19,8 +19,10 @@ class BertEncoder(keras.Model):
 
     Args:
         config: sizes and rates; see `BertConfig`.
-        rematerialize: whether to keep only the layers' inputs for the backward pass, which
-            computes the rest a second time: a third more work, much less memory.
+        rematerialize: what the backward pass computes a second time instead of keeping it. "none";
+            "attention", its probabilities: a few percent more work; "layers", all but the layers'
+            inputs: a third more work, much less memory, though not on a TPU, whose compiler finds
+            the second computation to be the first.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
     padding) and `input_type_ids`; any S up to max_position_embeddings, static or not. In training
@@ -37,11 +39,11 @@ class BertEncoder(keras.Model):
 
     Source: BERT (arXiv:1810.04805) section 3; google-research/bert modeling.py `BertModel`;
     google-research/albert modeling.py `transformer_model`; for rematerialization, Training Deep
-    Nets with Sublinear Memory Cost (arXiv:1604.06174).
+    Nets with Sublinear Memory Cost (arXiv:1604.06174) and `SelfAttention`.
     """
 
     def __init__(
-        self, config: BertConfig, rematerialize: bool = False, name: str = "encoder", **kwargs
+        self, config: BertConfig, rematerialize: str = "none", name: str = "encoder", **kwargs
     ):
         super().__init__(name=name, **kwargs)
         self.config = config
@@ -66,6 +68,7 @@ class BertEncoder(keras.Model):
                 hidden_dropout=config.hidden_dropout_prob,
                 attention_dropout=config.attention_probs_dropout_prob,
                 initializer_range=config.initializer_range,
+                recompute_attention=rematerialize == "attention",
                 name=f"layer_{index}",
                 **norm,
             )
@@ -133,7 +136,7 @@ class BertEncoder(keras.Model):
             shifted = None if seed is None else seed + ops.cast(zero, "int32")
             return block(x, mask, seed=shifted, training=training)
 
-        if self.rematerialize and training:
+        if self.rematerialize == "layers" and training:
             call = keras.remat(call)
         # The second computation gets arguments that the compiler cannot know to be the same. With
         # 0 among them it draws its random numbers again instead of keeping the first one's.

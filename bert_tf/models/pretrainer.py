@@ -26,7 +26,7 @@ class BertPretrainer(keras.Model):
     def __init__(
         self,
         config: BertConfig,
-        rematerialize: bool = False,
+        rematerialize: str = "none",
         name: str = "pretrainer",
         **kwargs,
     ):

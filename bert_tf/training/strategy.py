@@ -116,9 +116,13 @@ def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
 
 def describe(strategy: tf.distribute.Strategy) -> str:
     """For example "2 GPU replicas"."""
-    kind = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
     count = strategy.num_replicas_in_sync
-    return f"{count} {kind} replica{'s' if count > 1 else ''}"
+    return f"{count} {device_type(strategy)} replica{'s' if count > 1 else ''}"
+
+
+def device_type(strategy: tf.distribute.Strategy) -> str:
+    """ "CPU", "GPU" or "TPU"."""
+    return tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
@@ -167,7 +171,7 @@ def check_batch_size(
 
 def compiles(strategy: tf.distribute.Strategy) -> bool:
     """Whether the step should be compiled by XLA: it pays on GPUs, a TPU does it by itself."""
-    return "GPU" in describe(strategy)
+    return device_type(strategy) == "GPU"
 
 
 def set_precision(precision: str) -> None:

@@ -138,7 +138,7 @@ def _trainer(
     if options.bias_correction is not None:
         correction["bias_correction"] = options.bias_correction
     optimizer_type = {"adamw": optimizers.AdamW, "lamb": optimizers.Lamb}[options.optimizer]
-    default = "none" if device_type(strategy) == "CPU" else "attention"
+    default = "none" if device_type(strategy) == "CPU" else "selective"
     with strategy.scope():
         model = BertPretrainer(config, options.rematerialize or default)
         optimizer = optimizer_type(model.trainable_weights, **correction)

@@ -82,9 +82,10 @@ class Options(command.DeviceOptions):
     )
     rematerialize: str | None = option(
         None,
-        help="What to compute anew for the gradient instead of keeping it: attention, the default "
-        "but for the CPU, its probabilities; layers, all: much less memory, a third slower.",
-        choices=("none", "attention", "layers"),
+        help="What to compute anew for the gradient instead of keeping it: selective, the default "
+        "but for the CPU, attention's probabilities and the masks of dropout; layers, all: much "
+        "less memory, a third slower.",
+        choices=("none", "selective", "layers"),
     )
     optimizer: str = option(
         "adamw", help="adamw as in BERT; lamb for very large batches.", choices=("adamw", "lamb")

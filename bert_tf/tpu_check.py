@@ -44,10 +44,10 @@ class Options(command.Options):
         choices=("float32", "bfloat16"),
     )
     rematerialize: str = option(
-        "attention",
+        "selective",
         help="What to compute anew for the gradient instead of keeping it; layers changes nothing, "
         "for the compiler finds the second computation to be the first.",
-        choices=("none", "attention", "layers"),
+        choices=("none", "selective", "layers"),
     )
     find_largest_batch: bool = option(
         True, help="Search for the largest batch that fits; --nofind_largest_batch saves the time."

@@ -18,6 +18,7 @@ class Dropout(keras.layers.Layer):
 
     Args:
         rate: the probability, at least 0 and below 1.
+        recompute: whether the backward pass draws the mask a second time instead of keeping it.
 
     Call: `x` of any shape, `seed` int32 [2] -> the shape of x. Without training or where the rate
     is 0 it returns x, and needs no seed.
@@ -28,9 +29,10 @@ class Dropout(keras.layers.Layer):
     Source: Dropout (Srivastava et al., 2014).
     """
 
-    def __init__(self, rate: float, **kwargs):
+    def __init__(self, rate: float, recompute: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.rate = rate
+        self.recompute = recompute
         self.threshold = round(rate * _LEVELS)
         self.built = True
 
@@ -63,11 +65,26 @@ class Dropout(keras.layers.Layer):
     def call(self, x, seed=None, training=None):
         if not self.active(training):
             return x
+        if not self.recompute:
+            return x * self._factors(x, seed)
+
+        @ops.custom_gradient
+        def drop(x):
+            def gradient(upstream):
+                # Of the upstream gradient, so that no compiler finds both masks to be the same.
+                zero = ops.cast(upstream[(0,) * len(x.shape)] * 0.0, "int32")
+                return upstream * self._factors(upstream, seed + zero)
+
+            return x * self._factors(x, seed), gradient
+
+        return drop(x)
+
+    def _factors(self, x, seed):
         scale = ops.cast(self.scale, x.dtype)
-        return x * ops.where(self.kept(ops.shape(x), seed), scale, ops.zeros_like(scale))
+        return ops.where(self.kept(ops.shape(x), seed), scale, ops.zeros_like(scale))
 
     def get_config(self):
-        return super().get_config() | {"rate": self.rate}
+        return super().get_config() | {"rate": self.rate, "recompute": self.recompute}
 
 
 def derived_seed(seed, number: int):

@@ -22,7 +22,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: rate on the attention probabilities.
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
-        recompute_attention: `recompute` of `SelfAttention`.
+        recompute: as in `SelfAttention` and `Dropout`.
 
     Call: `x` [B, S, H], `attention_mask` and `seed` as in `SelfAttention` -> [B, S, H]. The seeds
     derived from `seed` have the numbers 0 to `num_dropouts` - 1.
@@ -41,7 +41,7 @@ class EncoderBlock(keras.layers.Layer):
         attention_dropout: float = 0.1,
         layer_norm_eps: float = 1e-12,
         initializer_range: float = 0.02,
-        recompute_attention: bool = False,
+        recompute: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -53,14 +53,14 @@ class EncoderBlock(keras.layers.Layer):
             num_heads,
             attention_dropout,
             initializer_range,
-            recompute_attention,
+            recompute,
             name="attention",
             **policy,
         )
         norm = dict(epsilon=layer_norm_eps, **policy)
         self.attention_norm = LayerNormalization(name="attention_norm", **norm)
         self.output_norm = LayerNormalization(name="output_norm", **norm)
-        self.dropout = Dropout(hidden_dropout, name="dropout", **policy)
+        self.dropout = Dropout(hidden_dropout, recompute, name="dropout", **policy)
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width = x_shape[-1]
@@ -90,5 +90,5 @@ class EncoderBlock(keras.layers.Layer):
             "attention_dropout": self.attention.dropout.rate,
             "layer_norm_eps": self.output_norm.epsilon,
             "initializer_range": self.initializer_range,
-            "recompute_attention": self.attention.recompute,
+            "recompute": self.attention.recompute,
         }

@@ -20,7 +20,8 @@ class BertEncoder(keras.Model):
     Args:
         config: sizes and rates; see `BertConfig`.
         rematerialize: what the backward pass computes a second time instead of keeping it. "none";
-            "attention", its probabilities: a few percent more work; "layers", all but the layers'
+            "selective", attention's probabilities and the masks of dropout: a few percent more
+            work, but for random numbers, which are slow on a CPU; "layers", all but the layers'
             inputs: a third more work, much less memory, though not on a TPU, whose compiler finds
             the second computation to be the first.
 
@@ -68,7 +69,7 @@ class BertEncoder(keras.Model):
                 hidden_dropout=config.hidden_dropout_prob,
                 attention_dropout=config.attention_probs_dropout_prob,
                 initializer_range=config.initializer_range,
-                recompute_attention=rematerialize == "attention",
+                recompute=rematerialize == "selective",
                 name=f"layer_{index}",
                 **norm,
             )

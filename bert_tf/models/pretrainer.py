@@ -102,13 +102,15 @@ class PretrainingObjective:
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
         """The summed losses and hits of a batch."""
         outputs = model(batch, training=training)
+        recompute = model.encoder.rematerialize != "none"
         words = _loss_and_hits(
-            outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"]
+            outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"], recompute
         )
         pairs = _loss_and_hits(
             outputs["next_sentence_logits"],
             batch["next_sentence_labels"],
             batch["example_weights"],
+            recompute,
         )
         return self._chosen(words[0], pairs[0], words[1], pairs[1])
 
@@ -122,8 +124,9 @@ class PretrainingObjective:
         return {name: values[name] for name in self.measures}
 
 
-def _loss_and_hits(logits, labels, weights):
+def _loss_and_hits(logits, labels, weights, recompute):
     # Not ops.argmax, whose care for negative zeros takes several passes over all logits.
     best = ops.top_k(logits, 1)[1][..., 0]
     hits = ops.cast(ops.equal(best, labels), "float32")
-    return ops.sum(cross_entropy(logits, labels) * weights), ops.sum(hits * weights)
+    losses = cross_entropy(logits, labels, recompute)
+    return ops.sum(losses * weights), ops.sum(hits * weights)

@@ -44,7 +44,7 @@ def make_inputs(batch: int = 4, length: int = 16) -> dict:
     return {name: tf.constant(value, tf.int32) for name, value in inputs.items()}
 
 
-@pytest.mark.parametrize("kind", ["attention", "layers"])
+@pytest.mark.parametrize("kind", ["selective", "layers"])
 @pytest.mark.parametrize(
     ("mode", "groups"), [("eager", None), ("graph", None), ("graph", 2), ("xla", None)]
 )
@@ -106,7 +106,7 @@ def test_it_needs_less_memory():
         )
 
     everything = temporary_bytes("none")
-    assert temporary_bytes("attention") < 0.8 * everything
+    assert temporary_bytes("selective") < 0.8 * everything
     assert temporary_bytes("layers") < 0.4 * everything
 
 

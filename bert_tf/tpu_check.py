@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.training.tpu_compiler import CompiledStep
+    from bert_tf.tpu.compiler import CompiledStep
     from bert_tf.training.trainer import Trainer
 
 
@@ -61,10 +61,10 @@ def run(options: Options) -> None:
         ValueError, OSError: one line that names the flag and what to do; also where the step does
             not fit.
     """
-    from bert_tf.training import tpu_report
-    from bert_tf.training.tpu_batch_size import attempt, find_largest_batch
-    from bert_tf.training.tpu_chips import Topology
-    from bert_tf.training.tpu_compiler import DoesNotFit, TpuCompiler
+    from bert_tf.tpu import report
+    from bert_tf.tpu.batch_size import attempt, find_largest_batch
+    from bert_tf.tpu.chips import Topology
+    from bert_tf.tpu.compiler import DoesNotFit, TpuCompiler
 
     started = time.perf_counter()
     config = _checked_config(options)
@@ -78,7 +78,7 @@ def run(options: Options) -> None:
     compiler = TpuCompiler(topology)
     trainer = _trainer(options, config)
     parameters = trainer.model.count_params()
-    subject = tpu_report.Subject(
+    subject = report.Subject(
         model=f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters:,} parameters",
         precision=options.precision,
@@ -88,7 +88,7 @@ def run(options: Options) -> None:
         gradient_bytes=4 * parameters,
         topology=topology,
     )
-    print(f"{tpu_report.describe_subject(subject)}\n\nCompiling", flush=True)
+    print(f"{report.describe_subject(subject)}\n\nCompiling", flush=True)
 
     def compile_at(size: int) -> "CompiledStep":
         elapsed = time.perf_counter() - started
@@ -105,10 +105,10 @@ def run(options: Options) -> None:
         return step
 
     step = attempt(compile_at, size)
-    print(f"\n{tpu_report.describe_step(subject, step)}\n", flush=True)
+    print(f"\n{report.describe_step(subject, step)}\n", flush=True)
     if options.find_largest_batch:
         largest = find_largest_batch(compile_at, size, step, subject.memory)
-        print(f"\n{tpu_report.describe_largest(subject, largest)}")
+        print(f"\n{report.describe_largest(subject, largest)}")
     if isinstance(step, DoesNotFit):
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}; a "

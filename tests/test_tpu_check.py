@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.tpu import compiler as tpu_compiler
+from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 from bert_tf.tpu_check import Options, run
-from bert_tf.training import tpu_compiler
-from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
 
 SMALL = BertConfig(
     vocab_size=40,

@@ -82,14 +82,14 @@ def _attend(query, key, value, bias, seed, drop, recompute: bool):
     query, or with `recompute` nothing but its arguments.
     """
 
-    def probabilities(query, seed):
+    def probabilities(query, key, bias, seed):
         scores = ops.matmul(query, _transposed(key))  # [B, N, S, S]
         result = ops.cast(ops.softmax(ops.cast(scores, "float32") + bias), query.dtype)
         return result, drop(result, seed=seed)
 
     @ops.custom_gradient
-    def attend(query, key, value):
-        forward = probabilities(query, seed)
+    def attend(query, key, value, bias):
+        forward = probabilities(query, key, bias, seed)
 
         def gradient(upstream):
             kept, dropped = forward
@@ -97,7 +97,7 @@ def _attend(query, key, value, bias, seed, drop, recompute: bool):
                 # Of the upstream gradient, so that no compiler finds both to be the same.
                 zero = upstream[0, 0, 0, 0] * 0.0
                 shifted = None if seed is None else seed + ops.cast(zero, "int32")
-                kept, dropped = probabilities(query + zero, shifted)
+                kept, dropped = probabilities(query + zero, key, bias, shifted)
             by_dropped = ops.matmul(upstream, _transposed(value))
             # The gradient of the probabilities, times these.
             product = ops.cast(by_dropped, "float32") * ops.cast(dropped, "float32")
@@ -107,11 +107,12 @@ def _attend(query, key, value, bias, seed, drop, recompute: bool):
                 ops.matmul(by_scores, key),
                 ops.matmul(_transposed(by_scores), query),
                 ops.matmul(_transposed(dropped), upstream),
+                ops.zeros_like(bias),
             )
 
         return ops.matmul(forward[1], value), gradient
 
-    return attend(query, key, value)
+    return attend(query, key, value, bias)
 
 
 def _transposed(x):

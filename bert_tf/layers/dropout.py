@@ -107,4 +107,4 @@ class _Given(keras.random.SeedGenerator):
         self._seed = seed
 
     def next(self, ordered=True):
-        return self._seed
+        return ops.cast(self._seed, "uint32")  # as Keras' own generators

@@ -3,9 +3,9 @@
 import textwrap
 from dataclasses import dataclass
 
-from bert_tf.training.tpu_batch_size import LargestBatch
-from bert_tf.training.tpu_chips import Topology, estimate_step_time
-from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
+from bert_tf.tpu.batch_size import LargestBatch
+from bert_tf.tpu.chips import Topology, estimate_step_time
+from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
 _ASSUMPTIONS = (
     "Nothing ran on a TPU: these times follow from the chip's published peak figures.",

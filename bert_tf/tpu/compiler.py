@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.training.tpu_chips import Topology
+from bert_tf.tpu.chips import Topology
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

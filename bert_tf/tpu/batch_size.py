@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit
+from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
 # What the system leaves of a chip's memory, a little more than 98 % on those seen.
 _USABLE = 0.98

@@ -5,10 +5,10 @@ import sys
 import pytest
 import tensorflow as tf
 
-from bert_tf.training import tpu_compiler
-from bert_tf.training.tpu_batch_size import attempt, find_largest_batch
-from bert_tf.training.tpu_chips import CHIPS, Topology, estimate_step_time
-from bert_tf.training.tpu_compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_hlo
+from bert_tf.tpu import compiler as tpu_compiler
+from bert_tf.tpu.batch_size import attempt, find_largest_batch
+from bert_tf.tpu.chips import CHIPS, Topology, estimate_step_time
+from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_hlo
 
 GIB = 2**30
 

@@ -18,16 +18,18 @@ Flags, defaults and record format are those of google-research/bert's script of 
 memory does not grow with the input: bert_tf/pretraining/creation.py says how examples are shuffled.
 """
 
+import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfrecords import command
+from tfrecords import command, quiet
 from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.pretraining.creation import Statistics
     from bert_tf.pretraining.work import Work
+    from bert_tf.workers import Workers
 
 _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
 
@@ -128,29 +130,36 @@ def run(options: Options) -> "Statistics | None":
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.pretraining.creation import create
-    from bert_tf.pretraining.estimate import estimate
-    from bert_tf.pretraining.local import LocalRunner
-    from bert_tf.pretraining.report import report
     from bert_tf.workers import Workers
 
-    work = _work(options)
     num_workers = options.num_workers or os.cpu_count()
-    if options.dry_run:
-        print(estimate(work, num_workers))
-        return None
-    if options.runner != "local":
+    here = options.runner == "local" and not options.dry_run
+    # TensorFlow takes seconds to start: it does so in the workers and here at the same time.
+    with Workers(num_workers) if here else contextlib.nullcontext() as workers:
+        quiet.import_tensorflow()
+        work = _work(options)
+        if options.dry_run:
+            from bert_tf.pretraining.estimate import estimate
+
+            print(estimate(work, num_workers))
+            return None
+        statistics = _create(options, work, workers)
+    _report(options, work, statistics)
+    return statistics
+
+
+def _create(options: Options, work: "Work", workers: "Workers | None") -> "Statistics":
+    from bert_tf.pretraining.creation import create
+
+    if workers:
+        from bert_tf.pretraining.local import LocalRunner
+
+        runner = LocalRunner(workers)
+    else:
         from bert_tf.pretraining.beam import BeamRunner
 
         runner = BeamRunner(options.runner, options.beam_options or "")
-        statistics = create(work, _settings(options, work), runner, options.overwrite)
-    else:
-        with Workers(num_workers) as workers:
-            runner = LocalRunner(workers)
-            statistics = create(work, _settings(options, work), runner, options.overwrite)
-    print(report(statistics, work.settings, work.dupe_factor))
-    _print_next(options, work)
-    return statistics
+    return create(work, _settings(options, work), runner, options.overwrite)
 
 
 def _work(options: Options) -> "Work":
@@ -297,9 +306,11 @@ def _checksum(lines: tuple[str, ...]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _print_next(options: Options, work: "Work") -> None:
+def _report(options: Options, work: "Work", statistics: "Statistics") -> None:
+    from bert_tf.pretraining.report import report
     from tfrecords.manifest import manifest_path
 
+    print(report(statistics, work.settings, work.dupe_factor))
     files = work.output_files
     shown = files[0] if len(files) == 1 else f"{files[0]} ... {files[-1]}"
     names = f"'{options.output_file}-*'" if options.num_shards else options.output_file
@@ -316,7 +327,7 @@ def _print_next(options: Options, work: "Work") -> None:
 
 def main() -> None:
     """The command."""
-    command.run(Options, run)
+    command.run(Options, run, import_tensorflow=False)
 
 
 if __name__ == "__main__":

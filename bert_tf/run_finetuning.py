@@ -190,13 +190,28 @@ def _config_and_source(options: Options, vocab_size: int) -> tuple["BertConfig",
         beside = os.path.join(folder, CONFIG)
         if path is None:
             path = beside
-        elif tf.io.gfile.exists(beside) and (
-            BertConfig.from_json_file(beside) != BertConfig.from_json_file(path)
-        ):
-            raise ValueError(f"{path} differs from {beside}; leave --bert_config_file out")
+        elif tf.io.gfile.exists(beside):
+            _check_same_encoder(path, beside)
     if path is None:
         raise ValueError("give --init_checkpoint, or --preset to train from scratch")
     return BertConfig.from_json_file(path), path
+
+
+def _check_same_encoder(path: str, beside: str) -> None:
+    """That a configuration asks for the encoder of the one beside a checkpoint.
+
+    What counts in training only may differ: some pre-train without the dropout they fine-tune with.
+    """
+    from bert_tf.config import BertConfig
+
+    asked, saved = (dataclasses.asdict(BertConfig.from_json_file(file)) for file in (path, beside))
+    free = {"hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"}
+    for name in asked.keys() - free:
+        if asked[name] != saved[name]:
+            raise ValueError(
+                f"{path} has {name} {asked[name]}, but {beside} has {saved[name]}: leave "
+                "--bert_config_file out"
+            )
 
 
 def _check_folder(options: Options) -> bool:

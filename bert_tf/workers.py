@@ -33,6 +33,8 @@ class Workers:
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
             )
+            # Anything, so that all of them start now.
+            self._pool.submit(os.getpid)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -1,5 +1,6 @@
 """Fine-tuning from files to a SavedModel, on words that give the label away."""
 
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -237,22 +238,30 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
     assert not (tmp_path / "out").exists()
 
 
+def test_dropout_may_be_another_than_in_pretraining(files, pretrained, tmp_path):
+    """Oracle: the file of --bert_config_file; without it, the one beside the checkpoint."""
+    options = make_options(files, tmp_path / "out", init_checkpoint=pretrained)
+    assert run_finetuning._config_and_source(options, 12)[0] == CONFIG
+    options = dataclasses.replace(options, bert_config_file=None)
+    assert run_finetuning._config_and_source(options, 12)[0] == CONFIG_TRAINED
+
+
 def test_files_that_do_not_go_together(files, pretrained, tmp_path):
     def refuse(match, **changes):
         with pytest.raises(ValueError, match=match):
             run(make_options(files, tmp_path / "out", **changes))
         assert not (tmp_path / "out").exists()
 
-    refuse("differs from", init_checkpoint=pretrained)
+    other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 40})
+    other.to_json_file(str(tmp_path / "other.json"))
+    config = str(tmp_path / "other.json")
+    refuse("has intermediate_size 40", init_checkpoint=pretrained, bert_config_file=config)
     big = tmp_path / "big.txt"
     big.write_text((files / "vocab.txt").read_text() + "\n" + "\n".join("tuvwxyz"))
     refuse("has 22 tokens, more than the vocab_size 20", vocab_file=str(big))
     shutil.copytree(pretrained, tmp_path / "alone")
     (tmp_path / "alone" / "bert_config.json").unlink()
-    other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 40})
-    other.to_json_file(str(tmp_path / "other.json"))
-    alone, config = str(tmp_path / "alone"), str(tmp_path / "other.json")
-    refuse("has shape", init_checkpoint=alone, bert_config_file=config)
+    refuse("has shape", init_checkpoint=str(tmp_path / "alone"), bert_config_file=config)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     with pytest.raises(ValueError, match="not empty"):

@@ -68,8 +68,12 @@ class DeviceOptions(Options):
     gcp_project: str | None = option(None, help="Its project.")
 
 
-def run(options_type: type, function: Callable[[Any], None]) -> None:
+def run(
+    options_type: type, function: Callable[[Any], None], import_tensorflow: bool = True
+) -> None:
     """Parses the command line into `options_type` and calls `function` with it.
+
+    TensorFlow is imported before, quietly, unless `function` does that itself.
 
     A `ValueError` or `OSError`, which is how this project reports what a user can mend, ends the
     program with one line on standard error and exit code 1; `--verbosity=1` adds the traceback.
@@ -95,7 +99,8 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
             options = options_type(**{name: flags.FLAGS[name].value for name in names})
-            quiet.import_tensorflow()
+            if import_tensorflow:
+                quiet.import_tensorflow()
             function(options)
             return
         except KeyboardInterrupt:

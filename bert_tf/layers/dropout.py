@@ -107,4 +107,5 @@ class _Given(keras.random.SeedGenerator):
         self._seed = seed
 
     def next(self, ordered=True):
-        return ops.cast(self._seed, "uint32")  # as Keras' own generators
+        # Each backend wants another type; of others than int32, TensorFlow's takes a remainder.
+        return ops.cast(self._seed, "uint32" if keras.backend.backend() == "jax" else "int32")

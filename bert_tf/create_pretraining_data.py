@@ -295,7 +295,7 @@ def _settings(options: Options, work: "Work") -> dict[str, object]:
         "max_ngram_size": work.settings.max_ngram_size,
         "dupe_factor": work.dupe_factor,
         "output_file": [work.name_in_manifest(shard) for shard in range(len(work.output_files))],
-        "vocab_file": _checksum(work.settings.vocab.tokens),
+        "vocab_file": work.settings.vocab.sha256,
         "lexicon_file": _checksum(work.text.lexicon),
     }
 

@@ -58,9 +58,9 @@ def run(options: Options) -> dict[str, float]:
             options.gradient_accumulation_steps,
         )
     trainer = _trainer(options, config, strategy, phases[0].files[0])
-    make_folder(options.output_dir)
     checkpointer = _checkpointer(options, trainer, chief)
     _set_weights(options, trainer, checkpointer, say)
+    make_folder(options.output_dir)
     _check_start_of_workers(trainer)
     if options.do_train and chief:
         config.to_json_file(os.path.join(options.output_dir, CONFIG))
@@ -109,8 +109,20 @@ def _say_nothing(*_) -> None:
 def _strategy(options: Options) -> "tf.distribute.Strategy":
     from bert_tf.training import strategy as strategies
 
+    name = options.strategy
+    if options.use_tpu:
+        if name not in ("auto", "tpu"):
+            raise ValueError(f"--use_tpu and --strategy={name} contradict each other")
+        name = "tpu"
+    workers = options.worker_hosts or options.task_index is not None
+    for asked, flag, names in (
+        (workers, "--worker_hosts", ("auto", "multi_worker")),
+        (options.tpu_name, "--tpu_name", ("auto", "tpu")),
+    ):
+        if asked and name not in names:
+            raise ValueError(f"{flag} and --strategy={name} contradict each other")
     strategy = strategies.make_strategy(
-        "tpu" if options.use_tpu else options.strategy,
+        name,
         options.tpu_name,
         options.tpu_zone,
         options.gcp_project,
@@ -202,10 +214,15 @@ def _phases(options: Options, config: "BertConfig") -> list["Phase"]:
     asked = read_phases(options.phases_file, whole) if options.phases_file else [whole]
     ends = last_steps(asked, options.num_train_steps)
     starts = [0, *ends[:-1]]
-    return [
-        _phase(options, config, phase, start, end)
-        for phase, start, end in zip(asked, starts, ends, strict=True)
-    ]
+    phases = []
+    for number, (phase, start, end) in enumerate(zip(asked, starts, ends, strict=True), start=1):
+        try:
+            phases.append(_phase(options, config, phase, start, end))
+        except ValueError as error:
+            if not options.phases_file:
+                raise
+            raise ValueError(f"{options.phases_file}, phase {number}: {error}") from None
+    return phases
 
 
 def _phase(
@@ -216,6 +233,11 @@ def _phase(
     from tfrecords.reader import check_pretraining_files, expand_files
 
     length = asked.max_seq_length
+    if asked.max_predictions_per_seq > length:
+        raise ValueError(
+            f"--max_predictions_per_seq={asked.max_predictions_per_seq} is more than "
+            f"--max_seq_length={length}"
+        )
     if length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={length} is longer than the max_position_embeddings "
@@ -332,8 +354,8 @@ def _say_what(
     phases: list["Phase"],
     say: Callable[[str], None],
 ) -> None:
+    from bert_tf.text.vocab import load_vocab
     from bert_tf.training.strategy import describe
-    from tfrecords.manifest import file_sha256
 
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
@@ -345,7 +367,7 @@ def _say_what(
             f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
         )
     made_with = _settings_of(phases[0].files[0]).get("vocab_file")
-    if made_with and options.vocab_file and file_sha256(options.vocab_file) != made_with:
+    if made_with and options.vocab_file and load_vocab(options.vocab_file).sha256 != made_with:
         say(
             f"WARNING: {phases[0].files[0]} was made with another vocabulary than "
             f"{options.vocab_file}: with other ids its words are others."

@@ -37,8 +37,10 @@ class Options(command.DeviceOptions):
         help="The .mapping.json of build_vocab --extend_vocab: the tables of --init_checkpoint "
         "grow by it; --bert_config_file may be that of the checkpoint.",
     )
-    max_seq_length: int = option(128, help="As given to create_pretraining_data.")
-    max_predictions_per_seq: int = option(20, help="As given to create_pretraining_data.")
+    max_seq_length: int = option(128, at_least=1, help="As given to create_pretraining_data.")
+    max_predictions_per_seq: int = option(
+        20, at_least=1, help="As given to create_pretraining_data."
+    )
     masking: str | None = option(
         None,
         help="What to mask as a whole in examples made with --masking=dynamic, which are masked "
@@ -103,7 +105,7 @@ class Options(command.DeviceOptions):
     )
     learning_rate_power: float = option(2.0, at_least=0, help="Power of the polynomial schedule.")
     num_train_steps: int = option(
-        100000, at_least=1, help="Steps in all; the rate falls to 0 at the last."
+        100000, at_least=1, at_most=10**12, help="Steps in all; the rate falls to 0 at the last."
     )
     num_warmup_steps: int = option(
         10000, at_least=0, help="Steps over which the rate rises from 0."

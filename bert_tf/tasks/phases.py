@@ -80,7 +80,7 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
             content = json.loads(file.read())
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: no JSON ({error})") from None
     if not (isinstance(content, list) and content and all(isinstance(p, dict) for p in content)):
         raise ValueError(f"{path}: not a list of objects, one for each phase")

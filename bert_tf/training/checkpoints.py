@@ -79,9 +79,10 @@ class Checkpointer:
             self._checkpoint.write(path)
         except tf.errors.OpError as error:
             _remove_unfinished(path)
+            reason = re.sub(r".*; |\{\{.*?\}\} | *\[Op:\w+\]", "", error.message)
             raise OSError(
-                f"cannot write a checkpoint to {self._directory}: {error.message}; the one before "
-                "is kept"
+                f"cannot write a checkpoint to {self._directory}: {reason}; what was saved before "
+                "is kept: once this is mended the same command goes on from there"
             ) from error
         self._keep_newest(path)
         return path

@@ -14,7 +14,7 @@ _REPORT_SECONDS = 5.0
 
 
 class NonFiniteLoss(ValueError):
-    """The loss is infinite or not a number; the checkpoint before is kept.
+    """The loss is infinite or not a number; what was saved before is kept.
 
     Attributes:
         step: the first with such a loss, counted from 1.
@@ -22,7 +22,7 @@ class NonFiniteLoss(ValueError):
 
     def __init__(self, step: int):
         super().__init__(
-            f"the loss of step {step:,} is not finite; the checkpoint before it is kept: try a "
+            f"the loss of step {step:,} is not finite; what was saved before is kept: try a "
             "lower learning rate or a longer warm-up"
         )
         self.step = step
@@ -47,7 +47,7 @@ def fit(
     shown one by one and fast ones cost nothing. What is reported and saved does not depend on that.
 
     Raises:
-        NonFiniteLoss: the checkpoint before it is kept.
+        NonFiniteLoss: what was saved before is kept.
         Interrupted: SIGTERM or Ctrl-C came; what was done until then is saved.
     """
     step, steps = int(trainer.step.numpy()), 1

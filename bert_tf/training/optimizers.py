@@ -21,9 +21,12 @@ class Optimizer:
         bias_correction: whether the moments are divided by what they lack of a full average.
 
     Attributes:
+        adapts: whether the update of a variable is made as long as the variable.
         slots: name -> variable, all that a checkpoint must hold: `<path>/adam_m` and
             `<path>/adam_v`, and with `bias_correction` the number of updates, `update_count`.
     """
+
+    adapts = False
 
     def __init__(
         self,
@@ -101,30 +104,37 @@ class Optimizer:
         # 1 - 0.999 in float32 would be off by 5e-5 of itself.
         return tuple(-tf.math.expm1(count * math.log(b)) for b in (self.beta_1, self.beta_2))
 
-    def _update(self, variable, m, v, *args) -> None:
+    def _update(
+        self, variable, m, v, gradient, scale, learning_rate, weights, excluded: bool
+    ) -> None:
         # Handles: a compiled function would take the moments of all devices for constants.
-        self._compiled_update((variable.handle, m.handle, v.handle), *args)
+        handles = variable.handle, m.handle, v.handle
+        decay = 0.0 if excluded else self.weight_decay
+        rule = self.beta_1, self.beta_2, self.epsilon, decay, self.adapts and not excluded
+        _compiled_update(handles, gradient, scale, learning_rate, weights, rule)
 
-    # Compiled on every device: operation by operation, an update of a large model reads and writes
-    # its weights twice as often, a tenth of a step on the CPU.
-    @tf.function(jit_compile=True)
-    def _compiled_update(self, handles, gradient, scale, learning_rate, weights, excluded: bool):
-        variable, m, v = (
-            tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
-        )
-        gradient *= scale
-        m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
-        v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
-        update = m / weights[0] / (tf.sqrt(v / weights[1]) + self.epsilon)
-        if not excluded:
-            update += self.weight_decay * variable
-            learning_rate *= self._trust_ratio(variable, update)
-        for handle, value in zip(handles, (variable - learning_rate * update, m, v), strict=True):
-            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
-    def _trust_ratio(self, variable, update) -> tf.Tensor | float:
-        """What the learning rate of a variable is multiplied by, for its update."""
-        return 1.0
+# Compiled on every device: operation by operation, an update of a large model reads and writes its
+# weights twice as often, a tenth of a step on the CPU. Of the module, so that optimizers share what
+# is compiled.
+@tf.function(jit_compile=True)
+def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tuple) -> None:
+    variable, m, v = (
+        tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
+    )
+    beta_1, beta_2, epsilon, weight_decay, adapts = rule
+    gradient *= scale
+    m = beta_1 * m + (1.0 - beta_1) * gradient
+    v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
+    update = m / weights[0] / (tf.sqrt(v / weights[1]) + epsilon)
+    if weight_decay:
+        update += weight_decay * variable
+    if adapts:
+        norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
+        ratio = tf.math.divide_no_nan(norm, update_norm)
+        learning_rate *= tf.where(ratio > 0.0, ratio, 1.0)
+    for handle, value in zip(handles, (variable - learning_rate * update, m, v), strict=True):
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
 class AdamW(Optimizer):
@@ -160,15 +170,12 @@ class Lamb(Optimizer):
     google-research/albert lamb_optimizer.py `LAMBOptimizer`.
     """
 
+    adapts = True
+
     def __init__(
         self, variables: Sequence[keras.Variable], *, bias_correction: bool = True, **kwargs
     ):
         super().__init__(variables, bias_correction=bias_correction, **kwargs)
-
-    def _trust_ratio(self, variable, update):
-        norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
-        ratio = tf.math.divide_no_nan(norm, update_norm)
-        return tf.where(ratio > 0.0, ratio, 1.0)
 
 
 OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb}

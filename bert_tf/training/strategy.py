@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import textwrap
 from collections.abc import Sequence
 
 import keras
@@ -103,9 +104,9 @@ def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
         where = f"named {tpu_name}" if tpu_name else "on this machine"
-        reason = str(error).strip().splitlines()[0][:100]
+        reason = textwrap.shorten(str(error), 120, placeholder=" ...")
         raise ValueError(
             f"--strategy=tpu: no TPU {where} ({reason}); on a TPU virtual machine install "
             "tensorflow-tpu in place of tensorflow, elsewhere give --tpu_name, --tpu_zone and "

@@ -269,6 +269,8 @@ def _lexicon(file: str | None) -> tuple[str, ...]:
 
 def _settings(options: Options, work: "Work") -> dict[str, object]:
     """What the output depends on besides the input, by the names of the flags."""
+    from tfrecords.manifest import lines_sha256
+
     made = {
         name: getattr(options, name)
         for name in (
@@ -295,15 +297,9 @@ def _settings(options: Options, work: "Work") -> dict[str, object]:
         "max_ngram_size": work.settings.max_ngram_size,
         "dupe_factor": work.dupe_factor,
         "output_file": [work.name_in_manifest(shard) for shard in range(len(work.output_files))],
-        "vocab_file": work.settings.vocab.sha256,
-        "lexicon_file": _checksum(work.text.lexicon),
+        "vocab_file": lines_sha256(work.settings.vocab.tokens),
+        "lexicon_file": lines_sha256(work.text.lexicon),
     }
-
-
-def _checksum(lines: tuple[str, ...]) -> str:
-    import hashlib
-
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _report(options: Options, work: "Work", statistics: "Statistics") -> None:

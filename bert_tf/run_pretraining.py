@@ -205,6 +205,15 @@ def _settings_of(file: str) -> dict:
     return read_manifest(path).get("settings", {}) if tf.io.gfile.exists(path) else {}
 
 
+def _made_with_vocabulary(file: str, vocab_file: str) -> bool:
+    """False where the manifest beside a file of examples tells of another vocabulary."""
+    from bert_tf.text.vocab import load_vocab
+    from tfrecords.manifest import lines_sha256
+
+    checksum = _settings_of(file).get("vocab_file")
+    return checksum in (None, lines_sha256(load_vocab(vocab_file).tokens))
+
+
 def _phases(options: Options, config: "BertConfig") -> list["Phase"]:
     """The phases, once their records have been looked at."""
     from bert_tf.tasks.phases import PhaseOptions, last_steps, read_phases
@@ -233,11 +242,6 @@ def _phase(
     from tfrecords.reader import check_pretraining_files, expand_files
 
     length = asked.max_seq_length
-    if asked.max_predictions_per_seq > length:
-        raise ValueError(
-            f"--max_predictions_per_seq={asked.max_predictions_per_seq} is more than "
-            f"--max_seq_length={length}"
-        )
     if length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length={length} is longer than the max_position_embeddings "
@@ -354,7 +358,6 @@ def _say_what(
     phases: list["Phase"],
     say: Callable[[str], None],
 ) -> None:
-    from bert_tf.text.vocab import load_vocab
     from bert_tf.training.strategy import describe
 
     say(
@@ -366,11 +369,11 @@ def _say_what(
             f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
             f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
         )
-    made_with = _settings_of(phases[0].files[0]).get("vocab_file")
-    if made_with and options.vocab_file and load_vocab(options.vocab_file).sha256 != made_with:
+    file = phases[0].files[0]
+    if options.vocab_file and not _made_with_vocabulary(file, options.vocab_file):
         say(
-            f"WARNING: {phases[0].files[0]} was made with another vocabulary than "
-            f"{options.vocab_file}: with other ids its words are others."
+            f"WARNING: {file} was made with another vocabulary than {options.vocab_file}: with "
+            "other ids its words are others."
         )
     if any(phase.splits for phase in phases):
         say(

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
@@ -72,6 +72,11 @@ def shard_entry(path: str, records: int) -> dict:
         "records": records,
         "sha256": digest,
     }
+
+
+def lines_sha256(lines: Iterable[str]) -> str:
+    """The checksum of a list of lines, whatever ends them in a file."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:

@@ -20,10 +20,10 @@ class BertEncoder(keras.Model):
     Args:
         config: sizes and rates; see `BertConfig`.
         rematerialize: what the backward pass computes a second time instead of keeping it. "none";
-            "selective", attention's probabilities and the masks of dropout: a few percent more
-            work, but for random numbers, which are slow on a CPU; "layers", all but the layers'
-            inputs: a third more work, much less memory, though not on a TPU, whose compiler finds
-            the second computation to be the first.
+            "selective", attention's probabilities and the masks of dropout: little arithmetic, but
+            random numbers, which are slow on a CPU; "layers", all but the layers' inputs: a third
+            more work, much less memory, though not on a TPU, whose compiler finds the second
+            computation to be the first, nor on Keras' JAX backend, where it fails.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
     padding) and `input_type_ids`; any S up to max_position_embeddings, static or not. In training

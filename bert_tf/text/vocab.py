@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -31,11 +30,6 @@ class Vocabulary:
     @functools.cached_property
     def ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
-
-    @property
-    def sha256(self) -> str:
-        """Of the tokens, whatever ends the lines of their file: what manifests hold."""
-        return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
 
     @property
     def pad_id(self) -> int:

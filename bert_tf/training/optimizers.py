@@ -114,9 +114,8 @@ class Optimizer:
         _compiled_update(handles, gradient, scale, learning_rate, weights, rule)
 
 
-# Compiled on every device: operation by operation, an update of a large model reads and writes its
-# weights twice as often, a tenth of a step on the CPU. Of the module, so that optimizers share what
-# is compiled.
+# Compiled on every device: operation by operation, an update reads and writes the weights about
+# twice as often. Of the module, so that optimizers share what is compiled.
 @tf.function(jit_compile=True)
 def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tuple) -> None:
     variable, m, v = (

@@ -141,8 +141,9 @@ class Trainer:
         if self.loss_scale:
             gradients, finite = self.loss_scale.unscale(gradients)
             self.loss_scale.update(finite)
-        # As tf.clip_by_global_norm, whose product the optimizer takes along.
-        scale = self.clip_norm / tf.maximum(tf.linalg.global_norm(gradients), self.clip_norm)
+        # Only the factor: the optimizer multiplies by it, in the pass over the gradients it takes.
+        norm = tf.linalg.global_norm(gradients)
+        (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
         self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
         replica.merge_call(lambda strategy: self.step.assign_add(1))
         return self._stacked(sums, counts)

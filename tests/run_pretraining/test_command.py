@@ -3,17 +3,15 @@
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from bert_tf import run_pretraining
+from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.run_pretraining import Options, run
-from bert_tf.text.vocab import Vocabulary
 from bert_tf.training.trainer import Trainer
 
 
@@ -113,18 +111,27 @@ def test_masking_flags_are_checked(flags, data):
         run(Options(**flags | alone))
 
 
-def test_warns_of_another_vocabulary(flags, data, tmp_path, capsys):
-    """Oracle: the checksum that data creation writes; how the file ends its lines is no matter."""
-    shutil.copy(data / "train.tfrecord", tmp_path)
-    tokens = (data / "vocab.txt").read_text().split("\n")
-    manifest = {"settings": {"vocab_file": Vocabulary(tuple(tokens)).sha256}, "shards": []}
-    (tmp_path / "train.manifest.json").write_text(json.dumps(manifest))
-    flags |= {"input_file": str(tmp_path / "train.tfrecord"), "num_train_steps": 1}
-    flags |= {"do_eval": False, "num_warmup_steps": 0, "vocab_file": str(tmp_path / "vocab.txt")}
-    for change, warns in (("", False), ("x", True)):
-        (tmp_path / "vocab.txt").write_text("\n".join([*tokens[:-1], tokens[-1] + change]) + "\n")
-        run(Options(**flags | {"output_dir": str(tmp_path / f"run{change}")}))
-        assert ("was made with another vocabulary" in capsys.readouterr().out) == warns
+def test_tells_another_vocabulary(data, tmp_path):
+    """Oracle: the vocabulary that data creation was given; how its lines end is no matter."""
+    text, vocab, records = (tmp_path / name for name in ("text.txt", "vocab.txt", "a.tfrecord"))
+    text.write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n")
+    vocab.write_text((data / "vocab.txt").read_text() + "\n")
+    names = {"input_file": text, "vocab_file": vocab, "output_file": records}
+    create_pretraining_data.run(
+        create_pretraining_data.Options(
+            **{name: str(path) for name, path in names.items()}, num_workers=1, dupe_factor=1
+        )
+    )
+    for content, same in (
+        (vocab.read_text(), True),
+        (vocab.read_text().replace("\n", "\r\n"), True),
+        ((data / "vocab.txt").read_text(), True),
+        (vocab.read_text().replace("w34", "w35"), False),
+    ):
+        vocab.write_bytes(content.encode())
+        assert run_pretraining._made_with_vocabulary(str(records), str(vocab)) == same
+    # Without a manifest nothing is known.
+    assert run_pretraining._made_with_vocabulary(str(data / "train.tfrecord"), str(vocab))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +154,6 @@ def test_warns_of_another_vocabulary(flags, data, tmp_path, capsys):
         ({"use_tpu": True, "strategy": "cpu"}, "--use_tpu and --strategy=cpu contradict"),
         ({"tpu_name": "a", "strategy": "gpu"}, "--tpu_name and --strategy=gpu contradict"),
         ({"task_index": 0, "strategy": "cpu"}, "--worker_hosts and --strategy=cpu contradict"),
-        ({"max_predictions_per_seq": 17}, "--max_predictions_per_seq=17 is more than --max_seq"),
         ({"init_checkpoint": "absent"}, "absent: no checkpoint there"),
         ({"do_train": False}, "no checkpoint to evaluate; train first"),
     ],

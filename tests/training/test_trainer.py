@@ -95,6 +95,22 @@ def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
     assert np.linalg.norm(m) == pytest.approx(0.1 * 0.05, rel=1e-4)
 
 
+def test_an_infinite_norm_is_not_taken_for_a_small_step(make_trainer, make_iterator):
+    """Oracle: tf.clip_by_global_norm, for which no value is left then."""
+    strategy = make_strategy("cpu")
+    trainer = make_trainer(strategy)
+    original = trainer._gradients
+
+    def huge(*args):
+        gradients, sums = original(*args)
+        return [tf.fill(gradient.shape, 1e30) for gradient in gradients], sums
+
+    trainer._gradients = huge
+    trainer.train(make_iterator(strategy), 1)
+    assert np.isnan(tf.clip_by_global_norm([tf.constant([1e30])], 1.0)[0][0]).all()
+    assert all(np.isnan(weight.numpy()).all() for weight in trainer.model.trainable_weights)
+
+
 class _SeedModel(keras.Model):
     """Its loss is made of the dropout seed it was given."""
 

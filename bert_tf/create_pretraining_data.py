@@ -18,20 +18,21 @@ Flags, defaults and record format are those of google-research/bert's script of 
 memory does not grow with the input: bert_tf/pretraining/creation.py says how examples are shuffled.
 """
 
-import contextlib
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tfrecords import command, quiet
+from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.pretraining.creation import Statistics
     from bert_tf.pretraining.work import Work
-    from bert_tf.workers import Workers
 
 _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
+# A worker takes seconds to start, in which one core makes examples of this much text (each byte
+# counted as often as it is used).
+_BYTES_PER_WORKER = 2**27
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +112,9 @@ class Options(command.Options):
         False, help="Write input_word_ids and input_type_ids for input_ids and segment_ids."
     )
     num_workers: int | None = option(
-        None, at_least=1, help="Processes on this machine. Default: one a core."
+        None,
+        at_least=1,
+        help="Processes on this machine. Default: one a core, fewer for little text.",
     )
     runner: str = option(
         "local", choices=_RUNNERS, help="Where the work is done: here, or a runner of Apache Beam."
@@ -130,36 +133,39 @@ def run(options: Options) -> "Statistics | None":
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
+    from bert_tf.pretraining.creation import create
+    from bert_tf.pretraining.estimate import estimate
+    from bert_tf.pretraining.local import LocalRunner
+    from bert_tf.pretraining.report import report
     from bert_tf.workers import Workers
 
-    num_workers = options.num_workers or os.cpu_count()
-    here = options.runner == "local" and not options.dry_run
-    # TensorFlow takes seconds to start: it does so in the workers and here at the same time.
-    with Workers(num_workers) if here else contextlib.nullcontext() as workers:
-        quiet.import_tensorflow()
-        work = _work(options)
-        if options.dry_run:
-            from bert_tf.pretraining.estimate import estimate
-
-            print(estimate(work, num_workers))
-            return None
-        statistics = _create(options, work, workers)
-    _report(options, work, statistics)
-    return statistics
-
-
-def _create(options: Options, work: "Work", workers: "Workers | None") -> "Statistics":
-    from bert_tf.pretraining.creation import create
-
-    if workers:
-        from bert_tf.pretraining.local import LocalRunner
-
-        runner = LocalRunner(workers)
-    else:
+    work = _work(options)
+    num_workers = options.num_workers or _num_workers(work)
+    if options.dry_run:
+        print(estimate(work, num_workers))
+        return None
+    if options.runner != "local":
         from bert_tf.pretraining.beam import BeamRunner
 
         runner = BeamRunner(options.runner, options.beam_options or "")
-    return create(work, _settings(options, work), runner, options.overwrite)
+        statistics = create(work, _settings(options, work), runner, options.overwrite)
+    else:
+        with Workers(num_workers) as workers:
+            runner = LocalRunner(workers)
+            statistics = create(work, _settings(options, work), runner, options.overwrite)
+    print(report(statistics, work.settings, work.dupe_factor))
+    _print_next(options, work)
+    return statistics
+
+
+def _num_workers(work: "Work") -> int:
+    """As many as there are cores, unless starting them took longer than the work."""
+    from bert_tf.pretraining.sources import estimated_text_bytes
+
+    if work.tfds:
+        return os.cpu_count()
+    size = estimated_text_bytes([file for group in work.groups for file in group])
+    return min(os.cpu_count(), 1 + size * work.dupe_factor // _BYTES_PER_WORKER)
 
 
 def _work(options: Options) -> "Work":
@@ -302,11 +308,9 @@ def _settings(options: Options, work: "Work") -> dict[str, object]:
     }
 
 
-def _report(options: Options, work: "Work", statistics: "Statistics") -> None:
-    from bert_tf.pretraining.report import report
+def _print_next(options: Options, work: "Work") -> None:
     from tfrecords.manifest import manifest_path
 
-    print(report(statistics, work.settings, work.dupe_factor))
     files = work.output_files
     shown = files[0] if len(files) == 1 else f"{files[0]} ... {files[-1]}"
     names = f"'{options.output_file}-*'" if options.num_shards else options.output_file
@@ -323,7 +327,7 @@ def _report(options: Options, work: "Work", statistics: "Statistics") -> None:
 
 def main() -> None:
     """The command."""
-    command.run(Options, run, import_tensorflow=False)
+    command.run(Options, run)
 
 
 if __name__ == "__main__":

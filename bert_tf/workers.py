@@ -16,25 +16,23 @@ Task = tuple  # a function and its arguments; a module must hold the function
 
 
 class Workers:
-    """Runs tasks in processes; with one worker, in this process. A context manager.
+    """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
-    The processes are started anew, so that each has its own TensorFlow, on one core. They end with
-    this process, however it ends.
+    The others are started anew, so that each has its own TensorFlow, on one core; that takes
+    seconds, in which this one works already. They end with this process, however it ends.
     """
 
     def __init__(self, num_workers: int) -> None:
-        self._num_workers = num_workers
+        self._others = num_workers - 1
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "Workers":
-        if self._num_workers > 1:
+        if self._others:
             self._pool = ProcessPoolExecutor(
-                self._num_workers,
+                self._others,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
             )
-            # Anything, so that all of them start now.
-            self._pool.submit(os.getpid)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -61,21 +59,21 @@ class Workers:
         def following() -> Task | None:
             return first.popleft() if first else next(rest, None)
 
-        if not self._pool:
-            while task := following():
-                yield task, task[0](*task[1:])
-            return
         running: dict[Future, Task] = {}
         try:
             while True:
                 # As many again wait as work, so that no worker does.
-                while len(running) < 2 * self._num_workers and (task := following()):
+                while len(running) < 2 * self._others and (task := following()):
                     running[self._pool.submit(*task)] = task
-                if not running:
+                if done := [future for future in running if future.done()]:
+                    for future in done:
+                        yield running.pop(future), future.result()
+                elif task := following():
+                    yield task, task[0](*task[1:])
+                elif running:
+                    wait(running, return_when=FIRST_COMPLETED)
+                else:
                     return
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield running.pop(future), future.result()
         except BrokenProcessPool:
             raise OSError(
                 "a worker process died; perhaps the system killed it for lack of memory: run the "

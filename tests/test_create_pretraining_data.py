@@ -1,12 +1,14 @@
 """Oracles: the schema of the Model Garden's reader, the original's defaults, the text itself."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
+from bert_tf import create_pretraining_data
 from bert_tf.create_pretraining_data import Options, run
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -23,12 +25,6 @@ TOKENIZED = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_worker(monkeypatch):
-    """Starting processes takes seconds."""
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
-
-
 @pytest.fixture
 def files(tmp_path) -> dict[str, str]:
     (tmp_path / "vocab.txt").write_text("\n".join(SPECIAL + WORDS))
@@ -38,6 +34,17 @@ def files(tmp_path) -> dict[str, str]:
         "output_file": str(tmp_path / "out" / "data.tfrecord"),
         "vocab_file": str(tmp_path / "vocab.txt"),
     }
+
+
+def test_more_text_has_more_workers(files, monkeypatch):
+    """Oracle: by hand, of text that is used four times."""
+    work = create_pretraining_data._work(Options(**files, dupe_factor=4))
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert create_pretraining_data._num_workers(work) == 1
+    size = os.path.getsize(files["input_file"])
+    for per_worker, wanted in ((4 * size + 1, 1), (2 * size, 3), (1, 8)):
+        monkeypatch.setattr(create_pretraining_data, "_BYTES_PER_WORKER", per_worker)
+        assert create_pretraining_data._num_workers(work) == wanted
 
 
 def test_flags_and_defaults_are_those_of_the_original():

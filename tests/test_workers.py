@@ -26,22 +26,29 @@ def test_one_worker_is_this_process_and_takes_tasks_in_order():
 
 @pytest.mark.slow
 def test_two_workers():
-    """One start of the processes, which takes seconds, for all that is to be said of them."""
+    """One start of the other process, which takes seconds, for all that is to be said of them."""
     with Workers(2) as workers:
         numbers = range(50)
         results = workers.results((math.sqrt, number) for number in numbers)
         assert sorted(result for _, result in results) == [math.sqrt(n) for n in numbers]
+        # Tasks long enough for both processes to take some.
+        assert len({pid for _, pid in workers.results([(_pid_after, 0.1)] * 10)}) == 2
         added: deque = deque()
         seen = []
         for (function, *_), result in workers.results([(math.sqrt, 4)], added):
             seen.append(result)
             if function is math.sqrt:
-                added.append((os.getpid,))
-        assert seen[0] == 2 and seen[1] != os.getpid()
+                added.append((math.floor, 2.5))
+        assert seen == [2, 2]
         with pytest.raises(ValueError, match="math domain error|nonnegative"):
             list(workers.results([(math.sqrt, -1)]))
         with pytest.raises(OSError, match="a worker process died.*--num_workers"):
             list(workers.results([(os._exit, 1)]))
+
+
+def _pid_after(seconds: float) -> int:
+    time.sleep(seconds)
+    return os.getpid()
 
 
 @pytest.mark.slow
@@ -50,15 +57,15 @@ def test_workers_end_with_their_parent():
     program = (
         "import os\nfrom bert_tf.workers import Workers\n"
         "if __name__ == '__main__':\n"
-        "    with Workers(2) as workers:\n"
-        "        for _, pid in workers.results([(os.getpid,)] * 20):\n"
+        "    with Workers(3) as workers:\n"
+        "        for _, pid in workers.results([(os.getpid,)] * 4):\n"
         "            print(pid, flush=True)\n"
         "        input()\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    pids = {int(parent.stdout.readline()) for _ in range(20)}
+    pids = {int(parent.stdout.readline()) for _ in range(4)}
     assert pids and parent.pid not in pids
     parent.send_signal(signal.SIGKILL)
     parent.wait()

@@ -68,12 +68,8 @@ class DeviceOptions(Options):
     gcp_project: str | None = option(None, help="Its project.")
 
 
-def run(
-    options_type: type, function: Callable[[Any], None], import_tensorflow: bool = True
-) -> None:
+def run(options_type: type, function: Callable[[Any], None]) -> None:
     """Parses the command line into `options_type` and calls `function` with it.
-
-    TensorFlow is imported before, quietly, unless `function` does that itself.
 
     A `ValueError` or `OSError`, which is how this project reports what a user can mend, ends the
     program with one line on standard error and exit code 1; `--verbosity=1` adds the traceback.
@@ -99,8 +95,7 @@ def run(
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
             options = options_type(**{name: flags.FLAGS[name].value for name in names})
-            if import_tensorflow:
-                quiet.import_tensorflow()
+            quiet.import_tensorflow()
             function(options)
             return
         except KeyboardInterrupt:

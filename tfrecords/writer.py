@@ -87,7 +87,7 @@ def join_files(parts: Sequence[str], path: str) -> None:
     ):
         for part in parts:
             with tf.io.gfile.GFile(part, "rb") as source:
-                while block := source.read(2**24):
+                while block := source.read(2**20):
                     target.write(block)
 
 

@@ -12,6 +12,7 @@ import pytest
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.run_pretraining import Options, run
+from bert_tf.run_pretraining_records import made_with_vocabulary
 from bert_tf.training.trainer import Trainer
 
 
@@ -129,9 +130,9 @@ def test_tells_another_vocabulary(data, tmp_path):
         (vocab.read_text().replace("w34", "w35"), False),
     ):
         vocab.write_bytes(content.encode())
-        assert run_pretraining._made_with_vocabulary(str(records), str(vocab)) == same
+        assert made_with_vocabulary(str(records), str(vocab)) == same
     # Without a manifest nothing is known.
-    assert run_pretraining._made_with_vocabulary(str(data / "train.tfrecord"), str(vocab))
+    assert made_with_vocabulary(str(data / "train.tfrecord"), str(vocab))
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,14 @@ def test_shares_of_steps():
         last_steps(phases, 4)
 
 
+def test_a_phase_without_a_step_is_named(flags, tmp_path):
+    """Oracle: 6 steps in all, of which a hundredth is none."""
+    path = tmp_path / "phases.json"
+    path.write_text('[{"share": 0.99}, {"share": 0.01}]')
+    with pytest.raises(ValueError, match=f"{path}, phase 2 has no step"):
+        run(Options(**flags | {"phases_file": str(path), "num_train_steps": 6}))
+
+
 def test_without_eval_files_records_are_held_out(flags, data, capsys):
     """Oracle: evaluation alone, later and in other batches, sees the same records."""
     results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))

@@ -49,10 +49,7 @@ class Options(command.DeviceOptions):
         choices=("wordpiece", "whole_word", "left_to_right"),
     )
     masked_lm_prob: float | None = option(
-        None,
-        help="Share of the pieces to mask in such examples; 0.15 by default.",
-        at_least=0,
-        at_most=1,
+        None, help="Share of the pieces to mask in such examples; 0.15 by default."
     )
     objective: str | None = option(
         None,

@@ -22,6 +22,9 @@ EVALUATION, TRAINING = 0, 1
 class DynamicMasking:
     """What to predict.
 
+    Raises:
+        ValueError: for a share that is none.
+
     Attributes:
         mask_id, cls_id, sep_id: of the vocabulary; [CLS] and [SEP] are never masked.
         vocab_size: of the vocabulary; random pieces are below it.
@@ -41,6 +44,8 @@ class DynamicMasking:
 
     def __post_init__(self):
         assert self.units in UNITS, self.units
+        if not 0 < self.masked_lm_prob <= 1:
+            raise ValueError(f"masked_lm_prob is {self.masked_lm_prob}: it must be in (0, 1]")
 
 
 def mask_batch(

@@ -96,6 +96,8 @@ def test_masks_what_is_not_masked_yet(flags, data, tmp_path):
     results = run(Options(**flags))
     assert run(Options(**flags)) == results
     assert run(Options(**flags | {"masked_lm_prob": 0.1})) != results
+    with pytest.raises(ValueError, match=r"masked_lm_prob is 0: it must be in \(0, 1\]"):
+        run(Options(**flags | {"masked_lm_prob": 0}))
 
 
 def test_masking_flags_are_checked(flags, data):

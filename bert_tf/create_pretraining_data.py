@@ -27,6 +27,7 @@ from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.pretraining.creation import Statistics
+    from bert_tf.pretraining.pipeline import Settings
     from bert_tf.pretraining.work import Work
 
 _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
@@ -160,11 +161,11 @@ def run(options: Options) -> "Statistics | None":
 
 def _num_workers(work: "Work") -> int:
     """As many as there are cores, unless starting them took longer than the work."""
-    from bert_tf.pretraining.sources import estimated_text_bytes
+    import tensorflow as tf
 
     if work.tfds:
         return os.cpu_count()
-    size = estimated_text_bytes([file for group in work.groups for file in group])
+    size = sum(tf.io.gfile.stat(file).length for group in work.groups for file in group)
     return min(os.cpu_count(), 1 + size * work.dupe_factor // _BYTES_PER_WORKER)
 
 
@@ -174,11 +175,9 @@ def _work(options: Options) -> "Work":
 
     from bert_tf.pretraining.creation import work_folder
     from bert_tf.pretraining.documents import TextSettings
-    from bert_tf.pretraining.pipeline import Settings
     from bert_tf.pretraining.plan import block_bytes
     from bert_tf.pretraining.sources import group_files
     from bert_tf.pretraining.work import Work
-    from bert_tf.text.vocab import load_vocab
     from tfrecords.reader import expand_files
     from tfrecords.writer import check_output_files
 
@@ -193,17 +192,6 @@ def _work(options: Options) -> "Work":
     check_output_files(output_files, [*input_files, *others])
     dupe_factor = options.dupe_factor or (1 if masking == "dynamic" else 10)
     clean = options.split_sentences if options.clean is None else options.clean
-    settings = Settings(
-        vocab=load_vocab(options.vocab_file),
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        masked_lm_prob=options.masked_lm_prob,
-        short_seq_prob=options.short_seq_prob,
-        masking=masking,
-        max_ngram_size=options.max_ngram_size or 3,
-        objective=options.objective,
-        cross_documents=options.cross_documents,
-    )
     # Of a TFDS dataset the size is not known; most are large.
     size = sum(tf.io.gfile.stat(file).length for file in input_files) if input_files else 2**40
     size_of_block = block_bytes(size, dupe_factor, len(output_files))
@@ -223,12 +211,29 @@ def _work(options: Options) -> "Work":
             lexicon=_lexicon(options.lexicon_file),
         ),
         lower_case=options.do_lower_case,
-        settings=settings,
+        settings=_example_settings(options, masking),
         dupe_factor=dupe_factor,
         seed=options.random_seed,
         output_files=tuple(output_files),
         compression="GZIP" if options.gzip_compress else "",
         original_names=not options.use_v2_feature_names,
+    )
+
+
+def _example_settings(options: Options, masking: str) -> "Settings":
+    from bert_tf.pretraining.pipeline import Settings
+    from bert_tf.text.vocab import load_vocab
+
+    return Settings(
+        vocab=load_vocab(options.vocab_file),
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        masked_lm_prob=options.masked_lm_prob,
+        short_seq_prob=options.short_seq_prob,
+        masking=masking,
+        max_ngram_size=options.max_ngram_size or 3,
+        objective=options.objective,
+        cross_documents=options.cross_documents,
     )
 
 

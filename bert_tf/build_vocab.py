@@ -19,7 +19,6 @@ How well a vocabulary covers texts (the other two print it, too); nothing is wri
   python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt
 """
 
-import os
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -79,13 +78,14 @@ def run(options: Options) -> None:
     """
     from bert_tf.text.vocab import load_vocab
     from bert_tf.vocabulary.counting import count_words
+    from bert_tf.workers import available_cores
 
     texts = _texts(options.input_file)
     _check_output(options, texts)
     given = options.report_vocab or options.extend_vocab
     old = load_vocab(given) if given else None
     counts = count_words(
-        texts, options.do_lower_case, options.json_field, options.num_workers or os.cpu_count()
+        texts, options.do_lower_case, options.json_field, options.num_workers or available_cores()
     )
     if not any(counts.texts.values()):
         raise ValueError(f"{options.input_file}: the text holds no words")
@@ -148,8 +148,8 @@ def _build(options: Options, counts: "WordCounts") -> None:
     if len(tokens) < options.vocab_size:
         print(
             f"The text gave only {len(tokens):,} of {options.vocab_size:,} tokens with"
-            f" --min_frequency={options.min_frequency}: set vocab_size to {len(tokens)} in"
-            " bert_config.json."
+            f" --min_frequency={options.min_frequency}. With --preset and --vocab_file the model is"
+            f" made for them; in a bert_config.json set vocab_size to {len(tokens)}."
         )
     _say_written(options, len(tokens), options.output_file)
 

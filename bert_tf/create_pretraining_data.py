@@ -18,7 +18,7 @@ Flags, defaults and record format are those of google-research/bert's script of 
 memory does not grow with the input: bert_tf/pretraining/creation.py says how examples are shuffled.
 """
 
-import os
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,13 +26,14 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
+    from bert_tf.pretraining.beam import BeamRunner
     from bert_tf.pretraining.creation import Statistics
     from bert_tf.pretraining.pipeline import Settings
     from bert_tf.pretraining.work import Work
 
 _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
 # A worker takes seconds to start, in which one core makes examples of this much text (each byte
-# counted as often as it is used).
+# counted as often as it is worked through).
 _BYTES_PER_WORKER = 2**27
 
 
@@ -145,28 +146,31 @@ def run(options: Options) -> "Statistics | None":
     if options.dry_run:
         print(estimate(work, num_workers))
         return None
-    if options.runner != "local":
-        from bert_tf.pretraining.beam import BeamRunner
-
-        runner = BeamRunner(options.runner, options.beam_options or "")
+    with Workers(num_workers if options.runner == "local" else 1) as workers:
+        runner = LocalRunner(workers) if options.runner == "local" else _beam_runner(options)
         statistics = create(work, _settings(options, work), runner, options.overwrite)
-    else:
-        with Workers(num_workers) as workers:
-            runner = LocalRunner(workers)
-            statistics = create(work, _settings(options, work), runner, options.overwrite)
     print(report(statistics, work.settings, work.dupe_factor))
     _print_next(options, work)
     return statistics
+
+
+def _beam_runner(options: Options) -> "BeamRunner":
+    from bert_tf.pretraining.beam import BeamRunner
+
+    return BeamRunner(options.runner, options.beam_options or "")
 
 
 def _num_workers(work: "Work") -> int:
     """As many as there are cores, unless starting them took longer than the work."""
     import tensorflow as tf
 
-    if work.tfds:
-        return os.cpu_count()
+    from bert_tf.workers import available_cores
+
+    if work.tfds or work.text.split_sentences or work.text.segmenter:
+        return available_cores()
     size = sum(tf.io.gfile.stat(file).length for group in work.groups for file in group)
-    return min(os.cpu_count(), 1 + size * work.dupe_factor // _BYTES_PER_WORKER)
+    passes = work.dupe_factor + 2  # Tokenizing takes as long as two.
+    return min(available_cores(), 1 + size * passes // _BYTES_PER_WORKER)
 
 
 def _work(options: Options) -> "Work":
@@ -240,16 +244,15 @@ def _example_settings(options: Options, masking: str) -> "Settings":
 def _masking(options: Options) -> str:
     """The kind of masking that three flags ask for."""
     asked = options.masking
-    implied = {
-        "ngram": options.max_ngram_size is not None,
-        "whole_word": options.do_whole_word_mask,
-    }
-    for kind, is_implied in implied.items():
+    for kind, flag, is_implied in (
+        ("ngram", "max_ngram_size", options.max_ngram_size is not None),
+        ("whole_word", "do_whole_word_mask", options.do_whole_word_mask),
+    ):
         # The Model Garden's script wants --do_whole_word_mask with --max_ngram_size.
         if is_implied and asked is None:
             asked = kind
         elif is_implied and asked != kind and not (kind == "whole_word" and asked == "ngram"):
-            raise ValueError(f"--masking={asked} and the flag for {kind} contradict each other")
+            raise ValueError(f"--masking={asked} and --{flag} contradict each other")
     return asked or "wordpiece"
 
 
@@ -318,15 +321,16 @@ def _print_next(options: Options, work: "Work") -> None:
 
     files = work.output_files
     shown = files[0] if len(files) == 1 else f"{files[0]} ... {files[-1]}"
-    names = f"'{options.output_file}-*'" if options.num_shards else options.output_file
-    print(f"Wrote {shown} and {manifest_path(files[0])}.")
+    names = shlex.quote(f"{options.output_file}-*" if options.num_shards else options.output_file)
+    vocab = shlex.quote(options.vocab_file)
     print(
-        f"Next: python -m tfrecords.inspect --input_file={names} "
-        f"--vocab_file={options.vocab_file}, or "
-        f"python -m bert_tf.run_pretraining --input_file={names} "
+        f"Wrote {shown} and {manifest_path(files[0])}.\n"
+        "Next, to look at them, then to train:\n"
+        f"  python -m tfrecords.inspect --input_file={names} --vocab_file={vocab}\n"
+        f"  python -m bert_tf.run_pretraining --input_file={names} --vocab_file={vocab} "
         f"--max_seq_length={options.max_seq_length} "
-        f"--max_predictions_per_seq={options.max_predictions_per_seq} --do_train --preset=base "
-        f"--vocab_file={options.vocab_file} --output_dir=OUTPUT_DIR"
+        f"--max_predictions_per_seq={options.max_predictions_per_seq} --preset=base --do_train "
+        "--do_eval --output_dir=OUTPUT_DIR"
     )
 
 

@@ -18,7 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from bert_tf.run_pretraining_flags import Options
-from bert_tf.run_pretraining_records import checked_phases, made_with_vocabulary, objective
+from bert_tf.run_pretraining_records import (
+    checked_phases,
+    made_with_other_vocabulary,
+    objective,
+)
 from bert_tf.run_pretraining_start import checked_config, set_weights
 from tfrecords import command
 
@@ -27,7 +31,6 @@ if TYPE_CHECKING:
 
     from bert_tf.config import BertConfig
     from bert_tf.tasks.phases import Phase
-    from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.trainer import Trainer
 
 
@@ -41,6 +44,7 @@ def run(options: Options) -> dict[str, float]:
     """
     from bert_tf.tasks.pretrain import PreTrainer, Settings
     from bert_tf.tasks.run_folder import CONFIG, save_flags
+    from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import check_batch_size, is_chief
     from tfrecords.writer import make_folder
 
@@ -50,6 +54,8 @@ def run(options: Options) -> dict[str, float]:
     chief = is_chief(strategy)
     say = print if chief else _say_nothing
     phases = checked_phases(options, config)
+    if options.do_eval:
+        check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
     for phase in phases if options.do_train else ():
         check_batch_size(
             strategy,
@@ -57,21 +63,26 @@ def run(options: Options) -> dict[str, float]:
             phase.train_batch_size,
             options.gradient_accumulation_steps,
         )
-    trainer = _trainer(options, config, strategy, phases[0].files[0])
-    checkpointer = _checkpointer(options, trainer, chief)
+    trainer = _trainer(options, config, strategy, objective(options, phases))
+    checkpointer = Checkpointer(
+        options.output_dir, trainer.model, trainer.state, options.keep_checkpoints, chief
+    )
     set_weights(options, trainer, checkpointer, say)
     make_folder(options.output_dir)
     _check_start_of_workers(trainer)
     if options.do_train and chief:
         config.to_json_file(os.path.join(options.output_dir, CONFIG))
-        save_flags(options.output_dir, dataclasses.asdict(options))
+        split = [file for phase in phases if phase.splits for file in phase.files]
+        save_flags(options.output_dir, dataclasses.asdict(options), split)
     _say_what(options, config, trainer, phases, say)
     names = [field.name for field in dataclasses.fields(Settings) if field.name != "phases"]
     settings = Settings(phases=phases, **{name: getattr(options, name) for name in names})
     with _explained(phases, config.vocab_size):
         results = PreTrainer(settings, config, trainer, checkpointer).run()
+    made = ["eval_results.txt"] * options.do_eval
+    made += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
     say(
-        f"Wrote {options.output_dir}: checkpoints, curves.png, metrics.jsonl; for TensorBoard: "
+        f"Wrote {options.output_dir}: {', '.join(made)}; for TensorBoard: "
         f"tensorboard --logdir={options.output_dir}\n"
         f"Next: python -m export.encoder --checkpoint={options.output_dir} "
         f"--vocab_file={options.vocab_file or 'vocab.txt'} --output_dir=encoder"
@@ -97,8 +108,8 @@ def _explained(phases: list["Phase"], vocab_size: int) -> Iterator[None]:
         raise
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
         raise OSError(
-            "a worker is lost, so that the others had to stop; start the same command on all of "
-            "them: training goes on from the last checkpoint"
+            "the connection to another machine is lost; start the same command again, on all "
+            "workers where there are several: training goes on from the last checkpoint"
         ) from error
 
 
@@ -121,20 +132,19 @@ def _strategy(options: Options) -> "tf.distribute.Strategy":
     ):
         if asked and name not in names:
             raise ValueError(f"{flag} and --strategy={name} contradict each other")
-    strategy = strategies.make_strategy(
+    hosts = options.worker_hosts.split(",") if options.worker_hosts else ()
+    return strategies.make_strategy(
         name,
         options.tpu_name,
         options.tpu_zone,
         options.gcp_project,
-        options.worker_hosts.split(",") if options.worker_hosts else (),
+        [host.strip() for host in hosts],
         options.task_index,
     )
-    strategies.check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
-    return strategy
 
 
 def _trainer(
-    options: Options, config: "BertConfig", strategy: "tf.distribute.Strategy", example_file: str
+    options: Options, config: "BertConfig", strategy: "tf.distribute.Strategy", objective: str
 ) -> "Trainer":
     """The model with random weights, and what trains it."""
     import keras
@@ -164,19 +174,11 @@ def _trainer(
     return Trainer(
         strategy,
         model,
-        PretrainingObjective(next_sentence=objective(options, example_file) != "mlm"),
+        PretrainingObjective(next_sentence=objective != "mlm"),
         optimizer,
         schedule,
         accumulation_steps=options.gradient_accumulation_steps,
         seed=options.random_seed,
-    )
-
-
-def _checkpointer(options: Options, trainer: "Trainer", chief: bool) -> "Checkpointer":
-    from bert_tf.training.checkpoints import Checkpointer
-
-    return Checkpointer(
-        options.output_dir, trainer.model, trainer.state, options.keep_checkpoints, chief
     )
 
 
@@ -210,15 +212,15 @@ def _say_what(
             f"WARNING: the learning rate rises over --num_warmup_steps={options.num_warmup_steps}, "
             f"but --num_train_steps={options.num_train_steps} end before: give fewer warm-up steps."
         )
-    file = phases[0].files[0]
-    if options.vocab_file and not made_with_vocabulary(file, options.vocab_file):
+    if file := made_with_other_vocabulary(options, phases):
         say(
             f"WARNING: {file} was made with another vocabulary than {options.vocab_file}: with "
-            "other ids its words are others."
+            "other ids its words are others. Give the one it was made with, or make it anew."
         )
     if any(phase.splits for phase in phases):
         say(
-            "One record in a hundred is held out to evaluate on. Where a text was used several "
+            "Of each file the first of every hundred records is held out to evaluate on"
+            f"{'' if options.do_eval else ', with --do_eval'}. Where a text was used several "
             "times (--dupe_factor), its other copies are trained on: to measure on new text, give "
             "--eval_input_file."
         )

@@ -49,7 +49,9 @@ class Options(command.DeviceOptions):
         choices=("wordpiece", "whole_word", "left_to_right"),
     )
     masked_lm_prob: float | None = option(
-        None, help="Share of the pieces to mask in such examples; 0.15 by default."
+        None,
+        help="Share of the pieces to mask in examples made with --masking=dynamic; 0.15 by "
+        "default.",
     )
     objective: str | None = option(
         None,
@@ -63,9 +65,9 @@ class Options(command.DeviceOptions):
     )
     eval_input_file: str | None = option(
         None,
-        help="Held-out TFRecord files to evaluate on. Without them one record in a hundred of "
-        "--input_file is kept out of training for it; --do_eval alone evaluates all of a file that "
-        "the run was not trained on.",
+        help="Held-out TFRecord files to evaluate on. Without them the first of every hundred "
+        "records of each --input_file is kept out of training for it; --do_eval alone evaluates "
+        "all of a file that the run was not trained on.",
     )
     train_batch_size: int = option(
         32, at_least=1, help="Examples a step, over all devices together."
@@ -83,7 +85,7 @@ class Options(command.DeviceOptions):
         None,
         help="What to compute anew for the gradient instead of keeping it: selective, the default "
         "but for the CPU, attention's probabilities and the masks of dropout; layers, all: much "
-        "less memory, a third slower.",
+        "less memory on GPUs and the CPU, a third slower.",
         choices=("none", "selective", "layers"),
     )
     optimizer: str = option(
@@ -97,7 +99,7 @@ class Options(command.DeviceOptions):
     )
     learning_rate_schedule: str = option(
         "linear",
-        help="How the rate falls after the warm-up, to 0 at the last step.",
+        help="How the rate falls after the warm-up: to 0 at the last step, but for constant.",
         choices=("linear", "polynomial", "cosine", "constant"),
     )
     learning_rate_power: float = option(2.0, at_least=0, help="Power of the polynomial schedule.")

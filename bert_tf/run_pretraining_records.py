@@ -1,7 +1,7 @@
 """What run_pretraining trains on: the records that its flags name, looked at beforehand."""
 
 import dataclasses
-import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bert_tf.run_pretraining_flags import Options
@@ -35,28 +35,41 @@ def checked_phases(options: Options, config: "BertConfig") -> list["Phase"]:
     return phases
 
 
-def objective(options: Options, file: str) -> str:
-    """What to learn: what the flag says, else what the manifest beside the examples says, else nsp.
+def objective(options: Options, phases: Sequence["Phase"]) -> str:
+    """What to learn: what the flag says, else what manifests say the examples are for, else nsp.
 
     Raises:
-        ValueError: next sentences are to be learnt from examples without.
+        ValueError: next sentences are to be learnt from examples without, or examples are for
+            different objectives.
     """
-    made_for = _settings_of(file).get("objective", "nsp")
-    if made_for == "mlm" and options.objective not in (None, "mlm"):
+    made_for = {
+        settings["objective"]: file
+        for file, settings in _settings_by_file(phases)
+        if "objective" in settings
+    }
+    if options.objective is None and len(made_for) > 1:
+        said = ", ".join(f"{file} with --objective={name}" for name, file in made_for.items())
+        raise ValueError(f"give --objective: the examples were not all made for the same: {said}")
+    if "mlm" in made_for and options.objective not in (None, "mlm"):
         raise ValueError(
-            f"--objective={options.objective}, but the examples of {file} have no second sentence: "
-            "they were made with --objective=mlm"
+            f"--objective={options.objective}, but the examples of {made_for['mlm']} have no "
+            "second sentence: they were made with --objective=mlm"
         )
-    return options.objective or made_for
+    return options.objective or next(iter(made_for), "nsp")
 
 
-def made_with_vocabulary(file: str, vocab_file: str) -> bool:
-    """False where the manifest beside a file of examples tells of another vocabulary."""
+def made_with_other_vocabulary(options: Options, phases: Sequence["Phase"]) -> str | None:
+    """A file of examples whose manifest tells of another vocabulary than --vocab_file."""
     from bert_tf.text.vocab import load_vocab
     from tfrecords.manifest import lines_sha256
 
-    checksum = _settings_of(file).get("vocab_file")
-    return checksum in (None, lines_sha256(load_vocab(vocab_file).tokens))
+    if not options.vocab_file:
+        return None
+    given = lines_sha256(load_vocab(options.vocab_file).tokens)
+    for file, settings in _settings_by_file(phases):
+        if settings.get("vocab_file", given) != given:
+            return file
+    return None
 
 
 def _phase(
@@ -65,6 +78,7 @@ def _phase(
     from bert_tf.tasks.phases import Phase
     from bert_tf.tasks.run_folder import files_split_by
     from tfrecords.reader import check_pretraining_files, expand_files
+    from tfrecords.writer import absolute_path
 
     length = asked.max_seq_length
     if length > config.max_position_embeddings:
@@ -87,7 +101,7 @@ def _phase(
         until_step=end,
         files=tuple(files),
         eval_files=tuple(eval_files),
-        splits=not {*map(os.path.abspath, split)}.isdisjoint(map(os.path.abspath, eval_files)),
+        splits=not {*map(absolute_path, split)}.isdisjoint(map(absolute_path, eval_files)),
         max_seq_length=length,
         max_predictions_per_seq=predictions,
         train_batch_size=asked.train_batch_size,
@@ -130,11 +144,17 @@ def _masking(
     )
 
 
-def _settings_of(file: str) -> dict:
-    """What the manifest beside a file of examples says they were made with; {} without one."""
+def _settings_by_file(phases: Sequence["Phase"]) -> list[tuple[str, dict]]:
+    """A file of each data set that has a manifest, and the settings it was made with."""
     import tensorflow as tf
 
     from tfrecords.manifest import manifest_path, read_manifest
 
-    path = manifest_path(file)
-    return read_manifest(path).get("settings", {}) if tf.io.gfile.exists(path) else {}
+    files = {
+        manifest_path(file): file for phase in phases for file in (*phase.files, *phase.eval_files)
+    }
+    return [
+        (file, read_manifest(path).get("settings", {}))
+        for path, file in files.items()
+        if tf.io.gfile.exists(path)
+    ]

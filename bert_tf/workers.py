@@ -15,6 +15,13 @@ from tfrecords import quiet
 Task = tuple  # a function and its arguments; a module must hold the function
 
 
+def available_cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 

@@ -64,8 +64,8 @@ class DeviceOptions(Options):
         choices=("auto", "cpu", "gpu", "tpu"),
     )
     tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
-    tpu_zone: str | None = option(None, help="Its zone.")
-    gcp_project: str | None = option(None, help="Its project.")
+    tpu_zone: str | None = option(None, help="The zone of --tpu_name.")
+    gcp_project: str | None = option(None, help="The project of --tpu_name.")
 
 
 def run(options_type: type, function: Callable[[Any], None]) -> None:
@@ -94,7 +94,11 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         names = [field.name for field in dataclasses.fields(options_type)]
         try:
-            options = options_type(**{name: flags.FLAGS[name].value for name in names})
+            values = {name: flags.FLAGS[name].value for name in names}
+            for field in dataclasses.fields(options_type):
+                if _required(field) and values[field.name] is None:
+                    raise ValueError(f"--{field.name} is missing; --help says more")
+            options = options_type(**values)
             quiet.import_tensorflow()
             function(options)
             return
@@ -112,10 +116,9 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
 
 
 def _define_flag(field: dataclasses.Field) -> None:
-    required = field.default is dataclasses.MISSING
-    default = None if required else field.default
-    arguments = dict(name=field.name, default=default, help=field.metadata["help"])
-    arguments |= dict(required=required, module_name=sys.argv[0])
+    default = None if _required(field) else field.default
+    help = f"{field.metadata['help']}{' Required.' * _required(field)}"
+    arguments = dict(name=field.name, default=default, help=help, module_name=sys.argv[0])
     if choices := field.metadata["choices"]:
         flags.DEFINE_enum(enum_values=choices, **arguments)
         return
@@ -128,3 +131,7 @@ def _define_flag(field: dataclasses.Field) -> None:
     # `str | None` and the like: the flag is of the first type named.
     kind = getattr(field.type, "__args__", (field.type,))[0]
     define[kind](**arguments)
+
+
+def _required(field: dataclasses.Field) -> bool:
+    return field.default is dataclasses.MISSING

@@ -100,14 +100,15 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
     """
     if not files:
         raise ValueError("output_file names no file")
-    seen = {_absolute(file): "an input file" for file in inputs}
+    seen = {absolute_path(file): "an input file" for file in inputs}
     for file in files:
-        if taken := seen.get(_absolute(file)):
+        if taken := seen.get(absolute_path(file)):
             raise ValueError(f"output_file {file} is {taken} too: name another")
-        seen[_absolute(file)] = "named twice: an output file"
+        seen[absolute_path(file)] = "named twice: an output file"
         if tf.io.gfile.isdir(file):
             raise ValueError(f"output_file {file} is a directory: name a file in it")
 
 
-def _absolute(path: str) -> str:
+def absolute_path(path: str) -> str:
+    """A file's one name, however it was given."""
     return path if "://" in path else os.path.realpath(path)

@@ -2,25 +2,27 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.training.vocabulary_mapping import VocabularyMapping
-from tfrecords.reader import expand_files
-from tfrecords.writer import atomic_write
+from tfrecords.writer import absolute_path, atomic_write
 
 CONFIG = "bert_config.json"
 FLAGS = "flags.json"
+_SPLIT_FILES = "split_files"
 # Where a run goes on, and on how many machines, changes nothing in what it learns.
 _MAY_CHANGE = frozenset(["output_dir", "worker_hosts", "task_index", "strategy", "use_tpu"])
 
 
-def save_flags(folder: str, flags: Mapping[str, Any]) -> None:
-    """Writes the flags of the training that begins."""
-    atomic_write(os.path.join(folder, FLAGS), json.dumps(flags, indent=2) + "\n")
+def save_flags(folder: str, flags: Mapping[str, Any], split_files: Sequence[str]) -> None:
+    """Writes the flags of the training that begins, and the files it holds records out of."""
+    split = {*files_split_by(folder), *map(absolute_path, split_files)}
+    content = json.dumps({**flags, _SPLIT_FILES: sorted(split)}, indent=2)
+    atomic_write(os.path.join(folder, FLAGS), content + "\n")
 
 
 def changed_flags(folder: str, flags: Mapping[str, Any]) -> list[str]:
@@ -34,11 +36,8 @@ def changed_flags(folder: str, flags: Mapping[str, Any]) -> list[str]:
 
 
 def files_split_by(folder: str) -> list[str]:
-    """The files of which the run in a folder trains on a part and holds the rest out."""
-    saved = _saved_flags(folder)
-    if not saved or saved.get("eval_input_file") or saved.get("phases_file"):
-        return []
-    return expand_files(saved["input_file"])
+    """The absolute paths of files of which the run in a folder trains on a part."""
+    return _saved_flags(folder).get(_SPLIT_FILES, [])
 
 
 def other_config(

@@ -61,6 +61,9 @@ class Checkpointer:
                 continue
             for error in damaged:
                 print(f"WARNING: {error}. The one before is used.")
+            if self._writes:
+                # A run that was killed has not always come to it.
+                self._keep_newest(path)
             return path
         if damaged:
             raise OSError(f"{damaged[0]}, and no checkpoint before it can be read")
@@ -136,7 +139,10 @@ def latest_checkpoint(path: str) -> str:
     Raises:
         FileNotFoundError: where there is none.
     """
-    found = tf.train.latest_checkpoint(path) if tf.io.gfile.isdir(path) else path
+    found: str | None = path
+    if tf.io.gfile.isdir(path):
+        # A run that was killed in its first save has left no file that says which.
+        found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(f"{path}: no checkpoint there (looked for {found or 'a folder'})")
     return found

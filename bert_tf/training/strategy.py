@@ -62,6 +62,8 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
     for host in worker_hosts:
         if not host.rpartition(":")[2].isdigit():
             raise ValueError(f"--worker_hosts: {host!r} is not of the form host:port")
+    if len(set(worker_hosts)) < len(worker_hosts):
+        raise ValueError(f"--worker_hosts names a worker twice: {', '.join(worker_hosts)}")
     os.environ["TF_CONFIG"] = json.dumps(
         {
             "cluster": {"worker": list(worker_hosts)},

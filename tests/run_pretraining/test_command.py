@@ -5,6 +5,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.run_pretraining import Options, run
-from bert_tf.run_pretraining_records import made_with_vocabulary
+from bert_tf.run_pretraining_records import made_with_other_vocabulary
 from bert_tf.training.trainer import Trainer
 
 
@@ -114,7 +115,7 @@ def test_masking_flags_are_checked(flags, data):
         run(Options(**flags | alone))
 
 
-def test_tells_another_vocabulary(data, tmp_path):
+def test_tells_another_vocabulary(flags, data, tmp_path):
     """Oracle: the vocabulary that data creation was given; how its lines end is no matter."""
     text, vocab, records = (tmp_path / name for name in ("text.txt", "vocab.txt", "a.tfrecord"))
     text.write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n")
@@ -132,9 +133,13 @@ def test_tells_another_vocabulary(data, tmp_path):
         (vocab.read_text().replace("w34", "w35"), False),
     ):
         vocab.write_bytes(content.encode())
-        assert made_with_vocabulary(str(records), str(vocab)) == same
+        options = Options(**flags | {"vocab_file": str(vocab)})
+        phase = SimpleNamespace(files=(str(data / "train.tfrecord"),), eval_files=(str(records),))
+        found = made_with_other_vocabulary(options, [phase])
+        assert found == (None if same else str(records))
     # Without a manifest nothing is known.
-    assert made_with_vocabulary(str(data / "train.tfrecord"), str(vocab))
+    phase.eval_files = ()
+    assert made_with_other_vocabulary(options, [phase]) is None
 
 
 @pytest.mark.parametrize(

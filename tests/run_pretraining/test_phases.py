@@ -100,9 +100,24 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
 def test_without_eval_files_records_are_held_out(flags, data, capsys):
     """Oracle: evaluation alone, later and in other batches, sees the same records."""
     results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))
-    assert "One record in a hundred is held out" in capsys.readouterr().out
+    assert "the first of every hundred records is held out to" in capsys.readouterr().out
     alone = flags | {"eval_input_file": None, "do_train": False, "eval_batch_size": 5}
     assert run(Options(**alone)) == pytest.approx(results, rel=1e-5)
+
+
+def test_what_was_held_out_stays_so(flags, data, tmp_path, capsys):
+    """Oracle: the files of the training, once its flags and they themselves are gone."""
+    mine, other = tmp_path / "mine.tfrecord", data / "train.tfrecord"
+    mine.write_bytes(other.read_bytes())
+    path = tmp_path / "phases.json"
+    path.write_text('[{"share": 0.5}, {"share": 0.5}]')
+    asked = flags | {"input_file": str(mine), "eval_input_file": None}
+    run(Options(**asked | {"phases_file": str(path), "num_train_steps": 2}))
+    for file, held_out in ((mine, True), (other, False)):
+        capsys.readouterr()
+        run(Options(**asked | {"do_train": False, "input_file": str(file)}))
+        assert ("is held out to evaluate on" in capsys.readouterr().out) == held_out
+        mine.unlink(missing_ok=True)
 
 
 def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
@@ -121,6 +136,9 @@ def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
         changes = {"input_file": file, "output_dir": str(tmp_path / name), "num_train_steps": 2}
         results = run(Options(**flags | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
+    both = {"input_file": f"{files['nsp']},{files['sop']}"}
+    with pytest.raises(ValueError, match="give --objective: .*nsp.tfrecord with .*=nsp, .*sop"):
+        run(Options(**flags | both))
     wanted = {"input_file": files["mlm"], "objective": "nsp"}
     with pytest.raises(ValueError, match="mlm.tfrecord have no second sentence"):
         run(Options(**flags | wanted))

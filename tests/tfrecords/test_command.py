@@ -66,6 +66,7 @@ def test_flags_become_options(program, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
+        ([], "--number is missing; --help says more"),
         (["--number=0"], "--number is 0; it must be 1 or more"),
         (["--number=1", "--name="], "--name is empty; give it a value or leave it out"),
         (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; mend it"),
@@ -91,7 +92,7 @@ def test_an_interrupt_is_no_traceback(program, name, code):
 def test_help_shows_the_docstring_and_every_flag(program):
     done = program("--help")
     assert "python program.py --number=3" in done.stdout
-    for text in ("--number: How many.", "--[no]fast: Hurry.", "--kind: <a|b>: Which."):
+    for text in ("--number: How many. Required.", "--[no]fast: Hurry.", "--kind: <a|b>: Which."):
         assert text in done.stdout
 
 

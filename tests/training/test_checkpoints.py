@@ -117,6 +117,18 @@ def test_the_one_before_a_damaged_checkpoint_is_used(
     assert checkpointer.save() == latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-3")
 
 
+def test_what_a_kill_in_saving_leaves_is_the_newest(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    """Oracle: the checkpoint, which is whole, where the file that names it was not written."""
+    trainer = make_trainer(strategy)
+    path = make_checkpointer(tmp_path, trainer).save()
+    (tmp_path / "checkpoint").unlink()
+    assert latest_checkpoint(str(tmp_path)) == path
+    make_checkpointer(tmp_path, trainer).restore()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == path
+
+
 def test_where_no_checkpoint_can_be_read_nothing_starts_over(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):

@@ -36,6 +36,7 @@ def test_one_process_is_its_own_chief():
         ({"task_index": 0}, "--worker_hosts and --task_index belong together"),
         ({"worker_hosts": ["a:1", "b:1"], "task_index": 2}, "--task_index=2, but .* names 2 work"),
         ({"worker_hosts": ["a", "b:1"], "task_index": 0}, "'a' is not of the form host:port"),
+        ({"worker_hosts": ["a:1", "a:1"], "task_index": 0}, "names a worker twice: a:1, a:1"),
         ({}, "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"),
     ],
 )

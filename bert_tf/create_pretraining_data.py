@@ -7,12 +7,13 @@ The input is text: one sentence a line, a blank line between documents (the end 
 document, too); or with --split_sentences one paragraph a line. Or JSON lines (*.jsonl) with a field
 of text, or a TFDS dataset. Files may be compressed with gzip, bzip2, xz or zstd.
 
-Sentences are gathered into pairs [CLS] A [SEP] B [SEP]; half the time B is not what follows A but
-comes from another document. About 15 % of the WordPieces are chosen to be predicted. dupe_factor
-such passes over the text, each with other pairs and masks, go to TFRecord files, and what was made
-of what to a manifest beside them. The same input, flags and seed give the same files, byte for
-byte, with any number of workers. After a failure or a kill the same command makes only what is
-missing. --dry_run says beforehand about how long it takes and how much disk.
+Sentences are gathered into pairs [CLS] A [SEP] B [SEP]; half the time, more often where documents
+are short, B is not what follows A but comes from another document. About 15 % of the WordPieces are
+chosen to be predicted. dupe_factor such passes over the text, each with other pairs and masks, go
+to TFRecord files, and what was made of what to a manifest beside them. The same input, flags and
+seed give the same files, byte for byte, with any number of workers. After a failure or a kill the
+same command makes only what is missing. --dry_run says beforehand about how long it takes and how
+much disk.
 
 Flags, defaults and record format are those of google-research/bert's script of the same name. Its
 memory does not grow with the input: bert_tf/pretraining/creation.py says how examples are shuffled.

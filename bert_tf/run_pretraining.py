@@ -6,9 +6,9 @@
 
 The same command again goes on where the run stopped, as if it had not stopped. --strategy says
 where to train: the CPU, all GPUs of the machine, many machines, or a TPU; --preset or
---bert_config_file says how large an encoder. Without --eval_input_file one record in a hundred is
-held out of training to evaluate on. Flags and defaults are those of google-research/bert's script
-of the same name.
+--bert_config_file says how large an encoder. Without --eval_input_file the first of every hundred
+records of a file is held out of training to evaluate on. Flags and defaults are those of
+google-research/bert's script of the same name.
 """
 
 import contextlib

@@ -168,7 +168,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
         ({"tfds": "wikipedia"}, "one of --input_file and --tfds"),
         (
             {"masking": "span", "do_whole_word_mask": True},
-            "--masking=span and --do_whole_word_mask",
+            "--masking=span and --do_whole",
         ),
         ({"lexicon_file": "{}/text.txt"}, "--lexicon_file is for --masking=entity"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),

@@ -44,8 +44,8 @@ class Phase:
         first_step, until_step: it takes the steps after the first up to the last.
         files: to train on.
         eval_files: to evaluate on.
-        splits: whether they are the same: then one record in a hundred of each file is held out of
-            training and evaluated on.
+        splits: whether they are the same: then the first of every hundred records of a file is held
+            out of training and evaluated on.
         train_batch_size: over all replicas.
         seed: of the order of the records.
         masking: of records that are masked as they are read.

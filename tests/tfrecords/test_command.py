@@ -21,6 +21,8 @@ from tfrecords import command, quiet
 from tfrecords.command import option
 
 quiet.import_tensorflow = lambda: None
+# A shell's background jobs inherit that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @dataclass(frozen=True)
 class Options(command.Options):

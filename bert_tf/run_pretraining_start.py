@@ -55,10 +55,14 @@ def checked_config(options: Options) -> "BertConfig":
 def _check_init_checkpoint(
     options: Options, config: "BertConfig", mapping: "VocabularyMapping | None"
 ) -> None:
+    import tensorflow as tf
+
     from bert_tf.tasks.run_folder import other_config
     from bert_tf.training.checkpoints import latest_checkpoint
 
-    if options.init_checkpoint:
+    # A run that goes on does not read it again.
+    goes_on = tf.io.gfile.glob(os.path.join(options.output_dir, "ckpt-*.index"))
+    if options.init_checkpoint and not goes_on:
         folder = os.path.dirname(latest_checkpoint(options.init_checkpoint))
         if saved := other_config(folder, config, mapping):
             raise ValueError(f"{saved} is of another configuration: take it as --bert_config_file")

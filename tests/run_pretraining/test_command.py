@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -75,6 +76,10 @@ def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
     assert f"Starting from {flags['output_dir']}/ckpt-12: all " in capsys.readouterr().out
     for name in ("masked_lm_loss", "next_sentence_loss"):
         assert found[name] == pytest.approx(expected[name], rel=1e-5)
+    # Once the run has a checkpoint of its own, it needs the other no more.
+    shutil.rmtree(flags["output_dir"])
+    again = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
+    assert again == pytest.approx(found, rel=1e-5)
 
 
 def test_evaluation_alone_uses_the_input_file(flags, data):

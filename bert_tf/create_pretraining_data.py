@@ -27,10 +27,10 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
-    from bert_tf.pretraining.beam import BeamRunner
-    from bert_tf.pretraining.creation import Statistics
-    from bert_tf.pretraining.pipeline import Settings
-    from bert_tf.pretraining.work import Work
+    from bert_tf.examples.beam import BeamRunner
+    from bert_tf.examples.creation import Statistics
+    from bert_tf.examples.pipeline import Settings
+    from bert_tf.examples.work import Work
 
 _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
 # A worker takes seconds to start, in which one core makes examples of this much text (each byte
@@ -136,10 +136,10 @@ def run(options: Options) -> "Statistics | None":
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.pretraining.creation import create
-    from bert_tf.pretraining.estimate import estimate
-    from bert_tf.pretraining.local import LocalRunner
-    from bert_tf.pretraining.report import report
+    from bert_tf.examples.creation import create
+    from bert_tf.examples.estimate import estimate
+    from bert_tf.examples.local import LocalRunner
+    from bert_tf.examples.report import report
     from bert_tf.workers import Workers
 
     work = _work(options)
@@ -156,7 +156,7 @@ def run(options: Options) -> "Statistics | None":
 
 
 def _beam_runner(options: Options) -> "BeamRunner":
-    from bert_tf.pretraining.beam import BeamRunner
+    from bert_tf.examples.beam import BeamRunner
 
     return BeamRunner(options.runner, options.beam_options or "")
 
@@ -178,11 +178,11 @@ def _work(options: Options) -> "Work":
     """What is to be done, once the flags that belong together agree."""
     import tensorflow as tf
 
-    from bert_tf.pretraining.creation import work_folder
-    from bert_tf.pretraining.documents import TextSettings
-    from bert_tf.pretraining.plan import block_bytes
-    from bert_tf.pretraining.sources import group_files
-    from bert_tf.pretraining.work import Work
+    from bert_tf.corpus.sources import group_files
+    from bert_tf.examples.creation import work_folder
+    from bert_tf.examples.documents import TextSettings
+    from bert_tf.examples.plan import block_bytes
+    from bert_tf.examples.work import Work
     from tfrecords.reader import expand_files
     from tfrecords.writer import check_output_files
 
@@ -226,7 +226,7 @@ def _work(options: Options) -> "Work":
 
 
 def _example_settings(options: Options, masking: str) -> "Settings":
-    from bert_tf.pretraining.pipeline import Settings
+    from bert_tf.examples.pipeline import Settings
     from bert_tf.text.vocab import load_vocab
 
     return Settings(

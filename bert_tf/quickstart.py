@@ -127,7 +127,7 @@ def _step(result: pathlib.Path, module: str, **flags: object) -> None:
 
 def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     """Writes the docstrings as documents, every 20th to the held-out text."""
-    from bert_tf.text.sentences import split_sentences
+    from bert_tf.corpus.sentences import split_sentences
     from tfrecords.writer import atomic_write
 
     print(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...", flush=True)

@@ -23,7 +23,7 @@ from tfrecords.command import option
 
 if TYPE_CHECKING:
     from bert_tf.config import BertConfig
-    from bert_tf.tasks.task import Task
+    from bert_tf.finetuning.task import Task
 
 CONFIG = "bert_config.json"
 SETTINGS = "finetuning.json"
@@ -90,13 +90,13 @@ def run(options: Options) -> dict[str, float]:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.tasks.finetune import FineTuner, read_results
-    from bert_tf.tasks.registry import get_task
-    from bert_tf.tasks.task import load_splits
+    from bert_tf.finetuning.registry import get_task
+    from bert_tf.finetuning.run import FineTuner, read_results
+    from bert_tf.finetuning.task import load_splits
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.text.vocab import load_vocab
     from bert_tf.training import strategy as strategies
-    from bert_tf.training.vocabulary_mapping import load_mapping
+    from bert_tf.weights.growing import load_mapping
     from tfrecords.writer import make_folder
 
     task = get_task(options.task)
@@ -127,7 +127,7 @@ def run(options: Options) -> dict[str, float]:
 
 
 def _encode(options: Options, splits: dict, tokenizer) -> dict:
-    from bert_tf.tasks.batches import encode
+    from bert_tf.finetuning.batches import encode
 
     encoded = {
         name: encode(examples, tokenizer, options.max_seq_length, f"tokenizing {name}")
@@ -145,7 +145,7 @@ def _encode(options: Options, splits: dict, tokenizer) -> dict:
 
 
 def _settings(options: Options):
-    from bert_tf.tasks.finetune import Settings
+    from bert_tf.finetuning.run import Settings
 
     names = [field.name for field in dataclasses.fields(Settings)]
     return Settings(**{name: getattr(options, name) for name in names})
@@ -153,7 +153,7 @@ def _settings(options: Options):
 
 def _checked_config(options: Options, vocab_size: int) -> "BertConfig":
     """The encoder's configuration, once the flags that belong together agree."""
-    from bert_tf.training.vocabulary_mapping import load_mapping
+    from bert_tf.weights.growing import load_mapping
 
     config, source = _config_and_source(options, vocab_size)
     if options.init_vocab_mapping:
@@ -249,7 +249,7 @@ def _saved_settings(options: Options) -> dict:
 
 
 def _start_folder(options: Options, config: "BertConfig") -> None:
-    from bert_tf.tasks.finetune import BEST
+    from bert_tf.finetuning.run import BEST
     from tfrecords.writer import atomic_write
 
     # Each folder of checkpoints has its configuration, so that it may be an --init_checkpoint.
@@ -260,10 +260,11 @@ def _start_folder(options: Options, config: "BertConfig") -> None:
 
 
 def _export(options: Options, config: "BertConfig", task: "Task", tokenizer) -> None:
+    from bert_tf.finetuning.run import BEST
     from bert_tf.models.task_model import BertTaskModel
-    from bert_tf.tasks.finetune import BEST
-    from bert_tf.tasks.serving import TextClassifier
-    from bert_tf.training import checkpoints, saved_models
+    from bert_tf.training import checkpoints
+    from export import saved_models
+    from export.classifier_module import TextClassifier
 
     # Whatever precision trained it, probabilities are float32.
     model = BertTaskModel(config, len(task.labels), dtype="float32")

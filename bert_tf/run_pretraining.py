@@ -17,20 +17,20 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from bert_tf.run_pretraining_flags import Options
-from bert_tf.run_pretraining_records import (
+from bert_tf.pretraining.records import (
     checked_phases,
     made_with_other_vocabulary,
     objective,
 )
-from bert_tf.run_pretraining_start import checked_config, set_weights
+from bert_tf.pretraining.start import checked_config, set_weights
+from bert_tf.run_pretraining_flags import Options
 from tfrecords import command
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.tasks.phases import Phase
+    from bert_tf.pretraining.phases import Phase
     from bert_tf.training.trainer import Trainer
 
 
@@ -42,8 +42,8 @@ def run(options: Options) -> dict[str, float]:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.tasks.pretrain import PreTrainer, Settings
-    from bert_tf.tasks.run_folder import CONFIG, save_flags
+    from bert_tf.pretraining.run import PreTrainer, Settings
+    from bert_tf.run_folder import CONFIG, save_flags
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import check_batch_size, is_chief
     from tfrecords.writer import make_folder

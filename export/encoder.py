@@ -43,7 +43,8 @@ def run(options: Options) -> None:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.training import checkpoints, saved_models
+    from bert_tf.training import checkpoints
+    from export import saved_models
 
     saved_models.check_new_folder(options.output_dir)
     checkpoint = checkpoints.latest_checkpoint(options.checkpoint)
@@ -72,7 +73,7 @@ def export_encoder(
         OSError: `vocab_file` cannot be read or `output_dir` not be written.
     """
     from bert_tf.text.vocab import load_vocab
-    from bert_tf.training import saved_models
+    from export import saved_models
     from export.encoder_module import EncoderModule
 
     words = len(load_vocab(vocab_file))

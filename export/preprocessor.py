@@ -37,7 +37,7 @@ def run(options: Options) -> None:
     """
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.text.vocab import load_vocab
-    from bert_tf.training import saved_models
+    from export import saved_models
     from export.preprocessor_module import PreprocessorModule
 
     saved_models.check_new_folder(options.output_dir)

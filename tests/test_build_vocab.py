@@ -10,7 +10,7 @@ from bert_tf import build_vocab
 from bert_tf.build_vocab import Options, run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import Vocabulary, load_vocab
-from bert_tf.training.vocabulary_mapping import load_mapping
+from bert_tf.weights.growing import load_mapping
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PROSE = (

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.training.vocabulary_mapping import VocabularyMapping
+from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.writer import atomic_write
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_tf.pretraining.lines import decode, read_documents
-from bert_tf.pretraining.sources import Block, read_blocks
+from bert_tf.corpus.lines import decode, read_documents
+from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_tf.workers import Workers

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.vocab import Vocabulary
-from bert_tf.training.vocabulary_mapping import VocabularyMapping
+from bert_tf.weights.growing import VocabularyMapping
 
 PLACEMENTS = ("append", "unused")
 _MAX_CHARACTERS_PER_WORD = 200

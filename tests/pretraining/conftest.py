@@ -1,40 +1,94 @@
-"""A small corpus of letters, and the flags to make examples of it."""
+"""A tiny encoder's configuration, records to pre-train it on, and the command's flags."""
 
+import pathlib
+
+import numpy as np
 import pytest
 
-from bert_tf.create_pretraining_data import Options
+from bert_tf.config import BertConfig
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.writer import write_records
 
+_CONFIG = BertConfig(
+    vocab_size=40,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+)
+LENGTH, PREDICTIONS = 16, 3
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-LETTERS = "abcdefghij"
+
+
+def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
+    """Every masked word is word 7 and every label 1, so that there is something to learn."""
+    generator = np.random.default_rng(rows)
+    arrays = {
+        "input_word_ids": generator.integers(0, 40, (rows, LENGTH)),
+        "input_mask": np.ones((rows, LENGTH), np.int64),
+        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
+        "masked_lm_positions": np.tile(np.arange(PREDICTIONS), (rows, 1)),
+        "masked_lm_ids": np.full((rows, PREDICTIONS), 7),
+        "masked_lm_weights": np.ones((rows, PREDICTIONS), np.float32),
+        "next_sentence_labels": np.ones((rows, 1), np.int64),
+    }
+    arrays["input_word_ids"][-1, -1] = largest_id
+    arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
+    write_records(str(path), serialize_examples(arrays))
+
+
+def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
+    """[CLS] 7 7 7 ... [SEP]: whatever is masked is word 7."""
+    ids = np.full((rows, LENGTH), 7)
+    ids[:, 0], ids[:, -1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+    arrays = {
+        "input_word_ids": ids,
+        "input_mask": np.ones((rows, LENGTH), np.int64),
+        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
+        "word_starts": (ids == 7).astype(np.int64),
+        "next_sentence_labels": np.ones((rows, 1), np.int64),
+    }
+    write_records(str(path), serialize_examples(arrays))
+
+
+@pytest.fixture(scope="session")
+def config() -> BertConfig:
+    return _CONFIG
+
+
+@pytest.fixture(scope="session")
+def write_records_of():
+    """A function (path, rows, largest id) that writes masked examples."""
+    return write_examples
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("data")
+    _CONFIG.to_json_file(str(folder / "config.json"))
+    write_examples(folder / "train.tfrecord", 24)
+    write_examples(folder / "heldout.tfrecord", 21)
+    write_dynamic_records(folder / "dynamic.tfrecord", 24)
+    (folder / "vocab.txt").write_text("\n".join(SPECIAL + [f"w{i}" for i in range(35)]))
+    return folder
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """vocab.txt, text-0.txt and text-1.txt, of 30 documents of six lines."""
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
-    documents = [
-        "\n".join(" ".join(LETTERS[: 1 + (d * s) % 9]) for s in range(6)) for d in range(1, 31)
-    ]
-    for part in range(2):
-        (tmp_path / f"text-{part}.txt").write_text("\n\n".join(documents[part::2]))
-    return tmp_path
-
-
-@pytest.fixture
-def options(folder):
-    """(changes of flags) -> Options for the corpus, three shards in `folder`/out."""
-
-    def make(**changes) -> Options:
-        flags = dict(
-            input_file=f"{folder}/text-*.txt",
-            output_file=f"{folder}/out/data.tfrecord",
-            num_shards=3,
-            vocab_file=f"{folder}/vocab.txt",
-            max_seq_length=16,
-            max_predictions_per_seq=3,
-            dupe_factor=4,
-            num_workers=1,
-        )
-        return Options(**flags | changes)
-
-    return make
+def flags(data, tmp_path) -> dict:
+    return {
+        "input_file": str(data / "train.tfrecord"),
+        "eval_input_file": str(data / "heldout.tfrecord"),
+        "bert_config_file": str(data / "config.json"),
+        "vocab_file": str(data / "vocab.txt"),
+        "output_dir": str(tmp_path / "run"),
+        "max_seq_length": LENGTH,
+        "max_predictions_per_seq": PREDICTIONS,
+        "do_train": True,
+        "do_eval": True,
+        "train_batch_size": 8,
+        "learning_rate": 0.05,
+        "num_train_steps": 12,
+        "num_warmup_steps": 2,
+        "save_checkpoints_steps": 4,
+    }

@@ -1,0 +1,18 @@
+"""The values that flags and settings accept by name. Importing this does not import TensorFlow."""
+
+# Where to train, and the type of the activations.
+STRATEGIES = ("auto", "cpu", "gpu", "multi_worker", "tpu")
+PRECISIONS = ("float32", "bfloat16", "float16")
+REMATERIALIZATIONS = ("none", "selective", "layers")
+
+OPTIMIZERS = ("adamw", "lamb")
+SCHEDULES = ("linear", "polynomial", "cosine", "constant")
+
+# Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
+OBJECTIVES = ("nsp", "sop", "mlm")
+# What is masked as one when examples are made, and when dynamic examples are read.
+MASKINGS = ("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic")
+DYNAMIC_MASKINGS = ("wordpiece", "whole_word", "left_to_right")
+
+# Where the tokens of an extended vocabulary go.
+PLACEMENTS = ("append", "unused")

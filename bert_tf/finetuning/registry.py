@@ -1,0 +1,17 @@
+"""The table of fine-tuning tasks."""
+
+from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.tasks import glue, imdb
+
+TASKS = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
+
+
+def get_task(name: str) -> Task:
+    """The task of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in TASKS:
+        raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")
+    return TASKS[name]

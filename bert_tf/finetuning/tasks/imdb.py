@@ -1,0 +1,47 @@
+"""The Large Movie Review Dataset (Maas et al. 2011): is a review positive or negative?"""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.task import Examples, Task, TfdsSource
+
+LABELS = ("neg", "pos")
+
+
+def read_files(data_dir: str, split: str) -> Examples:
+    """Reads `aclImdb/<split>/{neg,pos}/*.txt`; `data_dir` is the folder aclImdb or its parent.
+
+    Raises:
+        FileNotFoundError: a folder is missing.
+        ValueError: a folder has no reviews.
+    """
+    root = data_dir
+    if tf.io.gfile.isdir(f"{data_dir}/aclImdb"):
+        root = f"{data_dir}/aclImdb"
+    texts, labels = [], []
+    for index, label in enumerate(LABELS):
+        folder = f"{root}/{split}/{label}"
+        if not tf.io.gfile.isdir(folder):
+            raise FileNotFoundError(
+                f"{folder}: no such folder; the data directory must be aclImdb or its parent"
+            )
+        names = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".txt"))
+        if not names:
+            raise ValueError(f"{folder}: no reviews (*.txt) in it")
+        for name in names:
+            with tf.io.gfile.GFile(f"{folder}/{name}", "rb") as file:
+                texts.append(file.read())
+        labels += [index] * len(names)
+    return Examples(texts, None, np.array(labels, np.int32))
+
+
+TASKS = (
+    Task(
+        name="imdb",
+        labels=LABELS,
+        read_files=read_files,
+        tfds=TfdsSource("imdb_reviews", text_a="text"),
+        has_dev=False,
+        has_test=True,
+    ),
+)

@@ -1,0 +1,340 @@
+"""Oracles: the bytes of an uninterrupted run, made once; hashlib; the examples of each unit."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.create_pretraining_data import run
+from bert_tf.examples import creation, plan, work
+
+
+@pytest.fixture(autouse=True)
+def many_chunks_and_segments(monkeypatch):
+    monkeypatch.setattr(plan, "_MIN_BLOCK_BYTES", 100)
+    monkeypatch.setattr(plan, "_MIN_SEGMENTS", 6)
+
+
+def _bytes(folder: pathlib.Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+
+
+def test_the_manifest_tells_what_is_there(folder, options):
+    """Oracle: hashlib, and the records counted by TensorFlow."""
+    statistics = run(options())
+    manifest = json.loads((folder / "out" / "data.manifest.json").read_text())
+    shards = [folder / "out" / f"data.tfrecord-{shard:05}-of-00003" for shard in range(3)]
+    assert sorted((folder / "out").iterdir()) == [folder / "out" / "data.manifest.json", *shards]
+    total = 0
+    for path, entry in zip(shards, manifest["shards"], strict=True):
+        records = sum(1 for _ in tf.data.TFRecordDataset(str(path)))
+        assert entry["file"] == path.name
+        assert entry["records"] == records
+        assert entry["bytes"] == path.stat().st_size
+        assert entry["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        total += records
+    assert statistics.examples.examples == total
+    assert [entry["sha256"] for entry in manifest["inputs"]] == [
+        hashlib.sha256((folder / f"text-{part}.txt").read_bytes()).hexdigest() for part in range(2)
+    ]
+    assert manifest["settings"]["dupe_factor"] == 4
+    assert creation.Statistics.from_dict(manifest["statistics"]) == statistics
+
+
+def test_every_unit_of_work_is_in_the_files_once(folder, options, monkeypatch):
+    """Oracle: the records of all units, as they are made."""
+    made = []
+    real = work._unit_records
+
+    def spy(*arguments):
+        records, counts = real(*arguments)
+        made.extend(records)
+        return records, counts
+
+    monkeypatch.setattr(work, "_unit_records", spy)
+    run(options())
+    files = sorted(map(str, (folder / "out").glob("*-of-*")))
+    found = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
+    assert sorted(found) == sorted(made)
+    assert found != made
+
+
+@pytest.mark.slow
+def test_workers_do_not_change_a_byte(folder, options):
+    run(options())
+    expected = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    run(options(num_workers=2))
+    assert _bytes(folder) == expected
+
+
+def test_the_seed_changes_the_files(folder, options):
+    run(options())
+    first = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    run(options())
+    assert _bytes(folder) == first
+    run(options(overwrite=True, random_seed=1))
+    assert all(_bytes(folder)[name] != first[name] for name in first)
+
+
+@pytest.mark.parametrize("function", ["tokenize_part", "make_segment", "join_shard"])
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_run_that_broke_goes_on(folder, options, monkeypatch, function, at):
+    """Oracle: the uninterrupted run; and what was made before is not made again."""
+    run(options())
+    expected = _bytes(folder)
+    run(options(overwrite=True, random_seed=1))
+    calls = {"before": 0, "after": 0}
+    real = getattr(work, function)
+    local = sys.modules["bert_tf.examples.local"]
+
+    def breaking(*arguments):
+        calls["before"] += 1
+        if calls["before"] > at:
+            raise OSError("No space left on device")
+        return real(*arguments)
+
+    def counting(*arguments):
+        calls["after"] += 1
+        return real(*arguments)
+
+    # What tells segments from joins is the function itself.
+    monkeypatch.setattr(local, function, breaking)
+    with pytest.raises(OSError, match="No space left"):
+        run(options(overwrite=True))
+    assert (folder / "out" / "data.unfinished").exists()
+    # The old files are good until the new text is known to be.
+    assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_part")
+    monkeypatch.setattr(local, function, counting)
+    run(options())
+    assert _bytes(folder) == expected
+    monkeypatch.setattr(local, function, real)
+    if function == "tokenize_part":
+        blocks = calls["after"] + at
+        calls["after"] = 0
+        shutil.rmtree(folder / "out")
+        monkeypatch.setattr(local, function, counting)
+        run(options())
+        assert calls["after"] == blocks
+
+
+def test_a_lost_shard_is_made_again_and_nothing_else(folder, options):
+    run(options())
+    expected = _bytes(folder)
+    lost, kept = (folder / "out" / f"data.tfrecord-0000{shard}-of-00003" for shard in (1, 2))
+    lost.unlink()
+    before = kept.stat()
+    run(options())
+    assert _bytes(folder) == expected
+    assert kept.stat().st_mtime_ns == before.st_mtime_ns
+
+
+def test_the_same_command_again_does_nothing(folder, options, monkeypatch):
+    statistics = run(options())
+    monkeypatch.setattr(creation, "_make", None)
+    assert run(options()) == statistics
+    # Touched, but the same: the checksum tells.
+    os.utime(folder / "text-0.txt", (1, 1))
+    assert run(options()) == statistics
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_predictions_per_seq": 2}, "max_predictions_per_seq=3, now it is 2"),
+        ({"masking": "whole_word"}, "masking=wordpiece, now it is whole_word"),
+        ({"num_shards": 2}, "output_file="),
+        ({"input_file": "{}/text-0.txt"}, "of 2 input files, now there are 1"),
+    ],
+)
+def test_other_settings_over_old_output_are_an_error(folder, options, change, message):
+    run(options())
+    before = _bytes(folder)
+    change = {
+        name: value.replace("{}", str(folder)) if isinstance(value, str) else value
+        for name, value in change.items()
+    }
+    with pytest.raises(ValueError, match=message):
+        run(options(**change))
+    assert _bytes(folder) == before
+    run(options(**change, overwrite=True))
+    with pytest.raises(ValueError, match="overwrite"):
+        run(options())
+    names = {path.name for path in (folder / "out").iterdir()}
+    shards = change.get("num_shards", 3)
+    assert names == {"data.manifest.json"} | {
+        f"data.tfrecord-{shard:05}-of-{shards:05}" for shard in range(shards)
+    }
+
+
+def test_changed_text_over_old_output_is_an_error(folder, options):
+    run(options())
+    with open(folder / "text-1.txt", "a") as file:
+        file.write("\na b c\n")
+    with pytest.raises(ValueError, match="of .*text-1.txt as it was before it changed"):
+        run(options())
+
+
+def test_files_of_unknown_origin_are_not_replaced(folder, options):
+    (folder / "out").mkdir()
+    strange = folder / "out" / "data.tfrecord-00001-of-00003"
+    strange.write_bytes(b"mine")
+    with pytest.raises(ValueError, match="00001-of-00003 is there already.*--overwrite"):
+        run(options())
+    assert _bytes(folder) == {strange.name: b"mine"}
+    run(options(overwrite=True))
+    assert strange.read_bytes() != b"mine"
+
+
+def test_two_runs_at_once_are_an_error(folder, options):
+    import fcntl
+
+    path = folder / "out" / "data.unfinished"
+    path.mkdir(parents=True)
+    with open(path / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="another run is writing"):
+            run(options())
+    run(options())
+
+
+def test_an_old_manifest_removes_no_file_of_another_folder(folder, options):
+    run(options())
+    manifest = folder / "out" / "data.manifest.json"
+    content = json.loads(manifest.read_text())
+    content["shards"][0]["file"] = f"../{(folder / 'text-0.txt').name}"
+    manifest.write_text(json.dumps(content))
+    run(options(overwrite=True))
+    assert (folder / "text-0.txt").exists()
+
+
+@pytest.mark.slow
+def test_kill_9_and_again(folder, options):
+    """Oracle: the bytes of the uninterrupted run; a real process and a real kill."""
+    asked = options(num_workers=2)
+    flags = {
+        name: getattr(asked, name)
+        for name in ("input_file", "output_file", "num_shards", "vocab_file", "max_seq_length")
+    }
+    command = [sys.executable, "-m", "bert_tf.create_pretraining_data", "--num_workers=2"]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    subprocess.run(command, check=True, capture_output=True)
+    expected = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    chunks = folder / "out" / "data.unfinished" / "chunks"
+    while process.poll() is None and not chunks.exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / "out" / "data.unfinished").exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert _bytes(folder) == expected
+
+
+@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "segments/*0.tfrecord"])
+@pytest.mark.parametrize("to", ["removed", "cut", "{}"])
+def test_damaged_state_is_made_again(folder, options, monkeypatch, damage, to):
+    """Oracle: the bytes of the undisturbed run."""
+    run(options())
+    expected = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    local = sys.modules["bert_tf.examples.local"]
+    with monkeypatch.context() as patch:
+        patch.setattr(local, "join_shard", None)
+        with pytest.raises(TypeError):
+            run(options())
+    for path in (folder / "out" / "data.unfinished").glob(damage):
+        if to == "removed":
+            path.unlink()
+        else:
+            path.write_bytes(b"{}" if to == "{}" else path.read_bytes()[:20])
+    run(options())
+    assert _bytes(folder) == expected
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}'])
+def test_a_damaged_manifest_is_an_error_that_overwrite_mends(folder, options, content):
+    run(options())
+    expected = _bytes(folder)
+    (folder / "out" / "data.manifest.json").write_bytes(content)
+    with pytest.raises(ValueError, match="data.manifest.json .*--overwrite"):
+        run(options())
+    run(options(overwrite=True))
+    assert _bytes(folder) == expected
+
+
+def test_a_run_that_cannot_work_leaves_the_old_files(folder, options):
+    run(options())
+    before = _bytes(folder)
+    (folder / "text-0.txt").write_text("\n")
+    (folder / "text-1.txt").write_text("\n")
+    with pytest.raises(ValueError, match="no text"):
+        run(options(overwrite=True))
+    assert _bytes(folder) == before
+
+
+def test_too_many_files_leave_nothing(folder, options):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too little text for 2000 output files"):
+            run(options(num_shards=2000))
+        assert _bytes(folder) == {}
+
+
+@pytest.mark.parametrize("name", ["data", "da[t]a.tf_record", "with space.tfrecord"])
+def test_any_name_will_do(folder, options, name):
+    """Oracle: the same bytes under another name."""
+    run(options(num_shards=None, output_file=f"{folder}/out/plain.tfrecord"))
+    expected = _bytes(folder)["plain.tfrecord"]
+    shutil.rmtree(folder / "out")
+    run(options(num_shards=None, output_file=f"{folder}/out/{name}"))
+    assert _bytes(folder)[name] == expected
+
+
+def test_a_folder_in_the_way_is_left_alone(folder, options):
+    mine = folder / "out" / "data.unfinished"
+    mine.mkdir(parents=True)
+    (mine / "novel.txt").write_text("Chapter 1")
+    with pytest.raises(ValueError, match="data.unfinished is in the way"):
+        run(options())
+    assert (mine / "novel.txt").read_text() == "Chapter 1"
+
+
+def test_files_in_several_folders_are_in_one_manifest(folder, options, capsys):
+    """Oracle: inspect, which finds every file where the manifest says it is."""
+    from tfrecords import inspect
+
+    names = f"{folder}/out/a.tfrecord,{folder}/other/../other/b.tfrecord"
+    run(options(num_shards=None, output_file=names))
+    files = f"{folder}/out/a.tfrecord,{folder}/other/b.tfrecord"
+    inspect.run(inspect.Options(input_file=files))
+    assert "as " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out
+
+
+def test_what_an_earlier_run_made_outlives_an_error_of_the_user(folder, options, monkeypatch):
+    """Oracle: the bytes of the undisturbed run, of which the chunks are not made again."""
+    run(options())
+    expected = _bytes(folder)
+    shutil.rmtree(folder / "out")
+    local = sys.modules["bert_tf.examples.local"]
+    for error in (OSError("No space left"), ValueError("no such segmenter")):
+        with monkeypatch.context() as patch:
+            patch.setattr(local, "make_segment", lambda *_, error=error: _raise(error))
+            with pytest.raises(type(error), match=str(error)):
+                run(options())
+    monkeypatch.setattr(local, "tokenize_part", None)
+    run(options())
+    assert _bytes(folder) == expected
+
+
+def _raise(error: Exception):
+    raise error

@@ -1,0 +1,186 @@
+"""Oracles: documents written down by hand, and round trips."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.corpus.sources import Block
+from bert_tf.examples import documents
+from bert_tf.examples.documents import (
+    Chunk,
+    TextCounts,
+    TextSettings,
+    load_chunk,
+    make_chunk,
+    save_chunk,
+)
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.vocab import Vocabulary
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+VOCAB = Vocabulary((*SPECIAL, "one", "two", "three", "##s", "é", ".", "语", "言", "模", "型"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> WordPieceTokenizer:
+    return WordPieceTokenizer(VOCAB, lower_case=False)
+
+
+def _read(data: bytes | str, tokenizer, kind: str = "text", **settings):
+    """The documents as lists of sentences of tokens, the chunk and the counts."""
+    data = data.encode() if isinstance(data, str) else data
+    chunk, counts = make_chunk(Block(kind, data, "a file"), tokenizer, TextSettings(**settings))
+    tokens = [VOCAB.tokens[index] for index in chunk.pieces]
+    borders = chunk.sentence_starts.tolist()
+    sentences = [" ".join(tokens[borders[i] : borders[i + 1]]) for i in range(len(borders) - 1)]
+    borders = chunk.document_starts.tolist()
+    found = [sentences[borders[i] : borders[i + 1]] for i in range(len(borders) - 1)]
+    assert counts.bytes == len(data)
+    assert counts.tokens == len(tokens) == len(chunk.unit_starts)
+    assert counts.sentences == len(sentences)
+    assert counts.documents == len(found) == chunk.num_documents
+    assert [array.dtype for array in vars(chunk).values()] == [np.int32, bool, np.int64, np.int64]
+    return found, chunk, counts
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("tokenize_bytes", [1, 10, 1000])
+def test_lines_and_documents(tokenizer, monkeypatch, end, tokenize_bytes):
+    monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
+    lines = ["", "ones two", " three ", "\u3000", "", "two", "\u200b", "é one", "", "", "\x00", ""]
+    found, chunk, counts = _read(end.join([*lines, "one"]), tokenizer)
+    assert found == [["one ##s two", "three"], ["two", "é one"], ["one"]]
+    assert chunk.unit_starts.tolist() == [True, False, True, True, True, True, True, True]
+    assert counts.lines == 7
+    assert (counts.empty_documents, counts.empty_sentences) == (1, 2)
+    assert (counts.unknown_tokens, counts.invalid_lines) == (0, 0)
+
+
+def test_invalid_utf8_is_dropped_and_counted(tokenizer):
+    data = "one\ufffd\n".encode() + b"one\xff two\nt\xc3wo\n\xed\xa0\x80three unknown\n"
+    found, _, counts = _read(data, tokenizer)
+    assert found == [["one", "one two", "two", "three [UNK]"]]
+    assert (counts.invalid_lines, counts.unknown_tokens) == (3, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n\n \r\n", b"\x00\n\n\xe2\x80\x8b\n", b"\xff"])
+def test_nothing(tokenizer, data):
+    found, chunk, counts = _read(data, tokenizer)
+    assert found == []
+    assert chunk.sentence_starts.tolist() == chunk.document_starts.tolist() == [0]
+    assert counts.empty_documents == counts.empty_sentences == counts.lines
+
+
+def test_json_lines(tokenizer):
+    texts = ["one\ntwo\r\n\n \nthree\n", "", "one\u2028two", "\x00", "\ud800one\ud83d", " \n "]
+    data = "\n".join(json.dumps({"id": 1, "body": text}) for text in texts) + "\n\n"
+    found, _, counts = _read(data, tokenizer, "json", json_field="body")
+    assert found == [["one", "two", "three"], ["one two"], ["one"]]
+    assert (counts.lines, counts.empty_documents) == (6, 3)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("{", "a line is not JSON .*: '{'"),
+        ("[" * 10**5, "a line is not JSON"),
+        ('["text"]', "a line is not a JSON object"),
+        ('{"body": "one"}', "a line has no field 'text'; --json_field"),
+        ('{"text": null}', "a line's field 'text' is not a string"),
+    ],
+)
+def test_lines_of_json_without_text(tokenizer, line, message):
+    with pytest.raises(ValueError, match=f"^a file: {message}") as caught:
+        _read('{"text": "one"}\n' + line, tokenizer, "json")
+    assert len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_paragraphs_are_split(tokenizer, kind):
+    text = "one. two three. one?\ntwo. one\n"
+    data = text if kind == "text" else json.dumps({"text": text})
+    found, _, counts = _read(data, tokenizer, kind, split_sentences=True)
+    assert found == [["one .", "two three .", "one [UNK]", "two .", "one"]]
+    assert counts.lines == 2
+
+
+def test_cleaning_is_counted(tokenizer):
+    data = "One\none.\none two three one two three.\ntwo\none two | one two three.\n\nTwo\none\n"
+    settings = {"split_sentences": True, "clean": True}
+    found, _, counts = _read(data, tokenizer, **settings)
+    assert found == [["one two three one two three ."]]
+    assert counts.left_out == {"title": 2, "heading": 1, "fragment": 2, "markup": 1}
+    assert (counts.lines, counts.sentences, counts.empty_documents) == (7, 1, 1)
+    assert _read(data, tokenizer)[2].left_out == {}
+    # A short sentence on a line of its own is not taken for a heading.
+    assert _read(data, tokenizer, clean=True)[0][0][0] == "one ."
+
+
+@pytest.mark.parametrize("tokenize_bytes", [1, 1000])
+def test_units_of_a_segmenter_and_a_lexicon(tokenizer, monkeypatch, tokenize_bytes):
+    monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
+    data = "语言 模型 ones. one\n语言模型"
+    pieces = ["语", "言", "模", "型", "one", "##s", ".", "one", "语", "言", "模", "型"]
+
+    def units(**settings):
+        found, chunk, _ = _read(data, tokenizer, **settings)
+        assert " ".join(found[0]).split() == pieces
+        starts = np.flatnonzero(chunk.unit_starts).tolist()
+        return ["".join(part) for part in np.split(pieces, starts[1:])]
+
+    words = ["语", "言", "模", "型", "one##s", ".", "one", "语", "言", "模", "型"]
+    assert units() == words
+    spaced = ["语言", "模型", "one##s.", "one", "语言模型"]
+    assert units(segmenter="whitespace") == spaced
+    phrases = ["语言", "模型", "one##s", ".", "one", "语言模型"]
+    # A phrase may span white space: only the pieces count.
+    assert units(lexicon=("语言", "模型")) == [*phrases[:-1], "语言", "模型"]
+    assert units(lexicon=("语言", "ones. one")) == [
+        *["语言", "模", "型", "one##s.one", "语言", "模", "型"]
+    ]
+    assert units(segmenter="whitespace", lexicon=("模型 ones.", "言模")) == [
+        *["语言", "模型one##s.", "one", "语言模型"]
+    ]
+
+
+def test_a_segmenter_that_is_not_there():
+    for name in ("nothing_of_the_kind:lcut", "json:nothing", "json", "", ":"):
+        with pytest.raises(ValueError, match=f"no segmenter '{name}'.*MODULE:FUNCTION"):
+            TextSettings(segmenter=name)
+
+
+def test_counts_add_up_and_go_to_json():
+    first = TextCounts(bytes=1, lines=2, tokens=3, left_out={"title": 1, "url": 2})
+    second = TextCounts(bytes=10, sentences=20, left_out={"url": 3, "markup": 4})
+    total = first + second
+    assert total == TextCounts(
+        bytes=11, lines=2, tokens=3, sentences=20, left_out={"title": 1, "url": 5, "markup": 4}
+    )
+    assert TextCounts.from_dict(json.loads(json.dumps(total.to_dict()))) == total
+    assert first.left_out == {"title": 1, "url": 2}
+
+
+@pytest.mark.parametrize("largest", [5, 65535, 65536])
+@pytest.mark.parametrize("size", [0, 1, 9, 70000])
+def test_saved_chunks(tmp_path, largest, size):
+    rng = np.random.default_rng(size)
+    pieces = rng.integers(0, largest, size, np.int32, endpoint=True)
+    pieces[size // 2 :] = largest
+    sentence_starts = np.unique([0, *rng.integers(0, size + 1, 2), size])
+    sentences = len(sentence_starts) - 1
+    chunk = Chunk(pieces, rng.random(size) < 0.5, sentence_starts, np.unique([0, sentences]))
+    path = str(tmp_path / "folder" / "chunk.npz")
+    save_chunk(path, chunk)
+    loaded = load_chunk(path)
+    for name, array in vars(chunk).items():
+        np.testing.assert_array_equal(getattr(loaded, name), array, strict=True)
+    assert [file.name for file in (tmp_path / "folder").iterdir()] == ["chunk.npz"]
+    bytes_a_piece = 2.2 if largest < 65536 else 4.2
+    assert (tmp_path / "folder" / "chunk.npz").stat().st_size < 1500 + bytes_a_piece * size
+
+
+def test_a_chunk_that_is_not_there(tmp_path):
+    with pytest.raises(OSError, match="cannot read .*missing.npz"):
+        load_chunk(str(tmp_path / "missing.npz"))

@@ -1,0 +1,134 @@
+"""Oracles: rows worked by hand, and the packing restated sentence by sentence."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from bert_tf.examples.documents import Chunk
+from bert_tf.examples.full_sentences import FullSentences, full_sentences
+
+SEP = -1
+
+
+def _chunk(documents: list[list[int]]) -> Chunk:
+    """Sentences of these lengths; piece i is the number i, and even ones begin units."""
+    starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
+    return Chunk(
+        pieces=np.arange(starts[-1], dtype=np.int32),
+        unit_starts=np.arange(starts[-1]) % 2 == 0,
+        sentence_starts=starts,
+        document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
+    )
+
+
+def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> FullSentences:
+    rng = np.random.default_rng(seed)
+    return full_sentences(chunk, max_tokens, short_seq_prob, cross_documents, SEP, rng)
+
+
+def _rows(made: FullSentences) -> list[list[int]]:
+    borders = zip(made.start.tolist(), made.end.tolist(), strict=True)
+    return [made.pieces[start:end].tolist() for start, end in borders]
+
+
+def test_rows_worked_by_hand():
+    # Sentences [0 1] [2 3 4] [5] of a document and [6] [7 ... 13] [14] of another; rows of five.
+    chunk = _chunk([[2, 3, 1], [1, 7, 1]])
+    found = {tuple(map(tuple, _rows(_make(chunk, 5, True, seed)))) for seed in range(20)}
+    assert found == {
+        # A [SEP] stands between documents, none at the end of a row.
+        ((0, 1, 2, 3, 4), (5, SEP, 6), (7, 8, 9, 10, 11), (12, 13, 14)),
+        # The rest of a sentence that was cut goes on with the next sentence, also of a document.
+        ((6,), (7, 8, 9, 10, 11), (12, 13, 14), (0, 1, 2, 3, 4), (5,)),
+    }
+    made = _make(chunk, 5, False)
+    assert sorted(_rows(made)) == [
+        [0, 1, 2, 3, 4],
+        [5],
+        [6],
+        [7, 8, 9, 10, 11],
+        [12, 13, 14],
+    ]
+    assert made.cut_sentences == 1
+
+
+def _slow_rows(documents: list[list[list[int]]], max_tokens: int) -> list[list[int]]:
+    """Rows across documents, one sentence after the other."""
+    rows: list[list[int]] = []
+    row: list[int] = []
+    for sentences in documents:
+        gap = [SEP] if row else []
+        for sentence in sentences:
+            if row and len(row) + len(gap) + len(sentence) > max_tokens:
+                rows.append(row)
+                row, gap = [], []
+            row = row + gap + sentence
+            gap = []
+            while len(row) > max_tokens:
+                rows.append(row[:max_tokens])
+                row = row[max_tokens:]
+    return [*rows, row]
+
+
+@pytest.mark.parametrize("cross_documents", [True, False])
+def test_packing_equals_that_of_plain_lists(cross_documents):
+    rng = np.random.default_rng(0)
+    lengths = [rng.integers(1, 30, rng.integers(1, 12)).tolist() for _ in range(40)]
+    chunk = _chunk(lengths)
+    documents = [
+        [
+            chunk.pieces[chunk.sentence_starts[n] : chunk.sentence_starts[n + 1]].tolist()
+            for n in range(first, end)
+        ]
+        for first, end in zip(chunk.document_starts, chunk.document_starts[1:], strict=False)
+    ]
+    orders = set()
+    for seed in range(10):
+        made = _make(chunk, 20, cross_documents, seed)
+        rows = _rows(made)
+        # The order of documents is drawn: read it from the result.
+        order = list(dict.fromkeys(_document(chunk, p) for row in rows for p in row if p != SEP))
+        orders.add(tuple(order))
+        in_order = [documents[number] for number in order]
+        groups = [in_order] if cross_documents else [[document] for document in in_order]
+        assert rows == [row for group in groups for row in _slow_rows(group, 20)]
+        assert made.cut_sentences == sum(n > 20 for sizes in lengths for n in sizes) > 0
+        assert np.array_equal(made.pieces == SEP, made.is_sep)
+        pieces = made.pieces[~made.is_sep]
+        assert np.array_equal(made.unit_starts[~made.is_sep], pieces % 2 == 0)
+        assert not made.unit_starts[made.is_sep].any()
+    assert len(orders) == 10
+
+
+def _document(chunk: Chunk, piece: int) -> int:
+    limits = chunk.sentence_starts[chunk.document_starts]
+    return int(np.searchsorted(limits, piece, side="right")) - 1
+
+
+def test_every_document_is_first_as_often_as_any_other():
+    runs = 4000
+    chunk = _chunk([[1], [1], [1], [1]])
+    found = collections.Counter(_rows(_make(chunk, 9, True, seed))[0][0] for seed in range(runs))
+    for number in range(4):
+        assert abs(found[number] - runs / 4) < 5 * (runs * 3 / 16) ** 0.5
+
+
+def test_some_documents_have_a_short_target():
+    # Documents of one-piece sentences: a row is just as long as its target.
+    chunk = _chunk([[1] * 60] * 2000)
+    made = _make(chunk, 6, False, short_seq_prob=0.6)
+    lengths = [len(row) for row in _rows(made)]
+    # All targets divide 60.
+    found = collections.Counter()
+    for length in range(2, 7):
+        found[length] = lengths.count(length) / (60 / length)
+    assert sum(found.values()) == pytest.approx(2000)
+    for length, chance in (dict.fromkeys([2, 3, 4, 5], 0.12) | {6: 0.52}).items():
+        assert abs(found[length] - 2000 * chance) < 5 * (2000 * chance * (1 - chance)) ** 0.5
+    assert sorted(piece for row in _rows(made) for piece in row) == list(range(120_000))
+
+
+def test_a_chunk_without_documents():
+    made = _make(_chunk([]), 10, True)
+    assert made.start.shape == made.end.shape == (0,) and not made.cut_sentences

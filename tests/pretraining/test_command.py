@@ -1,0 +1,248 @@
+"""Pre-training from records on disk: the original's results file, resuming, and bad input."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bert_tf import create_pretraining_data, run_pretraining
+from bert_tf.config import BertConfig
+from bert_tf.pretraining.records import made_with_other_vocabulary
+from bert_tf.run_pretraining import Options, run
+from bert_tf.training.trainer import Trainer
+
+
+def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
+    """Oracle: what the records teach, the original's result keys, and what was asked for."""
+    save = run_pretraining.Options.save_checkpoints_steps
+    assert save == 1000  # the original's default
+
+    class Killed(Exception):
+        pass
+
+    train = Trainer.train
+
+    def killed_after_the_first_checkpoint(trainer, iterator, steps):
+        if trainer.step.numpy() >= 4:
+            raise Killed
+        return train(trainer, iterator, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train", killed_after_the_first_checkpoint)
+        with pytest.raises(Killed):
+            run(Options(**flags))
+    folder = pathlib.Path(flags["output_dir"])
+    assert [path.stem for path in folder.glob("*.index")] == ["ckpt-4"]
+
+    results = run(Options(**flags))
+    assert f"Going on from {folder}/ckpt-4, step 4." in capsys.readouterr().out
+    assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-4", "ckpt-8"]
+    assert results["global_step"] == 12
+    assert results["masked_lm_accuracy"] == results["next_sentence_accuracy"] == 1.0
+    assert BertConfig.from_json_file(str(folder / "bert_config.json")) == config
+
+    lines = (folder / "eval_results.txt").read_text().splitlines()
+    written = {key: float(value) for key, value in (line.split(" = ") for line in lines)}
+    assert written == results
+    assert set(written) == {
+        "global_step",
+        "loss",
+        "masked_lm_accuracy",
+        "masked_lm_loss",
+        "masked_lm_perplexity",
+        "next_sentence_accuracy",
+        "next_sentence_loss",
+    }
+    assert written["masked_lm_perplexity"] == pytest.approx(np.exp(written["masked_lm_loss"]))
+    for name in ("train", "eval"):
+        assert list((folder / name).glob("events.out.tfevents.*"))
+
+    # The same command once more has nothing to train; another batch size measures the same.
+    again = run(Options(**flags | {"eval_batch_size": 5}))
+    assert again == pytest.approx(results, rel=1e-5)
+
+
+def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
+    """Oracle: the results of the run the weights come from."""
+    expected = run(Options(**flags))
+    start = {"init_checkpoint": flags["output_dir"], "output_dir": str(tmp_path / "second")}
+    found = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
+    assert f"Starting from {flags['output_dir']}/ckpt-12: all " in capsys.readouterr().out
+    for name in ("masked_lm_loss", "next_sentence_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-5)
+    # Once the run has a checkpoint of its own, it needs the other no more.
+    shutil.rmtree(flags["output_dir"])
+    again = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
+    assert again == pytest.approx(found, rel=1e-5)
+
+
+def test_evaluation_alone_uses_the_input_file(flags, data):
+    """Oracle: evaluation of the same file as held-out file."""
+    run(Options(**flags | {"num_train_steps": 2}))
+    alone = {"do_train": False, "num_train_steps": 2}
+    heldout = run(Options(**flags | alone))
+    same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
+    assert run(Options(**flags | alone | same)) == heldout
+
+
+def test_masks_what_is_not_masked_yet(flags, data, tmp_path):
+    """Oracles: what the records teach; the same masks in every evaluation with the same flags."""
+    dynamic = str(data / "dynamic.tfrecord")
+    flags = flags | {"input_file": dynamic, "eval_input_file": dynamic}
+    assert run(Options(**flags))["masked_lm_accuracy"] == 1.0
+
+    flags |= {"num_train_steps": 1, "output_dir": str(tmp_path / "short")}
+    flags |= {"masking": "whole_word", "masked_lm_prob": 0.2}
+    results = run(Options(**flags))
+    assert run(Options(**flags)) == results
+    assert run(Options(**flags | {"masked_lm_prob": 0.1})) != results
+    with pytest.raises(ValueError, match=r"masked_lm_prob is 0: it must be in \(0, 1\]"):
+        run(Options(**flags | {"masked_lm_prob": 0}))
+
+
+def test_masking_flags_are_checked(flags, data):
+    """Oracle: the message names the file or flag."""
+    for change in ({"masking": "wordpiece"}, {"masked_lm_prob": 0.15}):
+        (name,) = change
+        with pytest.raises(ValueError, match=f"--{name} is for .*train.tfrecord is masked already"):
+            run(Options(**flags | change))
+    dynamic = {"input_file": str(data / "dynamic.tfrecord")}
+    with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one is masked"):
+        run(Options(**flags | dynamic))
+    alone = dynamic | {"do_eval": False, "vocab_file": None}
+    with pytest.raises(ValueError, match="dynamic.tfrecord is to be masked .* needs --vocab_file"):
+        run(Options(**flags | alone))
+
+
+def test_tells_another_vocabulary(flags, data, tmp_path):
+    """Oracle: the vocabulary that data creation was given; how its lines end is no matter."""
+    text, vocab, records = (tmp_path / name for name in ("text.txt", "vocab.txt", "a.tfrecord"))
+    text.write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n")
+    vocab.write_text((data / "vocab.txt").read_text() + "\n")
+    names = {"input_file": text, "vocab_file": vocab, "output_file": records}
+    create_pretraining_data.run(
+        create_pretraining_data.Options(
+            **{name: str(path) for name, path in names.items()}, num_workers=1, dupe_factor=1
+        )
+    )
+    for content, same in (
+        (vocab.read_text(), True),
+        (vocab.read_text().replace("\n", "\r\n"), True),
+        ((data / "vocab.txt").read_text(), True),
+        (vocab.read_text().replace("w34", "w35"), False),
+    ):
+        vocab.write_bytes(content.encode())
+        options = Options(**flags | {"vocab_file": str(vocab)})
+        phase = SimpleNamespace(files=(str(data / "train.tfrecord"),), eval_files=(str(records),))
+        found = made_with_other_vocabulary(options, [phase])
+        assert found == (None if same else str(records))
+    # Without a manifest nothing is known.
+    phase.eval_files = ()
+    assert made_with_other_vocabulary(options, [phase]) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_file": "absent-*.tfrecord"}, "no file matches absent-"),
+        ({"max_seq_length": 20}, "train.tfrecord: input_ids has 16 values where --max_seq_length"),
+        ({"max_predictions_per_seq": 2}, "has 3 values where --max_predictions_per_seq=2"),
+        ({"max_seq_length": 33}, "--max_seq_length=33 is longer than the max_position_embedd"),
+        ({"do_train": False, "do_eval": False}, "nothing to do"),
+        ({"preset": "tiny"}, "give one of --bert_config_file and --preset"),
+        ({"preset": "huge", "bert_config_file": None}, "no preset 'huge'"),
+        (
+            {"preset": "tiny", "bert_config_file": None, "vocab_file": None},
+            "--preset needs --vocab_file",
+        ),
+        ({"train_batch_size": 0}, "--train_batch_size is 0"),
+        ({"strategy": "gpu"}, "TensorFlow finds no GPU here"),
+        ({"use_tpu": True}, "no TPU on this machine"),
+        ({"use_tpu": True, "strategy": "cpu"}, "--use_tpu and --strategy=cpu contradict"),
+        ({"tpu_name": "a", "strategy": "gpu"}, "--tpu_name and --strategy=gpu contradict"),
+        ({"task_index": 0, "strategy": "cpu"}, "--worker_hosts and --strategy=cpu contradict"),
+        ({"init_checkpoint": "absent"}, "absent: no checkpoint there"),
+        ({"do_train": False}, "no checkpoint to evaluate; train first"),
+    ],
+)
+def test_what_flags_cannot_be_is_said(flags, change, message):
+    """Oracle: the message names the flag or file; nothing that looks like a run is left."""
+    with pytest.raises((ValueError, OSError), match=re.escape(message)):
+        run(Options(**flags | change))
+    assert not pathlib.Path(flags["output_dir"]).exists()
+
+
+def test_a_vocabulary_larger_than_the_tables_is_refused(flags, data, tmp_path):
+    vocab = tmp_path / "vocab.txt"
+    vocab.write_text((data / "vocab.txt").read_text() + "\nw35")
+    with pytest.raises(ValueError, match=r"vocab.txt has 41 tokens, more than the vocab_size 40"):
+        run(Options(**flags | {"vocab_file": str(vocab)}))
+
+
+def test_another_configuration_in_the_same_folder_is_refused(flags, config, tmp_path):
+    run(Options(**flags | {"num_train_steps": 1}))
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(config.to_dict() | {"hidden_act": "relu"}))
+    with pytest.raises(ValueError, match=r"bert_config.json is of another configuration"):
+        run(Options(**flags | {"bert_config_file": str(other)}))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "corrupt", "id"])
+def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_path, damage):
+    """Oracle: the record that was damaged, the last of 24 or one in the middle."""
+    path = tmp_path / "bad.tfrecord"
+    write_records_of(path, 24, largest_id=40 if damage == "id" else 39)
+    content = bytearray(path.read_bytes())
+    if damage == "truncated":
+        path.write_bytes(content[:-7])
+    if damage == "corrupt":
+        content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+    number = {"truncated": 24, "corrupt": r"1\d", "id": 24}[damage]
+    what = "id 40, outside the vocabulary of 40" if damage == "id" else "truncated or corrupt"
+    with pytest.raises(ValueError, match=rf"bad.tfrecord, record {number}: .*{what}"):
+        run(Options(**flags | {"input_file": str(path)}))
+
+
+def test_the_command_is_quiet_and_needs_no_tensorflow_text(flags):
+    """Oracle: standard error holds the progress bar alone; the import would fail."""
+    arguments = [
+        f"--{name}={value}".replace("=True", "=true")
+        for name, value in flags.items()
+        if name not in ("do_eval", "eval_input_file", "num_train_steps")
+    ]
+    program = (
+        "import sys; sys.modules['tensorflow_text'] = None\n"
+        "from bert_tf.run_pretraining import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments, "--num_train_steps=2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # TensorFlow 2.20 says so once, past every log level.
+    compiled = r"WARNING: All log messages before absl.*\n.*Compiled cluster using XLA!.*\n"
+    bars = re.split(r"[\r\n]+", re.sub(compiled, "\n", done.stderr).strip())
+    assert all(re.match(r"\s*\d+%\|", bar) for bar in bars), done.stderr
+    assert "Next: python -m export.encoder --checkpoint=" in done.stdout
+
+
+def test_an_error_is_one_line_and_an_exit_code(flags):
+    arguments = ["--input_file=absent.tfrecord", "--output_dir=x", "--do_train", "--preset=tiny"]
+    arguments.append(f"--vocab_file={flags['vocab_file']}")
+    done = subprocess.run(
+        [sys.executable, "-m", "bert_tf.run_pretraining", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "run_pretraining: error: no file matches absent.tfrecord\n"

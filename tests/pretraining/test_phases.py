@@ -1,0 +1,161 @@
+"""Phases, held-out records and objectives, on records whose contents are known."""
+
+import json
+import pathlib
+
+import pytest
+
+from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
+from bert_tf.pretraining.run import PreTrainer
+from bert_tf.run_pretraining import Options, run
+from bert_tf.training.metrics import read_metrics
+from tfrecords.manifest import shard_entry, write_manifest
+
+
+@pytest.fixture
+def two_phases(flags, data, tmp_path) -> dict:
+    """Three quarters of 12 steps with masked records, then dynamic ones in smaller batches."""
+    phases = [
+        {"share": 0.75},
+        {
+            "share": 0.25,
+            "input_file": str(data / "dynamic.tfrecord"),
+            "eval_input_file": str(data / "dynamic.tfrecord"),
+            "train_batch_size": 4,
+        },
+    ]
+    path = tmp_path / "phases.json"
+    path.write_text(json.dumps(phases))
+    return flags | {"phases_file": str(path), "log_steps": 1, "save_checkpoints_steps": 100}
+
+
+def test_two_phases_are_one_run(two_phases, monkeypatch):
+    """Oracles: the shares by hand; one schedule over both; what each phase reads."""
+    seen = []
+    real = PreTrainer._dataset
+
+    def spy(self, phase, first_step=None):
+        if first_step is not None:
+            seen.append((phase.files[0].rpartition("/")[2], phase.train_batch_size, first_step))
+        return real(self, phase, first_step)
+
+    monkeypatch.setattr(PreTrainer, "_dataset", spy)
+    run(Options(**two_phases))
+    assert seen == [("train.tfrecord", 8, 0), ("dynamic.tfrecord", 4, 0)]
+    folder = pathlib.Path(two_phases["output_dir"])
+    assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-9"]
+    metrics = read_metrics(str(folder / "metrics.jsonl"))
+    rates = [line["learning_rate"] for line in metrics]
+    assert rates[2:] == pytest.approx([0.05 * (1 - step / 12) for step in range(2, 12)], rel=1e-5)
+    # Evaluated at the end of each phase, on its own records.
+    evaluations = read_metrics(str(folder / "eval_metrics.jsonl"))
+    assert [line["step"] for line in evaluations] == [9, 12]
+
+    # Going on within the second phase takes its own steps up where they were.
+    (folder / "checkpoint").unlink()
+    for path in folder.glob("ckpt-12*"):
+        path.unlink()
+    run(Options(**two_phases))
+    assert seen[2:] == [("dynamic.tfrecord", 4, 0)]
+    assert read_metrics(str(folder / "metrics.jsonl"))[-1]["loss"] == metrics[-1]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "no JSON"),
+        ("{}", "not a list of objects"),
+        ("[]", "not a list of objects"),
+        ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
+        ("[{}]", "phase 1: share is missing"),
+        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence'; known are"),
+        ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: max_seq_length cannot be '128'"),
+        ('[{"share": 1, "train_batch_size": 0}]', "phase 1: train_batch_size is 0"),
+    ],
+)
+def test_phases_that_cannot_be_are_named(tmp_path, content, message):
+    path = tmp_path / "phases.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=f"{path}.*{message}"):
+        read_phases(str(path), PhaseOptions(share=1.0, input_file="a"))
+
+
+def test_shares_of_steps():
+    """Oracle: by hand; together the phases have all steps."""
+    phases = [PhaseOptions(share=share, input_file="a") for share in (0.1, 0.2, 0.7)]
+    assert last_steps(phases, 10) == [1, 3, 10]
+    assert last_steps(phases, 33) == [3, 10, 33]
+    with pytest.raises(ValueError, match="phase 1 has no step: its share is 0.1 of --num_tr.*=4"):
+        last_steps(phases, 4)
+
+
+def test_a_phase_without_a_step_is_named(flags, tmp_path):
+    """Oracle: 6 steps in all, of which a hundredth is none."""
+    path = tmp_path / "phases.json"
+    path.write_text('[{"share": 0.99}, {"share": 0.01}]')
+    with pytest.raises(ValueError, match=f"{path}, phase 2 has no step"):
+        run(Options(**flags | {"phases_file": str(path), "num_train_steps": 6}))
+
+
+def test_without_eval_files_records_are_held_out(flags, data, capsys):
+    """Oracle: evaluation alone, later and in other batches, sees the same records."""
+    results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))
+    assert "the first of every hundred records is held out to" in capsys.readouterr().out
+    alone = flags | {"eval_input_file": None, "do_train": False, "eval_batch_size": 5}
+    assert run(Options(**alone)) == pytest.approx(results, rel=1e-5)
+
+
+def test_what_was_held_out_stays_so(flags, data, tmp_path, capsys):
+    """Oracle: the files of the training, once its flags and they themselves are gone."""
+    mine, other = tmp_path / "mine.tfrecord", data / "train.tfrecord"
+    mine.write_bytes(other.read_bytes())
+    path = tmp_path / "phases.json"
+    path.write_text('[{"share": 0.5}, {"share": 0.5}]')
+    asked = flags | {"input_file": str(mine), "eval_input_file": None}
+    run(Options(**asked | {"phases_file": str(path), "num_train_steps": 2}))
+    for file, held_out in ((mine, True), (other, False)):
+        capsys.readouterr()
+        run(Options(**asked | {"do_train": False, "input_file": str(file)}))
+        assert ("is held out to evaluate on" in capsys.readouterr().out) == held_out
+        mine.unlink(missing_ok=True)
+
+
+def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
+    """A copy of the records, with a manifest that says what they were made for."""
+    path = folder / f"{objective}.tfrecord"
+    path.write_bytes((data / "train.tfrecord").read_bytes())
+    manifest = {"shards": [shard_entry(str(path), 24)], "settings": {"objective": objective}}
+    write_manifest(str(folder / f"{objective}.manifest.json"), manifest)
+    return str(path)
+
+
+def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
+    """Oracle: the measures of each objective."""
+    files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
+    for name, file in files.items():
+        changes = {"input_file": file, "output_dir": str(tmp_path / name), "num_train_steps": 2}
+        results = run(Options(**flags | changes))
+        assert ("next_sentence_loss" in results) == (name != "mlm")
+    both = {"input_file": f"{files['nsp']},{files['sop']}"}
+    with pytest.raises(ValueError, match="give --objective: .*nsp.tfrecord with .*=nsp, .*sop"):
+        run(Options(**flags | both))
+    wanted = {"input_file": files["mlm"], "objective": "nsp"}
+    with pytest.raises(ValueError, match="mlm.tfrecord have no second sentence"):
+        run(Options(**flags | wanted))
+    alone = {"objective": "mlm", "output_dir": str(tmp_path / "alone"), "num_train_steps": 2}
+    assert "next_sentence_loss" not in run(Options(**flags | alone))
+
+
+def test_left_to_right(flags, data, config, tmp_path):
+    """Oracle: the records, [CLS] 7 7 7 ... [SEP], in which every next piece can be learnt.
+
+    The pieces are 15 of 16, the last of which, [SEP], a model that counts positions knows.
+    """
+    dynamic = str(data / "dynamic.tfrecord")
+    flags |= {"masking": "left_to_right", "input_file": dynamic, "eval_input_file": dynamic}
+    with pytest.raises(ValueError, match='left_to_right needs .*"is_decoder": true'):
+        run(Options(**flags))
+    path = tmp_path / "decoder.json"
+    path.write_text(json.dumps(config.to_dict() | {"is_decoder": True}))
+    results = run(Options(**flags | {"bert_config_file": str(path), "num_train_steps": 40}))
+    assert results["masked_lm_accuracy"] >= 14 / 15

@@ -1,0 +1,171 @@
+"""A checkpoint grows with its vocabulary, from build_vocab to both commands that train.
+
+Oracle: rows of new tokens are means of rows of the checkpoint, every other number is the same.
+"""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import build_vocab, run_finetuning, run_pretraining
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.checkpoints import Checkpointer, load_weights, saved_shapes
+from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.features import serialize_examples
+from tfrecords.writer import write_records
+
+TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()
+CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)
+TABLE, BIAS = "encoder/embeddings/word_embeddings", "pretrainer/masked_lm/output_bias"
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory) -> pathlib.Path:
+    """A checkpoint of random weights with its vocabulary, a text and records of a domain."""
+    folder = tmp_path_factory.mktemp("old")
+    (folder / "vocab.txt").write_text("\n".join(TOKENS))
+    (folder / "domain.txt").write_text("aab ab aab good\nab bad aab\n")
+    model = BertPretrainer(CONFIG)
+    model.masked_lm.output_bias.assign(np.random.default_rng(0).normal(size=len(TOKENS)))
+    step = tf.Variable(9, dtype=tf.int64)
+    Checkpointer(str(folder), model, {"step": step}).save()
+    CONFIG.to_json_file(str(folder / "bert_config.json"))
+    rows = np.ones((16, 8), np.int64)
+    arrays = {
+        "input_word_ids": rows * (len(TOKENS) - 1),
+        "input_mask": rows,
+        "input_type_ids": rows * 0,
+        "masked_lm_positions": rows[:, :2],
+        "masked_lm_ids": rows[:, :2] * 7,
+        "masked_lm_weights": np.ones((16, 2), np.float32),
+        "next_sentence_labels": rows[:, :1],
+    }
+    write_records(str(folder / "x.tfrecord"), serialize_examples(arrays))
+    (folder / "SST-2").mkdir()
+    for split in ("train", "dev"):
+        lines = "good aab ab\t1\nbad ab aab\t0\n" * 8
+        (folder / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\n" + lines)
+    return folder
+
+
+def extend(old: pathlib.Path, placement: str) -> dict[str, str]:
+    """aab and ab are a ##a ##b and a ##b in the old vocabulary: one token each in the new."""
+    output = str(old / f"{placement}.txt")
+    build_vocab.run(
+        build_vocab.Options(
+            input_file=str(old / "domain.txt"),
+            output_file=output,
+            extend_vocab=str(old / "vocab.txt"),
+            placement=placement,
+        )
+    )
+    return {"vocab_file": output, "init_vocab_mapping": f"{output}.mapping.json"}
+
+
+def pretraining_options(old: pathlib.Path, folder: pathlib.Path, **changes):
+    values = dict(
+        input_file=str(old / "x.tfrecord"),
+        output_dir=str(folder),
+        bert_config_file=str(old / "bert_config.json"),
+        init_checkpoint=str(old),
+        max_seq_length=8,
+        max_predictions_per_seq=2,
+        do_train=True,
+        num_train_steps=1,
+        learning_rate=0.0,
+        train_batch_size=4,
+    )
+    return run_pretraining.Options(**values | changes)
+
+
+def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(str(checkpoint))
+    names = {path: f"model/{path.replace('/', '.S')}" for path in saved_shapes(str(checkpoint))}
+    return {
+        path: reader.get_tensor(f"{name}/.ATTRIBUTES/VARIABLE_VALUE")
+        for path, name in names.items()
+    }
+
+
+@pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
+def test_pretraining_goes_on_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
+    """With a learning rate of 0, what is saved is what was started from."""
+    flags = extend(old, placement)
+    run_pretraining.run(pretraining_options(old, tmp_path, **flags))
+    size = len(TOKENS) + 2 * (placement == "append")
+    assert f"2 of {size} word embeddings start from means" in capsys.readouterr().out
+    before, after = weights(old / "ckpt-9"), weights(tmp_path / "ckpt-1")
+    for path in (TABLE, BIAS):
+        expected = np.concatenate([before[path], before[path]])[:size]
+        for new_id, old_ids in zip(new_ids, [[7, 9, 10], [7, 10]], strict=True):
+            mean = before[path][old_ids].astype(np.float64).mean(axis=0)
+            expected[new_id] = mean.astype(np.float32)
+        np.testing.assert_array_equal(after[path], expected)
+    assert before.keys() == after.keys()
+    for path in before.keys() - {TABLE, BIAS}:
+        np.testing.assert_array_equal(after[path], before[path])
+    config = json.loads((tmp_path / "bert_config.json").read_text())
+    assert config["vocab_size"] == size
+
+    # The same command goes on with the run, and does not grow it again.
+    again = pretraining_options(old, tmp_path, **flags, num_train_steps=2)
+    run_pretraining.run(again)
+    assert "Going on from" in capsys.readouterr().out
+    np.testing.assert_array_equal(weights(tmp_path / "ckpt-2")[TABLE], after[TABLE])
+
+
+def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
+    options = run_finetuning.Options(
+        task="sst2",
+        data_dir=str(old),
+        output_dir=str(tmp_path / "run"),
+        init_checkpoint=str(old),
+        max_seq_length=12,
+        train_batch_size=8,
+        num_train_epochs=1.0,
+        learning_rate=0.0,
+        **extend(old, "append"),
+    )
+    run_finetuning.run(options)
+    assert "2 of 15 word embeddings start from means" in capsys.readouterr().out
+    before, after = weights(old / "ckpt-9")[TABLE], weights(tmp_path / "run/best/ckpt-2")[TABLE]
+    np.testing.assert_array_equal(after[:13], before)
+    mean = before[[7, 9, 10]].astype(np.float64).mean(axis=0).astype(np.float32)
+    np.testing.assert_array_equal(after[13], mean)
+
+
+def test_what_does_not_fit_is_said(old, tmp_path):
+    flags = extend(old, "append")
+    cases = [
+        ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
+        ({"init_vocab_mapping": "absent.json"}, "cannot read absent.json"),
+        ({"init_vocab_mapping": None}, "append.txt has 15 tokens, more than the vocab_size 13"),
+    ]
+    for change, message in cases:
+        with pytest.raises((ValueError, OSError), match=re.escape(message)):
+            run_pretraining.run(pretraining_options(old, tmp_path / "run", **flags | change))
+    with pytest.raises(ValueError, match="--init_vocab_mapping needs --init_checkpoint"):
+        run_finetuning.run(
+            run_finetuning.Options(
+                task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", **flags
+            )
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mapping_of_other_sizes_is_refused(old):
+    model = BertPretrainer(BertConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 14}))
+    before = [weight.numpy() for weight in model.weights]
+    for mapping, message in [
+        (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13, where"),
+        (VocabularyMapping(13, 15, {13: (0,), 14: (1,)}), "this model has a vocabulary of 14"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            load_weights(str(old / "ckpt-9"), model.weights, mapping)
+    for weight, value in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), value)

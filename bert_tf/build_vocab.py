@@ -27,8 +27,8 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
-    from bert_tf.text.vocab import Vocabulary
     from bert_tf.vocabulary.counting import WordCounts
+    from tfrecords.vocabulary import Vocabulary
 
 # With more files than this, coverage is told for each name or glob of --input_file instead.
 _MOST_FILES_TOLD = 20
@@ -76,9 +76,9 @@ def run(options: Options) -> None:
       ValueError: a file is missing or empty, the text has no words, flags do not fit.
       OSError: a file cannot be read, or the vocabulary not written.
     """
-    from bert_tf.text.vocab import load_vocab
     from bert_tf.vocabulary.counting import count_words
     from bert_tf.workers import available_cores
+    from tfrecords.vocabulary import load_vocab
 
     texts = _texts(options.input_file)
     _check_output(options, texts)
@@ -137,8 +137,8 @@ def _mapping_file(options: Options) -> str:
 
 
 def _build(options: Options, counts: "WordCounts") -> None:
-    from bert_tf.text.vocab import Vocabulary
     from bert_tf.vocabulary.learning import learn_vocabulary
+    from tfrecords.vocabulary import Vocabulary
 
     tokens = learn_vocabulary(
         counts.all(), options.vocab_size, options.min_frequency, options.num_unused

@@ -227,7 +227,7 @@ def _work(options: Options) -> "Work":
 
 def _example_settings(options: Options, masking: str) -> "Settings":
     from bert_tf.examples.pipeline import Settings
-    from bert_tf.text.vocab import load_vocab
+    from tfrecords.vocabulary import load_vocab
 
     return Settings(
         vocab=load_vocab(options.vocab_file),

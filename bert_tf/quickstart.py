@@ -175,7 +175,7 @@ def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathli
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  the preprocessor's operations
 
-    from bert_tf.text.vocab import load_vocab
+    from tfrecords.vocabulary import load_vocab
 
     with warnings.catch_warnings():
         # tensorflow-hub imports the retired pkg_resources.

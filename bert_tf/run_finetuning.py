@@ -94,9 +94,9 @@ def run(options: Options) -> dict[str, float]:
     from bert_tf.finetuning.run import FineTuner, read_results
     from bert_tf.finetuning.task import load_splits
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.text.vocab import load_vocab
     from bert_tf.training import strategy as strategies
     from bert_tf.weights.growing import load_mapping
+    from tfrecords.vocabulary import load_vocab
     from tfrecords.writer import make_folder
 
     task = get_task(options.task)

@@ -72,9 +72,9 @@ def export_encoder(
         ValueError: the vocabulary has more words than the model, or `output_dir` is not empty.
         OSError: `vocab_file` cannot be read or `output_dir` not be written.
     """
-    from bert_tf.text.vocab import load_vocab
     from export import saved_models
     from export.encoder_module import EncoderModule
+    from tfrecords.vocabulary import load_vocab
 
     words = len(load_vocab(vocab_file))
     if words > model.config.vocab_size:

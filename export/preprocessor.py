@@ -36,9 +36,9 @@ def run(options: Options) -> None:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.text.vocab import load_vocab
     from export import saved_models
     from export.preprocessor_module import PreprocessorModule
+    from tfrecords.vocabulary import load_vocab
 
     saved_models.check_new_folder(options.output_dir)
     tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file), options.do_lower_case)

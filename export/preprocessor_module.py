@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 

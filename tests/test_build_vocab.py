@@ -9,8 +9,8 @@ import pytest
 from bert_tf import build_vocab
 from bert_tf.build_vocab import Options, run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary, load_vocab
 from bert_tf.weights.growing import load_mapping
+from tfrecords.vocabulary import Vocabulary, load_vocab
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PROSE = (

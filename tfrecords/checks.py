@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tfrecords.vocabulary import Tokens
+from tfrecords.vocabulary import Vocabulary
 
 Batch = dict[str, np.ndarray]
 Problem = tuple[np.ndarray, str]
 
 
-def first_problem(batch: Batch, vocab: Tokens | None) -> tuple[int, str] | None:
+def first_problem(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
     """The first row of a batch that breaks a rule, and the rule; None where all is well.
 
     Args:
@@ -42,7 +42,7 @@ def unmasked_ids(batch: Batch) -> np.ndarray:
     return ids
 
 
-def _problems(batch: Batch, vocab: Tokens | None) -> Iterator[Problem]:
+def _problems(batch: Batch, vocab: Vocabulary | None) -> Iterator[Problem]:
     """Rows [B] bool that break a rule, and what to say of them."""
     mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
     columns = np.arange(mask.shape[1], dtype=np.int32)
@@ -69,7 +69,7 @@ def _problems(batch: Batch, vocab: Tokens | None) -> Iterator[Problem]:
 
 
 def _problems_of_predictions(
-    batch: Batch, lengths: np.ndarray, limit: int, vocab: Tokens | None
+    batch: Batch, lengths: np.ndarray, limit: int, vocab: Vocabulary | None
 ) -> Iterator[Problem]:
     positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
     weights = batch["masked_lm_weights"]
@@ -89,7 +89,7 @@ def _problems_of_predictions(
 
 
 def _problems_of_special_pieces(
-    ids: np.ndarray, in_a: np.ndarray, lengths: np.ndarray, vocab: Tokens
+    ids: np.ndarray, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary
 ) -> Iterator[Problem]:
     rows = np.arange(len(ids))
     yield ids[:, 0] != vocab.cls_id, "the first piece is not [CLS]"
@@ -103,7 +103,7 @@ def _problems_of_special_pieces(
 
 
 def _problems_of_word_starts(
-    batch: Batch, in_a: np.ndarray, lengths: np.ndarray, vocab: Tokens | None
+    batch: Batch, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary | None
 ) -> Iterator[Problem]:
     starts, ids = batch["word_starts"], batch["input_word_ids"]
     columns = np.arange(starts.shape[1], dtype=np.int32)

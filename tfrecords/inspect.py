@@ -40,10 +40,10 @@ def run(options: Options) -> None:
     from tfrecords.inspection import find_manifests, inspect_files
     from tfrecords.readable import LEGEND, readable
     from tfrecords.reader import expand_files
-    from tfrecords.vocabulary import load_tokens
+    from tfrecords.vocabulary import load_vocab
 
     files = expand_files(options.input_file)
-    vocab = load_tokens(options.vocab_file) if options.vocab_file else None
+    vocab = load_vocab(options.vocab_file) if options.vocab_file else None
     manifests = find_manifests(files, options.manifest)
     found = inspect_files(files, manifests, vocab, options.num_examples)
     if found.examples:

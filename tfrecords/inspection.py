@@ -20,7 +20,7 @@ from tfrecords.records import (
     serialized_records,
 )
 from tfrecords.statistics import Statistics
-from tfrecords.vocabulary import Tokens
+from tfrecords.vocabulary import Vocabulary
 
 BATCH_RECORDS = 1024
 # Before each record its length and the checksum of that; after it its checksum.
@@ -57,7 +57,7 @@ def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict
 def inspect_files(
     files: Sequence[str],
     manifests: Mapping[str, dict],
-    vocab: Tokens | None,
+    vocab: Vocabulary | None,
     num_examples: int,
 ) -> Inspection:
     """Checks all records; keeps the first few and sums over those before a file's first bad one.
@@ -112,7 +112,7 @@ def _first_layout(file: str) -> Layout:
 
 
 def _checked_batches(
-    file: str, layout: Layout, vocab: Tokens | None
+    file: str, layout: Layout, vocab: Vocabulary | None
 ) -> Iterator[tuple[Batch, int]]:
     """All records of a file in batches, and how many bytes each batch took in the file.
 

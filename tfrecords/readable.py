@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tfrecords.vocabulary import Tokens
+from tfrecords.vocabulary import Vocabulary
 
 LEGEND = {
     False: "[shown→hidden] hides the piece after the arrow; {piece} is to be predicted as it is.",
@@ -10,7 +10,7 @@ LEGEND = {
 }
 
 
-def readable(record: dict[str, np.ndarray], vocab: Tokens | None) -> str:
+def readable(record: dict[str, np.ndarray], vocab: Vocabulary | None) -> str:
     """One record as a line: pieces put together to words, masks in their places.
 
     Args:
@@ -47,5 +47,5 @@ def readable(record: dict[str, np.ndarray], vocab: Tokens | None) -> str:
     return line
 
 
-def _piece(index: int, vocab: Tokens | None) -> str:
+def _piece(index: int, vocab: Vocabulary | None) -> str:
     return vocab.tokens[index] if vocab else str(index)

@@ -6,14 +6,14 @@ import os
 import numpy as np
 
 from tfrecords.features import Layout
-from tfrecords.vocabulary import Tokens
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 
 class Statistics:
     """Sums over records of one layout; `vocab`, where known, tells [MASK] from random pieces."""
 
-    def __init__(self, layout: Layout, vocab: Tokens | None):
+    def __init__(self, layout: Layout, vocab: Vocabulary | None):
         self._layout = layout
         self._vocab = vocab
         self.lengths = np.zeros(layout.max_seq_length + 1, np.int64)

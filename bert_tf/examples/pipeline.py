@@ -10,7 +10,7 @@ from bert_tf.examples.full_sentences import full_sentences
 from bert_tf.examples.masking import MASKINGS, mask_rows, prediction_budget
 from bert_tf.examples.pairs import join_chunks, next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 # Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
 OBJECTIVES = ("nsp", "sop", "mlm")

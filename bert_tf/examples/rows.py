@@ -7,7 +7,7 @@ import numpy as np
 from bert_tf.examples.documents import Chunk
 from bert_tf.examples.full_sentences import FullSentences
 from bert_tf.examples.pairs import Pairs
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)

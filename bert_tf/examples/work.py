@@ -31,9 +31,9 @@ from bert_tf.examples.documents import (
 from bert_tf.examples.pipeline import ExampleCounts, Settings, make_examples, unit_seed
 from bert_tf.examples.plan import Segment, Unit
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write, join_files, write_records
 
 

@@ -60,8 +60,8 @@ def objective(options: Options, phases: Sequence["Phase"]) -> str:
 
 def made_with_other_vocabulary(options: Options, phases: Sequence["Phase"]) -> str | None:
     """A file of examples whose manifest tells of another vocabulary than --vocab_file."""
-    from bert_tf.text.vocab import load_vocab
     from tfrecords.manifest import lines_sha256
+    from tfrecords.vocabulary import load_vocab
 
     if not options.vocab_file:
         return None
@@ -114,8 +114,8 @@ def _masking(
     options: Options, config: "BertConfig", file: str, needed: bool, seed: int
 ) -> "DynamicMasking | None":
     """How to mask the examples, of which `file` is one, where that is still to be done."""
-    from bert_tf.text.vocab import load_vocab
     from tfrecords.dynamic_masking import DynamicMasking
+    from tfrecords.vocabulary import load_vocab
 
     if not needed:
         for name in ("masking", "masked_lm_prob"):

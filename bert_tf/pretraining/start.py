@@ -19,8 +19,8 @@ def checked_config(options: Options) -> "BertConfig":
     from bert_tf.config import BertConfig
     from bert_tf.presets import preset_config
     from bert_tf.run_folder import other_config
-    from bert_tf.text.vocab import load_vocab
     from bert_tf.weights.growing import load_mapping
+    from tfrecords.vocabulary import load_vocab
 
     if not (options.do_train or options.do_eval):
         raise ValueError("nothing to do: give --do_train, --do_eval or both")

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 # `_clean_text` of the original drops U+0000, U+FFFD and the categories Cc and Cf, but keeps tab,
 # line feed and carriage return as white space: Cc is written in ranges here, because RE2 cannot

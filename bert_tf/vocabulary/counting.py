@@ -12,8 +12,8 @@ from tqdm import tqdm
 from bert_tf.corpus.lines import decode, read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_tf.workers import Workers
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 BLOCK_BYTES = 2**22
 # Different words held at once, some 150 bytes each; English gets there after some ten gigabytes.

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 _WORDS_AT_ONCE = 100_000
 

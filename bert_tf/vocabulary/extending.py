@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
 from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.vocabulary import Vocabulary
 
 PLACEMENTS = ("append", "unused")
 _MAX_CHARACTERS_PER_WORD = 200

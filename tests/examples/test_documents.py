@@ -16,7 +16,7 @@ from bert_tf.examples.documents import (
     save_chunk,
 )
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCAB = Vocabulary((*SPECIAL, "one", "two", "three", "##s", "é", ".", "语", "言", "模", "型"))

@@ -7,7 +7,7 @@ import pytest
 
 from bert_tf.examples.lexicon import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCAB = Vocabulary((*SPECIAL, "a", "b", "c", "##a", "##b", "中", "国", "人", "-"))

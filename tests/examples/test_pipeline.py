@@ -12,7 +12,7 @@ from bert_tf.examples.documents import Chunk
 from bert_tf.examples.masking import MASKINGS
 from bert_tf.examples.pairs import next_sentence_pairs
 from bert_tf.examples.pipeline import ExampleCounts, Settings, make_examples, unit_seed
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple("abcdefghijklmnopqrst") + tuple("##" + letter for letter in "uvwxyz")

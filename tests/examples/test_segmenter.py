@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.examples.segmenter import load_segmenter, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 VOCAB = Vocabulary((*SPECIAL, *"使用语言模型来预测", "un", "##aff", "##able", "e", "-", "!"))

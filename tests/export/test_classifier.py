@@ -7,9 +7,9 @@ from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
 from export.classifier_module import TextClassifier
 from export.saved_models import save_folder
+from tfrecords.vocabulary import Vocabulary
 
 
 def test_classifies_pairs_of_any_length(tmp_path):

@@ -11,8 +11,8 @@ import tf_keras
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import load_vocab
 from export import preprocessor
+from tfrecords.vocabulary import load_vocab
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "abcdefghijklmnopqrstuvwxyzäöüßαβγσς中文のé0123456789!?.,'[]$"

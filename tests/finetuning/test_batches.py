@@ -12,7 +12,7 @@ from bert_tf.finetuning.task import Examples
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 TOKENIZER = WordPieceTokenizer(
     Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))

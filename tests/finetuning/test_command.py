@@ -18,8 +18,8 @@ from bert_tf.models.task_model import BertTaskModel, ClassificationObjective
 from bert_tf.run_finetuning import Options, run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import load_vocab
 from bert_tf.training import checkpoints
+from tfrecords.vocabulary import load_vocab
 
 WORDS = ("good", "bad", *"abcdefgh")
 CONFIG = BertConfig(20, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.1)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.text.packing import pack_segments
-from bert_tf.text.vocab import Vocabulary
+from tfrecords.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 

@@ -23,7 +23,7 @@ from reference_tokenizer import reference_pieces, reference_words
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary, load_vocab
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 PUBLISHED = [
     ("bert-base-uncased", True),

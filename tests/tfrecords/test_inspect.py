@@ -13,7 +13,7 @@ from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.inspect import Options, run
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
 from tfrecords.readable import readable
-from tfrecords.vocabulary import load_tokens
+from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat dog new york".split()
@@ -146,7 +146,7 @@ def test_ids_stand_for_pieces_without_a_vocabulary():
 def test_each_rule(vocab_file, changes, message):
     """Oracle: the record that breaks the rule, the third of five."""
     records = [STATIC] * 2 + [changed(STATIC, **changes)] + [STATIC] * 2
-    found = first_problem(arrays(*records), load_tokens(vocab_file))
+    found = first_problem(arrays(*records), load_vocab(vocab_file))
     assert found is not None
     assert found[0] == 2 and found[1].startswith(message)
 
@@ -174,7 +174,7 @@ def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
     ],
 )
 def test_each_rule_of_word_starts(vocab_file, changes, message):
-    for vocab in (load_tokens(vocab_file), None):
+    for vocab in (load_vocab(vocab_file), None):
         found = first_problem(arrays(DYNAMIC, changed(DYNAMIC, **changes)), vocab)
         assert found == (1, message)
 
@@ -244,17 +244,6 @@ def test_plot(tmp_path):
         for name, magic in {"p.png": b"\x89PNG", "p.svg": b"<?xml", "p.pdf": b"%PDF"}.items():
             run(Options(file, plot=str(tmp_path / name)))
             assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-def test_vocabulary(tmp_path, vocab_file):
-    vocab = load_tokens(vocab_file)
-    assert (len(vocab), vocab.cls_id, vocab.sep_id, vocab.mask_id) == (14, CLS, SEP, MASK)
-    bad = tmp_path / "bad.txt"
-    bad.write_text("a\nb")
-    with pytest.raises(ValueError, match=r"bad.txt is not a BERT vocabulary: it lacks \[CLS\]"):
-        load_tokens(str(bad))
-    with pytest.raises(OSError, match="cannot read the vocabulary .*absent"):
-        load_tokens(str(tmp_path / "absent"))
 
 
 def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):

@@ -10,9 +10,9 @@ import pytest
 
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary
 from bert_tf.vocabulary import counting
 from bert_tf.vocabulary.counting import count_words
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TEXTS = {
     "english": "The cat's  tail.\tIt’s 3.5 m long, naïve!\r\nÇa va? ΟΔΟΣ ΣΑΣ İstanbul\r\n",

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.vocab import SPECIAL_TOKENS, Vocabulary, load_vocab
 from bert_tf.vocabulary.coverage import measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
 OLD = Vocabulary((*SPECIAL_TOKENS, "[unused0]", *LETTERS, "ab", "[unused1]"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.text.vocab import Vocabulary, load_vocab
+from tfrecords.vocabulary import Vocabulary, load_vocab
 
 SPECIAL = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"
 

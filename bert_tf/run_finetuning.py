@@ -263,13 +263,14 @@ def _export(options: Options, config: "BertConfig", task: "Task", tokenizer) -> 
     from bert_tf.finetuning.run import BEST
     from bert_tf.models.task_model import BertTaskModel
     from bert_tf.training import checkpoints
+    from bert_tf.weights.loading import load_weights
     from export import saved_models
     from export.classifier_module import TextClassifier
 
     # Whatever precision trained it, probabilities are float32.
     model = BertTaskModel(config, len(task.labels), dtype="float32")
     best = checkpoints.latest_checkpoint(os.path.join(options.output_dir, BEST))
-    checkpoints.load_weights(best, model.weights)
+    load_weights(best, model.weights)
     module = TextClassifier(model, tokenizer, task.labels, options.max_seq_length, task.pairs)
     path = os.path.join(options.output_dir, SAVED_MODEL)
     saved_models.save_folder(module, path, {"serving_default": module.serving})

@@ -44,13 +44,14 @@ def run(options: Options) -> None:
     """
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.training import checkpoints
+    from bert_tf.weights.loading import load_weights
     from export import saved_models
 
     saved_models.check_new_folder(options.output_dir)
     checkpoint = checkpoints.latest_checkpoint(options.checkpoint)
     # Whatever precision trained it, outputs are float32.
     model = BertPretrainer(_config_beside(checkpoint), dtype="float32")
-    checkpoints.load_weights(checkpoint, model.weights)
+    load_weights(checkpoint, model.weights)
     export_encoder(model, options.vocab_file, options.output_dir, options.do_lower_case)
     print(f"Wrote the encoder of {checkpoint} to {options.output_dir}.")
     lower_case = "" if options.do_lower_case else " --nodo_lower_case"

@@ -14,6 +14,7 @@ from bert_tf.training import checkpoints, loop, optimizers, schedules
 from bert_tf.training.reports import EVAL_RESULTS, Reports, write_results
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.loading import load_weights
 
 BEST = "best"
 
@@ -166,7 +167,7 @@ class FineTuner:
         results = read_results(self.best_results)
         if "test" in self.splits:
             path = checkpoints.latest_checkpoint(f"{self.folder}/{BEST}")
-            checkpoints.load_weights(path, self.model.weights)
+            load_weights(path, self.model.weights)
             results |= self.evaluate("test", "test")
         write_results(f"{self.folder}/{EVAL_RESULTS}", results)
         return results
@@ -183,7 +184,7 @@ def read_results(path: str) -> dict[str, float]:
 
 
 def _load_encoder(model: BertTaskModel, checkpoint: str, mapping: VocabularyMapping | None) -> None:
-    checkpoints.load_weights(checkpoint, model.encoder.weights, mapping)
+    load_weights(checkpoint, model.encoder.weights, mapping)
     taken = {weight.path for weight in model.encoder.weights}
     fresh = [weight.path for weight in model.weights if weight.path not in taken]
     unused = sorted(checkpoints.saved_shapes(checkpoint).keys() - taken)

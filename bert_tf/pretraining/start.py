@@ -78,8 +78,9 @@ def set_weights(
     3. random numbers.
     """
     from bert_tf.run_folder import changed_flags
-    from bert_tf.training.checkpoints import latest_checkpoint, load_weights
+    from bert_tf.training.checkpoints import latest_checkpoint
     from bert_tf.weights.growing import load_mapping
+    from bert_tf.weights.loading import load_weights
 
     if path := checkpointer.restore():
         step = int(trainer.step.numpy())

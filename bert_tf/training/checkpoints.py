@@ -3,13 +3,12 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.writer import atomic_write
 
 
@@ -91,7 +90,7 @@ class Checkpointer:
         return path
 
     def _restore(self, path: str) -> None:
-        _check_shapes(path, saved_shapes(path), self._weights)
+        check_shapes(path, saved_shapes(path), self._weights)
         with _reading(path):
             try:
                 self._checkpoint.read(path).assert_existing_objects_matched()
@@ -158,30 +157,16 @@ def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
     return paths
 
 
-def load_weights(
-    checkpoint: str,
-    weights: Sequence[keras.Variable],
-    mapping: VocabularyMapping | None = None,
-) -> None:
-    """Sets every one of `weights` from a checkpoint of `Checkpointer`.
-
-    Args:
-        mapping: lets the arrays with a row for every token grow with an extended vocabulary.
+def read_weights(checkpoint: str, paths: Collection[str]) -> dict[str, np.ndarray]:
+    """Reads the weights of these paths from a checkpoint of `Checkpointer`.
 
     Raises:
-        ValueError: where one is missing there or has another shape; nothing is set then.
+        OSError: the checkpoint is damaged.
     """
-    targets = {weight.path: weight.value for weight in weights}
-    saved = saved_shapes(checkpoint)
-    if mapping:
-        saved = _grown_shapes(checkpoint, saved, targets, mapping)
-    _check_shapes(checkpoint, saved, targets)
     with _reading(checkpoint):
         reader = tf.train.load_checkpoint(checkpoint)
-        keys = [key for key in reader.get_variable_to_shape_map() if _path(key) in targets]
-        values = {_path(key): np.asarray(reader.get_tensor(key)) for key in keys}
-    for path, value in values.items():
-        targets[path].assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
+        keys = [key for key in reader.get_variable_to_shape_map() if _path(key) in paths]
+        return {_path(key): np.asarray(reader.get_tensor(key)) for key in keys}
 
 
 @contextlib.contextmanager
@@ -199,7 +184,13 @@ def _path(key: str) -> str | None:
     return match and match[1].replace(".S", "/").replace("..", ".")
 
 
-def _check_shapes(checkpoint: str, saved: dict, targets: dict) -> None:
+def check_shapes(
+    checkpoint: str, saved: Mapping[str, tuple[int, ...]], targets: Mapping[str, tf.Variable]
+) -> None:
+    """Raises a ValueError unless the checkpoint holds exactly these weights in these shapes.
+
+    Other top-level parts of a model, such as a head that is not among the targets, may be there.
+    """
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
         raise ValueError(f"{checkpoint}: has {extra[0]} besides; it is of another model")
@@ -211,22 +202,3 @@ def _check_shapes(checkpoint: str, saved: dict, targets: dict) -> None:
                 f"{checkpoint}: {path} has shape {saved[path]} there, {tuple(target.shape)} in "
                 "this model; give the configuration the checkpoint was trained with"
             )
-
-
-def _grown_shapes(
-    checkpoint: str, saved: dict, targets: dict, mapping: VocabularyMapping
-) -> dict[str, tuple[int, ...]]:
-    """The shapes that the saved arrays will have."""
-    grown = dict(saved)
-    for path in sorted(filter(mapping.grows, targets.keys() & saved.keys())):
-        for size, needed, what in (
-            (saved[path][0], mapping.old_size, checkpoint),
-            (targets[path].shape[0], mapping.new_size, "this model"),
-        ):
-            if size != needed:
-                raise ValueError(
-                    f"{what} has a vocabulary of {size}, where the mapping leads from "
-                    f"{mapping.old_size} to {mapping.new_size} tokens"
-                )
-        grown[path] = (mapping.new_size, *saved[path][1:])
-    return grown

@@ -19,6 +19,7 @@ from bert_tf.run_finetuning import Options, run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
+from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import load_vocab
 
 WORDS = ("good", "bad", *"abcdefgh")
@@ -91,7 +92,7 @@ def pretrained(files, tmp_path_factory) -> str:
 
 def best_weights(output_dir: str, config: BertConfig = CONFIG) -> BertTaskModel:
     model = BertTaskModel(config, 2)
-    checkpoints.load_weights(checkpoints.latest_checkpoint(f"{output_dir}/best"), model.weights)
+    load_weights(checkpoints.latest_checkpoint(f"{output_dir}/best"), model.weights)
     return model
 
 
@@ -174,7 +175,7 @@ def test_the_encoder_starts_from_the_checkpoint(files, pretrained, tmp_path, cap
     )
     run(options)
     expected = BertPretrainer(CONFIG_TRAINED)
-    checkpoints.load_weights(checkpoints.latest_checkpoint(pretrained), expected.weights)
+    load_weights(checkpoints.latest_checkpoint(pretrained), expected.weights)
     model = best_weights(options.output_dir, CONFIG_TRAINED)
     for weight, other in zip(model.encoder.weights, expected.encoder.weights, strict=True):
         np.testing.assert_array_equal(weight, other)

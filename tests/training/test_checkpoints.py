@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint, load_weights
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
+from bert_tf.weights.loading import load_weights
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,9 @@ import tensorflow as tf
 from bert_tf import build_vocab, run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, load_weights, saved_shapes
+from bert_tf.training.checkpoints import Checkpointer, saved_shapes
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.loading import load_weights
 from tfrecords.features import serialize_examples
 from tfrecords.writer import write_records
 
@@ -162,8 +163,8 @@ def test_a_mapping_of_other_sizes_is_refused(old):
     model = BertPretrainer(BertConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 14}))
     before = [weight.numpy() for weight in model.weights]
     for mapping, message in [
-        (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13, where"),
-        (VocabularyMapping(13, 15, {13: (0,), 14: (1,)}), "this model has a vocabulary of 14"),
+        (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13 tokens"),
+        (VocabularyMapping(13, 15, {13: (0,), 14: (1,)}), "this model has a vocabulary of 14 tokens"),
     ]:
         with pytest.raises(ValueError, match=message):
             load_weights(str(old / "ckpt-9"), model.weights, mapping)

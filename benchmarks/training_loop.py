@@ -104,12 +104,16 @@ def _measure(
 
 
 def _dataset(strategy, files: list[str], batch_size: int):
-    from tfrecords.reader import pretraining_dataset
+    from tfrecords.reader import RecordSet, training_batches
 
+    records = RecordSet(
+        files=tuple(files),
+        max_seq_length=LENGTH,
+        max_predictions_per_seq=PREDICTIONS,
+        vocab_size=VOCAB_SIZE,
+    )
     return strategy.distribute_datasets_from_function(
-        lambda context: pretraining_dataset(
-            files, LENGTH, PREDICTIONS, VOCAB_SIZE, batch_size, True, 0, context
-        )
+        lambda context: training_batches(records, batch_size, context=context)
     )
 
 

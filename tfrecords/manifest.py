@@ -59,6 +59,17 @@ def read_manifest(path: str) -> dict:
     return manifest
 
 
+def find_manifest(file: str) -> dict | None:
+    """Returns the manifest beside a shard, or None if there is none.
+
+    Raises:
+        ValueError: The manifest is damaged.
+        OSError: The manifest cannot be read.
+    """
+    path = manifest_path(file)
+    return read_manifest(path) if tf.io.gfile.exists(path) else None
+
+
 def shard_entry(path: str, records: int) -> dict:
     """What the manifest says of a finished shard of so many records.
 

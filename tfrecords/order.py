@@ -11,6 +11,7 @@ from functools import partial
 import tensorflow as tf
 
 from tfrecords.manifest import manifest_path, read_manifest
+from tfrecords.record_set import RecordSet
 from tfrecords.records import compression_of, open_records
 
 # Serialized records held back for shuffling: about 15 MB at length 128, 60 MB at 512.
@@ -47,20 +48,19 @@ def training_records(
     return _epochs(files, seed, part, first_record, open_records)
 
 
-def records_of_step(
-    files: Sequence[str], batch_size: int, seed: int, step: int, part: str = "all"
-) -> list[tuple[str, int]]:
-    """Where the rows of a training batch come from: the file and the record, of which 1 is first.
+def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tuple[str, int]]:
+    """Returns the file and record number (starting at 1) of each row of a training batch.
 
     Args:
-        batch_size: of all replicas together.
-        seed, part: as in training.
-        step: how many steps were taken before.
+        records: The records trained on.
+        batch_size: The global batch size, over all replicas.
+        step: Number of steps taken before.
 
     Raises:
-        tf.errors.DataLossError: a file is damaged.
+        tf.errors.DataLossError: A file is damaged.
     """
-    places = _epochs(files, seed, part, step * batch_size, _numbered_records)
+    first_record = step * batch_size
+    places = _epochs(records.files, records.seed, records.part, first_record, _numbered_records)
     rows = places.take(batch_size).as_numpy_iterator()
     return [(row["file"].decode(), int(row["number"])) for row in rows]
 

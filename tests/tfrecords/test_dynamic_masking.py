@@ -14,7 +14,13 @@ from tfrecords.dynamic_masking import (
     prediction_budget,
 )
 from tfrecords.features import serialize_examples
-from tfrecords.reader import check_pretraining_files, explain_bad_record, pretraining_dataset
+from tfrecords.reader import (
+    RecordSet,
+    check_files,
+    evaluation_batches,
+    explain_bad_record,
+    training_batches,
+)
 from tfrecords.writer import write_records
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200
@@ -223,13 +229,15 @@ def _write(path, arrays) -> str:
     return str(path)
 
 
-def _batches(
-    file, batch_size, training, take=-1, context=None, first_step=0, **changes
-) -> list[dict]:
-    dataset = pretraining_dataset(
-        [file], S, P, VOCAB, batch_size, training, 7, context, masking(**changes), first_step
-    )
-    return list(dataset.take(take).as_numpy_iterator())
+def _record_set(*files: str, **changes) -> RecordSet:
+    contract = dict(max_seq_length=S, max_predictions_per_seq=P, vocab_size=VOCAB, seed=7)
+    return RecordSet(files=files, **contract | changes)
+
+
+def _training(file, batch_size, take, context=None, first_step=0, **changes) -> list[dict]:
+    records = _record_set(file, masking=masking(**changes))
+    batches = training_batches(records, batch_size, first_step, context)
+    return list(batches.take(take).as_numpy_iterator())
 
 
 def _by_row(batches: list[dict], arrays) -> dict[bytes, list[bytes]]:
@@ -248,15 +256,15 @@ def _by_row(batches: list[dict], arrays) -> dict[bytes, list[bytes]]:
 def test_every_epoch_is_masked_anew_and_as_the_seed_says(tmp_path):
     arrays = dynamic_arrays(60)
     file = _write(tmp_path / "records", arrays)
-    assert check_pretraining_files([file], S, P, VOCAB)
-    first = _batches(file, 6, True, 30)
+    assert check_files(_record_set(file))
+    first = _training(file, 6, 30)
     forms = _by_row(first, arrays)
     assert set(forms) == {row.astype(np.int32).tobytes() for row in arrays["input_word_ids"]}
     assert {len(found) for found in forms.values()} == {3}
     different = sum(len(set(found)) == 3 for found in forms.values())
     assert different > 50  # short rows may be masked alike by chance
-    np.testing.assert_equal(_batches(file, 6, True, 30), first)
-    other = _batches(file, 6, True, 1, seed=1)[0]
+    np.testing.assert_equal(_training(file, 6, 30), first)
+    other = _training(file, 6, 1, seed=1)[0]
     assert (other["masked_lm_positions"] != first[0]["masked_lm_positions"]).any()
 
 
@@ -264,11 +272,11 @@ def test_every_epoch_is_masked_anew_and_as_the_seed_says(tmp_path):
 def test_masks_depend_on_the_step_and_the_row_in_it_alone(tmp_path, units):
     """Oracle: the uninterrupted run of one replica, over three epochs."""
     file = _write(tmp_path / "records", dynamic_arrays(30))
-    whole = _batches(file, 8, True, 12, units=units)
-    np.testing.assert_equal(_batches(file, 8, True, 5, first_step=7, units=units), whole[7:])
+    whole = _training(file, 8, 12, units=units)
+    np.testing.assert_equal(_training(file, 8, 5, first_step=7, units=units), whole[7:])
     # Two pipelines of two replicas each.
     contexts = [tf.distribute.InputContext(2, pipeline, 4) for pipeline in range(2)]
-    shares = [_batches(file, 2, True, 10, context, 7, units=units) for context in contexts]
+    shares = [_training(file, 2, 10, context, 7, units=units) for context in contexts]
     for step in range(5):
         rows = [batch for share in shares for batch in share[2 * step : 2 * step + 2]]
         joined = {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
@@ -278,11 +286,11 @@ def test_masks_depend_on_the_step_and_the_row_in_it_alone(tmp_path, units):
 def test_left_to_right_batches(tmp_path):
     arrays = dynamic_arrays(10)
     file = _write(tmp_path / "records", arrays)
-    left_to_right = masking(units="left_to_right")
-    for training in (True, False):
-        dataset = pretraining_dataset(
-            [file], S, S - 1, VOCAB, 5, training, masking=left_to_right
-        ).take(2)
+    records = _record_set(
+        file, max_predictions_per_seq=S - 1, masking=masking(units="left_to_right")
+    )
+    for batches in (training_batches, evaluation_batches):
+        dataset = batches(records, 5).take(2)
         rows = {
             name: np.concatenate([batch[name] for batch in dataset.as_numpy_iterator()])
             for name in dataset.element_spec
@@ -300,7 +308,8 @@ def test_evaluation_masks_a_record_the_same_whatever_the_batches(tmp_path):
     file = _write(tmp_path / "records", arrays)
 
     def rows(batch_size: int, **changes) -> dict[str, np.ndarray]:
-        batches = _batches(file, batch_size, False, **changes)
+        records = _record_set(file, masking=masking(**changes))
+        batches = list(evaluation_batches(records, batch_size).as_numpy_iterator())
         return {
             name: np.concatenate([batch[name] for batch in batches])[:150] for name in batches[0]
         }
@@ -322,17 +331,20 @@ def test_bad_dynamic_records_are_named(tmp_path):
     arrays = dynamic_arrays(10)
     file = _write(tmp_path / "good", arrays)
     with pytest.raises(ValueError, match="good: input_word_ids has 40 .*max_seq_length=41"):
-        check_pretraining_files([file], 41, P, VOCAB)
+        check_files(_record_set(file, max_seq_length=41))
     arrays["input_word_ids"][6, 3] = VOCAB
     bad = _write(tmp_path / "bad", arrays)
-    assert check_pretraining_files([bad], S, P, VOCAB)
+    assert check_files(_record_set(bad))
     with pytest.raises(tf.errors.InvalidArgumentError, match="outside the vocabulary"):
-        _batches(bad, 5, True, 2)
-    explanation = explain_bad_record([file, bad], S, P, VOCAB)
+        _training(bad, 5, 2)
+    explanation = explain_bad_record(_record_set(file, bad))
     assert explanation.startswith(f"{bad}, record 7: input_word_ids has id 200, outside")
     static = mask(dynamic_arrays(3))
     other = _write(tmp_path / "static", static)
-    assert not check_pretraining_files([other], S, P, VOCAB)
-    with pytest.raises(ValueError, match="good and .*static: one is masked, the other is to be"):
-        check_pretraining_files([file, other], S, P, VOCAB)
-    assert "static, record 1: of another kind" in explain_bad_record([file, other], S, P, VOCAB)
+    assert not check_files(_record_set(other))
+    with pytest.raises(
+        ValueError, match="good and .*static: one contains masked records, the other dyn"
+    ):
+        check_files(_record_set(file, other))
+    explanation = explain_bad_record(_record_set(file, other))
+    assert "static, record 1: its kind or feature names differ" in explanation

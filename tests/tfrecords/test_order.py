@@ -8,6 +8,7 @@ import tensorflow as tf
 from tfrecords import order
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
 from tfrecords.order import count_records, records_in_order, records_of_step, training_records
+from tfrecords.record_set import RecordSet
 from tfrecords.writer import write_records
 
 SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}
@@ -96,10 +97,12 @@ def test_a_stream_that_goes_on_is_the_tail_of_the_uninterrupted_one(files, part)
 def test_the_records_of_a_step_are_named(files, part):
     """Oracle: the contents of the very rows."""
     rows = _take(training_records(files, 9, part), 60 * 7)
+    lengths = dict(max_seq_length=1, max_predictions_per_seq=1, vocab_size=1)
+    records = RecordSet(files=tuple(files), seed=9, part=part, **lengths)
     for step in (0, 59):
         named = [
             f"{file.rpartition('/')[2]} {number}".encode()
-            for file, number in records_of_step(files, 7, seed=9, step=step, part=part)
+            for file, number in records_of_step(records, 7, step)
         ]
         assert named == rows[7 * step : 7 * (step + 1)]
 

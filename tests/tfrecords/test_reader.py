@@ -7,10 +7,12 @@ import tensorflow as tf
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.order import records_of_step
 from tfrecords.reader import (
-    check_pretraining_files,
+    RecordSet,
+    check_files,
+    evaluation_batches,
     expand_files,
     explain_bad_record,
-    pretraining_dataset,
+    training_batches,
 )
 from tfrecords.writer import write_records
 
@@ -42,8 +44,17 @@ def _write(folder, arrays, num_files=1, original=True, compression="") -> list[s
     return paths
 
 
-def _dataset(files, batch_size, training, **kwargs) -> tf.data.Dataset:
-    return pretraining_dataset(files, S, P, VOCAB, batch_size, training, **kwargs)
+def _record_set(files, **changes) -> RecordSet:
+    contract = dict(max_seq_length=S, max_predictions_per_seq=P, vocab_size=VOCAB)
+    return RecordSet(files=tuple(files), **contract | changes)
+
+
+def _training(files, batch_size, first_step=0, context=None, **changes) -> tf.data.Dataset:
+    return training_batches(_record_set(files, **changes), batch_size, first_step, context)
+
+
+def _evaluation(files, batch_size, context=None, **changes) -> tf.data.Dataset:
+    return evaluation_batches(_record_set(files, **changes), batch_size, context)
 
 
 def _numbers(batches) -> list[int]:
@@ -62,8 +73,8 @@ def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
 ):
     arrays = _arrays(10)
     files = _write(tmp_path, arrays, original=original, compression=compression)
-    check_pretraining_files(files, S, P, VOCAB)
-    dataset = _dataset(files, 4, training=False)
+    check_files(_record_set(files))
+    dataset = _evaluation(files, 4)
     batches = list(dataset.as_numpy_iterator())
     assert len(batches) == 3
     for name, expected in arrays.items():
@@ -85,7 +96,7 @@ def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_s
     files = _write(tmp_path, _arrays(60), num_files=num_files)
 
     def epochs(seed: int) -> tuple[list[int], list[int]]:
-        numbers = _numbers(_dataset(files, 6, training=True, seed=seed).take(20))
+        numbers = _numbers(_training(files, 6, seed=seed).take(20))
         return numbers[:60], numbers[60:]
 
     first, second = epochs(seed=1)
@@ -100,13 +111,11 @@ def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_s
 def test_a_step_has_the_same_rows_whoever_shares_them(tmp_path, pipelines, replicas, first_step):
     """Oracle: the uninterrupted stream of one pipeline and one replica, over three epochs."""
     files = _write(tmp_path, _arrays(45), num_files=3)
-    whole = list(_dataset(files, 8, True, seed=3).take(16).as_numpy_iterator())[first_step:]
+    whole = list(_training(files, 8, seed=3).take(16).as_numpy_iterator())[first_step:]
     shares = []
     for pipeline in range(pipelines):
         context = tf.distribute.InputContext(pipelines, pipeline, replicas)
-        dataset = _dataset(
-            files, 8 // replicas, True, seed=3, input_context=context, first_step=first_step
-        )
+        dataset = _training(files, 8 // replicas, first_step, context, seed=3)
         own = replicas // pipelines
         shares.append(list(dataset.take(own * len(whole)).batch(own).as_numpy_iterator()))
     for step, expected in enumerate(whole):
@@ -120,10 +129,10 @@ def test_replicas_take_the_rows_of_a_step_in_turn(tmp_path):
     files = _write(tmp_path, _arrays(20))
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     distributed = strategy.distribute_datasets_from_function(
-        lambda context: _dataset(files, 2, True, seed=1, input_context=context)
+        lambda context: _training(files, 2, seed=1, context=context)
     )
     steps = iter(distributed)
-    for whole in _dataset(files, 4, True, seed=1).take(7):
+    for whole in _training(files, 4, seed=1).take(7):
         rows = strategy.experimental_local_results(next(steps)["input_word_ids"])
         np.testing.assert_array_equal(tf.concat(rows, axis=0), whole["input_word_ids"])
 
@@ -135,12 +144,12 @@ def test_training_and_held_out_evaluation_share_out_the_records(tmp_path, compre
     The file that a record is in is its number modulo 3.
     """
     files = _write(tmp_path, _arrays(450), num_files=3, compression=compression)
-    held_out = _numbers(_dataset(files, 4, training=False, part="held_out"))
+    held_out = _numbers(_evaluation(files, 4, part="held_out"))
     assert held_out == [0, 300, 1, 301, 2, 302]
-    epochs = _numbers(_dataset(files, 6, training=True, part="train").take(2 * 444 // 6))
+    epochs = _numbers(_training(files, 6, part="train").take(2 * 444 // 6))
     expected = sorted(set(range(450)) - set(held_out))
     assert sorted(epochs[:444]) == sorted(epochs[444:]) == expected
-    assert _numbers(_dataset(files, 4, training=False, part="train")) == sorted(
+    assert _numbers(_evaluation(files, 4, part="train")) == sorted(
         expected, key=lambda number: (number % 3, number)
     )
 
@@ -148,9 +157,10 @@ def test_training_and_held_out_evaluation_share_out_the_records(tmp_path, compre
 def test_the_records_of_a_batch_are_named(tmp_path):
     """Oracle: the contents of the batch. Record n of file f holds the number 3 (n - 1) + f."""
     files = _write(tmp_path, _arrays(60), num_files=3)
-    batches = list(_dataset(files, 8, training=True, seed=4, part="train").take(12))
+    records = _record_set(files, seed=4, part="train")
+    batches = list(training_batches(records, 8).take(12))
     for step in (0, 6, 11):
-        named = records_of_step(files, 8, seed=4, step=step, part="train")
+        named = records_of_step(records, 8, step)
         numbers = [3 * (number - 1) + files.index(file) for file, number in named]
         assert numbers == batches[step]["input_word_ids"].numpy()[:, 0].tolist()
 
@@ -160,7 +170,7 @@ def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_pa
     found = []
     for pipeline in range(2):
         context = tf.distribute.InputContext(2, pipeline, num_replicas_in_sync=4)
-        batches = list(_dataset(files, 2, training=False, input_context=context))
+        batches = list(_evaluation(files, 2, context=context))
         # 17 records in steps of 4 replicas of 2 rows: 3 steps, 2 replicas in each pipeline.
         assert len(batches) == 6
         found += _numbers(batches)
@@ -178,7 +188,7 @@ def test_expand_files(tmp_path):
         (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
         (f"{tmp_path}/e*", "empty.txt is empty"),
         (f"{tmp_path}", "is a directory"),
-        (" ,", "no input file"),
+        (" ,", "no input file given"),
     ]:
         with pytest.raises(ValueError, match=message):
             expand_files(patterns)
@@ -187,27 +197,27 @@ def test_expand_files(tmp_path):
 def test_check_names_the_file_and_the_flag(tmp_path):
     files = _write(tmp_path, _arrays(4))
     with pytest.raises(ValueError, match="records-0: input_ids has 12 .*max_seq_length=16"):
-        check_pretraining_files(files, 16, P, VOCAB)
+        check_files(_record_set(files, max_seq_length=16))
     with pytest.raises(ValueError, match="masked_lm_.* has 3 .*max_predictions_per_seq=4"):
-        check_pretraining_files(files, S, 4, VOCAB)
+        check_files(_record_set(files, max_predictions_per_seq=4))
     with pytest.raises(ValueError, match="outside the vocabulary of 100"):
-        check_pretraining_files(files, S, P, 100)
+        check_files(_record_set(files, vocab_size=100))
     (tmp_path / "text").write_text("this is no TFRecord file, whatever its name may be")
-    with pytest.raises(ValueError, match="text is damaged, or not a TFRecord file"):
-        check_pretraining_files([str(tmp_path / "text")], S, P, VOCAB)
+    with pytest.raises(ValueError, match="text is damaged or not a TFRecord file"):
+        check_files(_record_set([str(tmp_path / "text")]))
     with pytest.raises(OSError, match="cannot read .*missing"):
-        check_pretraining_files([str(tmp_path / "missing")], S, P, VOCAB)
+        check_files(_record_set([str(tmp_path / "missing")]))
     write_records(str(tmp_path / "none"), [], "GZIP")
-    with pytest.raises(ValueError, match="none holds no records"):
-        check_pretraining_files([str(tmp_path / "none")], S, P, VOCAB)
+    with pytest.raises(ValueError, match="none contains no records"):
+        check_files(_record_set([str(tmp_path / "none")]))
     foreign = serialize_examples({"label": np.zeros((1, 1), np.int32)})
     write_records(str(tmp_path / "foreign"), foreign)
     with pytest.raises(ValueError, match="foreign: no feature 'input_word_ids'"):
-        check_pretraining_files([str(tmp_path / "foreign")], S, P, VOCAB)
+        check_files(_record_set([str(tmp_path / "foreign")]))
     (tmp_path / "v2").mkdir()
     others = _write(tmp_path / "v2", _arrays(4), original=False)
-    with pytest.raises(ValueError, match="name their features differently"):
-        check_pretraining_files(files + others, S, P, VOCAB)
+    with pytest.raises(ValueError, match="use different feature names"):
+        check_files(_record_set(files + others))
 
 
 def _truncate(data: bytes) -> bytes:
@@ -219,20 +229,20 @@ def _flip_a_bit_of_the_last_record(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_truncate, _flip_a_bit_of_the_last_record])
-@pytest.mark.parametrize("training", [True, False])
-def test_damaged_files_are_named_with_the_record(tmp_path, damage, training):
+@pytest.mark.parametrize("batches", [_training, _evaluation])
+def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     files = _write(tmp_path, _arrays(10), num_files=2)
-    assert explain_bad_record(files, S, P, VOCAB) is None
+    assert explain_bad_record(_record_set(files)) is None
     damaged = tmp_path / "records-1"
     damaged.write_bytes(damage(damaged.read_bytes()))
     with pytest.raises(tf.errors.DataLossError):
-        list(_dataset(files, 2, training=training))
-    explanation = explain_bad_record(files, S, P, VOCAB)
+        list(batches(files, 2))
+    explanation = explain_bad_record(_record_set(files))
     assert explanation.startswith(f"{damaged}, record 5: truncated or corrupt (")
     assert "{{" not in explanation and "[Op:" not in explanation
 
 
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("batches", [_training, _evaluation])
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -241,13 +251,13 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, training):
         ("masked_lm_positions", S, "masked_lm_positions has 12, beyond the 12 ids"),
     ],
 )
-def test_values_out_of_range_fail_and_are_named(tmp_path, training, name, value, message):
+def test_values_out_of_range_fail_and_are_named(tmp_path, batches, name, value, message):
     arrays = _arrays(10)
     arrays[name][7, 2] = value
     files = _write(tmp_path, arrays)
     with pytest.raises(tf.errors.InvalidArgumentError, match="size .*found"):
-        list(_dataset(files, 5, training=training).take(2))
-    assert f"records-0, record 8: {message}" in explain_bad_record(files, S, P, VOCAB)
+        list(batches(files, 5).take(2))
+    assert f"records-0, record 8: {message}" in explain_bad_record(_record_set(files))
 
 
 def test_a_record_of_another_length_is_named(tmp_path):
@@ -256,5 +266,5 @@ def test_a_record_of_another_length_is_named(tmp_path):
     (tmp_path / "short").mkdir()
     files += _write(tmp_path / "short", short)
     with pytest.raises(tf.errors.InvalidArgumentError):
-        list(_dataset(files, 2, training=False))
-    assert "short/records-0, record 1: input_ids has 11" in explain_bad_record(files, S, P, VOCAB)
+        list(_evaluation(files, 2))
+    assert "short/records-0, record 1: input_ids has 11" in explain_bad_record(_record_set(files))

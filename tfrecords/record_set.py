@@ -1,0 +1,30 @@
+"""Describes a set of pre-training records: which files, of what shape, in which order."""
+
+from dataclasses import dataclass
+
+from tfrecords.dynamic_masking import DynamicMasking
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSet:
+    """Pre-training records to read.
+
+    Attributes:
+        files: TFRecord files, as returned by `reader.expand_files`.
+        max_seq_length: S, the number of tokens per record.
+        max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
+            masking "left_to_right".
+        vocab_size: Upper bound of all token ids.
+        seed: Seed of the order of training.
+        part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
+            others.
+        masking: How to mask dynamic records; None for records masked on disk.
+    """
+
+    files: tuple[str, ...]
+    max_seq_length: int
+    max_predictions_per_seq: int
+    vocab_size: int
+    seed: int = 0
+    part: str = "all"
+    masking: DynamicMasking | None = None

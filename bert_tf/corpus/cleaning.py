@@ -1,26 +1,28 @@
-"""What to leave out of extracts of Wikipedia, and of text like them.
+"""Filters that remove what is not prose from extracts of Wikipedia and similar text.
 
-Such text has lines that are no sentences, and sentences that are not whole. The rules say which; a
-line or sentence that one of them takes is left out as a whole, and counted under its name.
+Such text has lines that are not sentences and sentences that are incomplete. A line or sentence
+that matches a rule is dropped as a whole and counted under the name of the rule.
 
-Of lines, which are paragraphs where sentences are split, otherwise sentences:
+Rules for lines, which are paragraphs with --split_sentences and sentences without it:
 
     title      The first line of a document, if it has at most 150 characters and does not end
                like a sentence.
-    heading    Of at most five words, ending with one full stop ("Early life."): only where lines
-               are paragraphs, because a sentence may be as short.
-    list_item  Beginning with a bullet and not ending like a sentence.
+    heading    At most five words that end with a single full stop ("Early life."). Applies to
+               paragraphs only, because a sentence may be as short.
+    list_item  Begins with a bullet and does not end like a sentence.
 
-Of lines and of the sentences that they are split into:
+Rules for lines and for the sentences that paragraphs are split into:
 
-    markup     Braces and brackets in pairs, bars, HTML tags, the first words of templates (#if:).
-    formula    The marks formula_1 and codice_1 that WikiExtractor puts for formulas and code.
-    url        A web address.
-    fragment   Of at most 60 characters and not ending like a sentence, or without a letter or
-               digit: list items, cells of tables, captions, what announces a list ("It has:").
+    markup     Pairs of braces or brackets, bars, HTML tags, and the beginnings of templates (#if:).
+    formula    The placeholders formula_1 and codice_1 that WikiExtractor leaves for formulas and
+               code.
+    url        Contains a web address.
+    fragment   At most 60 characters without the end of a sentence, or without any letter or digit:
+               list items, table cells, captions, and lines that introduce a list ("It has:").
 
-A sentence ends with a full stop or a sign like it of any script, perhaps in quotation marks or
-brackets, perhaps with a reference. In scripts that have none, such as Thai, do not clean.
+A sentence ends with a full stop or an equivalent sign of any script, optionally followed by closing
+quotation marks or brackets and a reference. Do not clean text in scripts without such signs, such
+as Thai.
 """
 
 import re
@@ -45,12 +47,12 @@ _URL = re.compile(r"https?://|\bwww\.\w", re.IGNORECASE)
 
 
 def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
-    """The name of the rule that leaves out a line as a whole, or None.
+    """Returns the name of the rule that drops a whole line, or None to keep the line.
 
     Args:
-        line: not empty, and without white space around it.
-        first: whether the line is the first of its document.
-        paragraph: whether lines are paragraphs, not sentences.
+        line: A line that is not empty and has no surrounding white space.
+        first: Whether the line is the first of its document.
+        paragraph: Whether lines are paragraphs rather than sentences.
     """
     ends = _ends_sentence(line)
     if first and not ends and len(line) <= _MAX_TITLE_CHARACTERS:
@@ -64,7 +66,7 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
 
 
 def sentence_rule(sentence: str) -> str | None:
-    """The name of the rule that leaves out a sentence, or None."""
+    """Returns the name of the rule that drops a sentence, or None to keep the sentence."""
     if _MARKUP_SIGNS.search(sentence):
         return "markup"
     if ("<" in sentence or "#" in sentence or ":" in sentence) and _MARKUP.search(sentence):

@@ -1,4 +1,4 @@
-"""A block of bytes to its documents, each a list of lines."""
+"""Splits a block of bytes into documents, each a list of lines."""
 
 import json
 import re
@@ -8,9 +8,9 @@ from bert_tf.corpus.sources import Block
 
 
 def decode(data: bytes) -> tuple[str, int]:
-    """The text, and how many lines are not UTF-8.
+    """Returns the text and the number of lines that are not valid UTF-8.
 
-    What is not UTF-8 becomes U+FFFD, which the tokenizer drops.
+    Invalid bytes become U+FFFD, which the tokenizer drops.
     """
     try:
         return data.decode("utf-8"), 0
@@ -20,15 +20,20 @@ def decode(data: bytes) -> tuple[str, int]:
 
 
 def read_documents(block: Block, text: str, json_field: str) -> Iterator[list[str]]:
-    """The lines of each document of a block that holds `text`, stripped and not empty.
+    """Yields the lines of each document of a block, without blank lines and surrounding space.
+
+    Args:
+        block: Its `kind` says how documents are separated, its `name` appears in errors.
+        text: The decoded data of the block.
+        json_field: The field of a JSON line that holds a document.
 
     Raises:
-        ValueError: a line of JSON holds no text.
+        ValueError: A JSON line has no such text.
     """
     if block.kind == "json":
         for line in text.split("\n"):
             if line := line.strip():
-                yield _lines(_json_text(line, json_field, block.name))
+                yield _nonblank_lines(_json_text(line, json_field, block.name))
         return
     document: list[str] = []
     for line in text.split("\n"):
@@ -41,7 +46,7 @@ def read_documents(block: Block, text: str, json_field: str) -> Iterator[list[st
         yield document
 
 
-def _lines(text: str) -> list[str]:
+def _nonblank_lines(text: str) -> list[str]:
     return [stripped for line in text.split("\n") if (stripped := line.strip())]
 
 
@@ -56,10 +61,12 @@ def _json_text(line: str, json_field: str, name: str) -> str:
     if not isinstance(value, dict):
         raise error("a line is not a JSON object")
     if json_field not in value:
-        raise error(f"a line has no field {json_field!r}; --json_field names the one with the text")
+        raise error(
+            f"a line has no field {json_field!r}; name the field with the text as --json_field"
+        )
     if not isinstance(value[json_field], str):
-        raise error(f"a line's field {json_field!r} is not a string")
-    # Halves of surrogate pairs are not characters.
+        raise error(f"the field {json_field!r} of a line is not a string")
+    # A lone half of a surrogate pair is not a character.
     return re.sub("[\ud800-\udfff]", "\ufffd", value[json_field])
 
 

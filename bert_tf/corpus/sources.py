@@ -1,29 +1,21 @@
-"""Text from files and TFDS datasets, as blocks of whole documents.
+"""Reads text from files and TFDS datasets, in blocks of whole documents.
 
-A file is plain text, one line after the other with a blank line between documents, or, if its name
-ends in .jsonl or .json (before a suffix such as .gz), JSON lines. Compression is recognised by
-content, not by name: gzip, bzip2, xz and zstd, each with any number of members, as parallel
-compressors write them.
+A file is plain text, with a blank line between documents, or JSON lines if its name ends in .jsonl
+or .json (before a suffix such as .gz). Either may be compressed.
 """
 
-import bz2
 import codecs
-import functools
-import itertools
 import json
-import lzma
 import re
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import tensorflow as tf
 
-READ_BYTES = 2**20
-# Decompressed at once: what comes out is many times as large.
-_COMPRESSED_BYTES = 2**16
-# A line of bytes of which white space consists; whether it is, is seen when it is decoded.
+from bert_tf.corpus.compression import read_content
+from bert_tf.corpus.tfds import read_tfds_texts
+
+# A line of bytes that occur in white space. Whether it is blank shows once it is decoded.
 _MAYBE_BLANK = re.compile(
     rb"\n([\t\x0b-\r\x1c- \xc2\x85\xa0\xe1-\xe3\x80-\x8a\x9a\x9f\xa8\xa9\xaf]*)(?=\n)"
 )
@@ -31,12 +23,12 @@ _MAYBE_BLANK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """Some whole documents.
+    """A run of whole documents.
 
     Attributes:
-        kind: "text" (lines, blank ones between documents) or "json" (a JSON object a line).
-        data: what the files hold, decompressed; not necessarily UTF-8.
-        name: where it comes from, for messages.
+        kind: "text" (lines, with blank ones between documents) or "json" (a JSON object a line).
+        data: The decompressed bytes, not necessarily valid UTF-8.
+        name: The source of the block, for messages.
     """
 
     kind: str
@@ -44,11 +36,17 @@ class Block:
     name: str
 
 
+def is_json(file: str) -> bool:
+    """Returns whether a file holds JSON lines, judging by its name."""
+    name = re.sub(r"\.(gz|bz2|xz|zst)$", "", file.lower())
+    return name.endswith((".jsonl", ".json"))
+
+
 def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
-    """Groups the files, in order: small ones together, up to `min_bytes` on disk, large ones alone.
+    """Groups consecutive files: small ones up to `min_bytes` on disk together, large ones alone.
 
     Raises:
-        OSError: there is no such file.
+        OSError: A file does not exist.
     """
     groups: list[list[str]] = []
     room = 0
@@ -65,80 +63,54 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
     return groups
 
 
-def estimated_text_bytes(files: Sequence[str]) -> int:
-    """How much text the files hold: exactly, but for compressed ones, judged by their beginning.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
-    total = 0.0
-    for file in files:
-        try:
-            size = tf.io.gfile.stat(file).length
-            with tf.io.gfile.GFile(file, "rb") as stream:
-                head = stream.read(READ_BYTES)
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {error.message}") from error
-        if how := _format(head, file):
-            decompressor = how.decompressor()
-            try:
-                content = decompressor.decompress(head)
-            except how.error as error:
-                raise OSError(f"{file} is damaged: {error}") from None
-            used = len(head) - (len(decompressor.unused_data) if decompressor.eof else 0)
-            size *= len(content) / used
-        total += size
-    return round(total)
-
-
 def read_blocks(
     files: Sequence[str], block_bytes: int, whole_documents: bool = True
 ) -> Iterator[Block]:
-    """The files, one after the other, in blocks of `block_bytes` to about twice that.
+    """Yields the content of the files in blocks of `block_bytes` to about twice that.
 
-    A block of text ends with a document, so it is larger where a document is; one of JSON lines
-    ends with a line, and so does one of text without `whole_documents`. The last block is what is
-    left. Byte order marks are dropped. Memory does not grow with the files.
+    A block of plain text ends with a document, so it is larger where a document is. A block of
+    JSON lines ends with a line, and so does a block of text if `whole_documents` is False. The last
+    block holds the remainder. Byte order marks are removed. Memory use does not grow with the size
+    of the files.
 
     Raises:
-        OSError: a file cannot be read, is damaged, or needs a library that is not installed.
-        ValueError: a file is UTF-16.
+        OSError: A file cannot be read, is damaged, or needs a library that is not installed.
+        ValueError: A file is UTF-16.
     """
-    cutter: _Cutter | None = None
+    cutter: _BlockCutter | None = None
     for file in files:
-        kind = _kind(file)
+        kind = "json" if is_json(file) else "text"
         if cutter and kind != cutter.kind:
-            yield from cutter.rest()
+            yield from cutter.finish()
             cutter = None
-        cutter = cutter or _Cutter(kind, block_bytes, whole_documents)
+        cutter = cutter or _BlockCutter(kind, block_bytes, whole_documents)
         cutter.begin_file(file)
-        for data in _without_mark(_content(file), file):
+        for data in _without_byte_order_mark(read_content(file), file):
             yield from cutter.add(data)
     if cutter:
-        yield from cutter.rest()
+        yield from cutter.finish()
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
-    """The feature "text" of a TensorFlow Datasets data set, as JSON lines.
+    """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text".
 
     Args:
-        name: such as "wikipedia/20230601.en", with ":" and a split, otherwise all of "train".
-        block_bytes: as for `read_blocks`.
-        data_dir: where TFDS keeps its data; it is downloaded and prepared if it is not there.
+        name: As for `read_tfds_texts`, like `data_dir`.
+        block_bytes: As for `read_blocks`.
 
     Raises:
-        ValueError: there is no such data set or split, or no string feature "text".
+        ValueError: There is no such dataset or split, or it has no string feature "text".
     """
-    cutter = _Cutter("json", block_bytes)
+    cutter = _BlockCutter("json", block_bytes)
     cutter.begin_file(f"TFDS {name}")
-    for text in _tfds_texts(name, data_dir):
+    for text in read_tfds_texts(name, data_dir):
         line = json.dumps({"text": text.decode("utf-8", "replace")}, ensure_ascii=False)
         yield from cutter.add(line.encode("utf-8") + b"\n")
-    yield from cutter.rest()
+    yield from cutter.finish()
 
 
-class _Cutter:
-    """Cuts what is added into blocks."""
+class _BlockCutter:
+    """Cuts data that is added in parts into blocks."""
 
     def __init__(self, kind: str, block_bytes: int, whole_documents: bool = True) -> None:
         self.kind = kind
@@ -147,11 +119,12 @@ class _Cutter:
         self._find_end = _end_of_document if by_document else _end_of_line
         self._parts: list[bytes] = []
         self._size = 0
-        # Half a block more than a block, so that the last one is not tiny.
-        self._enough = self._least = block_bytes + block_bytes // 2
+        # One and a half blocks, so that the last block is not tiny.
+        self._cut_size = self._min_cut_size = block_bytes + block_bytes // 2
         self._files: list[str] = []
 
     def begin_file(self, file: str) -> None:
+        """Ends the document or line of the file before."""
         if self._size:
             self._append({"text": b"\n\n", "json": b"\n"}[self.kind])
         else:
@@ -159,18 +132,20 @@ class _Cutter:
         self._files.append(file)
 
     def add(self, data: bytes) -> Iterator[Block]:
+        """Adds data and yields the blocks that are complete."""
         self._append(data)
-        if self._size >= self._enough:
+        if self._size >= self._cut_size:
             yield from self._cut()
 
-    def rest(self) -> Iterator[Block]:
+    def finish(self) -> Iterator[Block]:
+        """Yields everything that is left."""
         yield from self._cut()
         if self._size:
             yield self._block(self._parts[0])
 
     def _cut(self) -> Iterator[Block]:
         data, start = b"".join(self._parts), 0
-        while len(data) - start >= self._least:
+        while len(data) - start >= self._min_cut_size:
             end = self._find_end(data, start + self._block_bytes)
             if end is None:
                 break
@@ -178,8 +153,9 @@ class _Cutter:
             self._files = self._files[-1:]
             start = end
         self._parts, self._size = [data[start:]], len(data) - start
-        # A long document is looked at again only when there is twice as much of it.
-        self._enough = 2 * self._size if self._size >= self._least else self._least
+        # Searches a long document again only when it has doubled, which keeps the time linear.
+        is_long = self._size >= self._min_cut_size
+        self._cut_size = 2 * self._size if is_long else self._min_cut_size
 
     def _append(self, data: bytes) -> None:
         self._parts.append(data)
@@ -201,12 +177,7 @@ def _end_of_line(data: bytes, start: int) -> int | None:
     return data.find(b"\n", start) + 1 or None
 
 
-def _kind(file: str) -> str:
-    name = re.sub(r"\.(gz|bz2|xz|zst)$", "", file.lower())
-    return "json" if name.endswith((".jsonl", ".json")) else "text"
-
-
-def _without_mark(parts: Iterator[bytes], file: str) -> Iterator[bytes]:
+def _without_byte_order_mark(parts: Iterator[bytes], file: str) -> Iterator[bytes]:
     head = b""
     for part in parts:
         head += part
@@ -216,99 +187,3 @@ def _without_mark(parts: Iterator[bytes], file: str) -> Iterator[bytes]:
         raise ValueError(f"{file} is UTF-16: save it as UTF-8")
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from parts
-
-
-def _content(file: str) -> Iterator[bytes]:
-    """The content of a file in parts, decompressed."""
-    try:
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            head = stream.read(_COMPRESSED_BYTES)
-            how = _format(head, file)
-            size = _COMPRESSED_BYTES if how else READ_BYTES
-            parts = itertools.chain([head], iter(functools.partial(stream.read, size), b""))
-            yield from _decompressed(parts, how, file) if how else parts
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {file}: {error.message}") from error
-
-
-class _Decompressor(Protocol):
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes) -> bytes: ...
-
-
-@dataclass(frozen=True)
-class _Format:
-    """How to decompress one member of a file, and what is raised if it is damaged."""
-
-    decompressor: Callable[[], _Decompressor]
-    error: type[Exception]
-
-
-def _format(head: bytes, file: str) -> _Format | None:
-    """How the file that begins with `head` is compressed."""
-    if head.startswith(b"\x1f\x8b"):
-        return _Format(functools.partial(zlib.decompressobj, wbits=31), zlib.error)
-    # Not "BZh9" alone, with which a text may begin.
-    if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head):
-        return _Format(bz2.BZ2Decompressor, OSError)
-    if head.startswith(b"\xfd7zXZ\0"):
-        return _Format(functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), lzma.LZMAError)
-    # A frame, or a skippable one, with which parallel compressors begin.
-    if re.match(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", head):
-        try:
-            import zstandard
-        except ImportError:
-            raise OSError(
-                f"cannot read {file}, compressed with zstd: pip install 'bert-tf[zst]'"
-            ) from None
-        # `zstd --long=31` needs a window of 2 GB.
-        zstd = zstandard.ZstdDecompressor(max_window_size=2**31)
-        return _Format(zstd.decompressobj, zstandard.ZstdError)
-    return None
-
-
-def _decompressed(parts: Iterator[bytes], how: _Format, file: str) -> Iterator[bytes]:
-    """All members of a file that is read in `parts`."""
-    decompressor = how.decompressor()
-    for part in parts:
-        while part:
-            if decompressor.eof:
-                # Zeros may pad a file to whole blocks.
-                part = part.lstrip(b"\0")
-                if not part:
-                    break
-                decompressor = how.decompressor()
-            try:
-                content = decompressor.decompress(part)
-            except how.error as error:
-                raise OSError(f"{file} is damaged: {error}") from None
-            part = decompressor.unused_data if decompressor.eof else b""
-            yield content
-    if not decompressor.eof:
-        raise OSError(f"{file} is cut short: its compressed data end too early")
-
-
-def _tfds_texts(name: str, data_dir: str | None) -> Iterator[bytes]:
-    # Half a second to import, for few.
-    import tensorflow_datasets as tfds
-
-    name, _, split = name.partition(":")
-    split = split or "train"
-    try:
-        builder = tfds.builder(name, data_dir=data_dir)
-    except (tfds.core.DatasetNotFoundError, ValueError) as error:
-        raise ValueError(f"no TFDS data set {name!r}: {str(error).splitlines()[0]}") from None
-    specs = builder.info.features.get_tensor_spec()
-    if not isinstance(specs, dict) or specs.get("text") != tf.TensorSpec((), tf.string):
-        raise ValueError(f"the TFDS data set {name} has no feature 'text' that is a string")
-    builder.download_and_prepare()
-    # In the order in which it is kept, and never held in memory.
-    reading = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    try:
-        dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=reading)
-    except ValueError as error:
-        raise ValueError(f"TFDS {name}, split {split!r}: {error}") from None
-    for example in dataset:
-        yield example["text"].numpy()

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from bert_tf.corpus.sources import Block, estimated_text_bytes, read_blocks, tfds_blocks
+from bert_tf.corpus.compression import estimate_content_bytes
+from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
 from bert_tf.examples.documents import Chunk, TextCounts, make_chunk
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, unit_seed
 from bert_tf.examples.work import Work
@@ -43,7 +44,7 @@ def estimate(work: Work, num_workers: int) -> str:
     making = time.process_time() - started
 
     sampled = sum(len(block.data) for block in blocks)
-    total = estimated_text_bytes([file for group in work.groups for file in group])
+    total = estimate_content_bytes([file for group in work.groups for file in group])
     # The sample may be all there is.
     scale = max(1.0, total / sampled) if total else 1.0
     passes = scale * work.dupe_factor

@@ -4,7 +4,7 @@ from collections import deque
 
 from tqdm import tqdm
 
-from bert_tf.corpus.sources import estimated_text_bytes
+from bert_tf.corpus.compression import estimate_content_bytes
 from bert_tf.examples.plan import Segment
 from bert_tf.examples.work import Work, join_shard, make_segment, read_group, tokenize_part
 from bert_tf.workers import Task, Workers
@@ -18,7 +18,7 @@ class LocalRunner:
 
     def tokenize(self, work: Work) -> None:
         """Leaves every chunk of the input in the work folder."""
-        size = estimated_text_bytes([file for group in work.groups for file in group])
+        size = estimate_content_bytes([file for group in work.groups for file in group])
         with tqdm(total=size or None, desc="Tokenizing", unit="B", unit_scale=True) as progress:
             tasks = (
                 (tokenize_part, work, part)

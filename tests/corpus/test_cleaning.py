@@ -1,4 +1,4 @@
-"""Oracles: lines of English Wikipedia as WikiExtractor leaves them, judged by eye, and counts."""
+"""Tests cleaning. Oracles: lines of WikiExtractor's English Wikipedia judged by eye, and counts."""
 
 import lzma
 
@@ -69,13 +69,13 @@ def test_sentences_are_kept(sentence):
 
 
 @pytest.mark.parametrize("rule", SENTENCES)
-def test_what_is_no_sentence(rule):
+def test_each_rule_drops_its_sentences(rule):
     for sentence in SENTENCES[rule]:
         assert sentence_rule(sentence) == rule, sentence
         assert line_rule(sentence, False, False) == rule, sentence
 
 
-def test_paragraphs_go_as_a_whole_only_if_they_are_short():
+def test_only_short_paragraphs_are_dropped_whole():
     for rule, lines in (SENTENCES | LINES).items():
         for line in lines:
             expected = rule if len(line) <= 60 or rule == "list_item" else None
@@ -84,7 +84,7 @@ def test_paragraphs_go_as_a_whole_only_if_they_are_short():
         assert sentence_rule(line) is None
 
 
-def test_headings_are_known_among_paragraphs_only():
+def test_headings_are_recognized_among_paragraphs_only():
     for line in HEADINGS:
         assert line_rule(line, False, True) == "heading", line
         assert line_rule(line, False, False) is None
@@ -93,7 +93,7 @@ def test_headings_are_known_among_paragraphs_only():
 
 
 @pytest.mark.parametrize("paragraph", [True, False])
-def test_titles_are_first(paragraph):
+def test_titles_come_first(paragraph):
     assert line_rule("Albert Einstein", True, paragraph) == "title"
     assert line_rule("Albert Einstein", False, paragraph) == "fragment"
     assert line_rule("He was a German-born theoretical physicist.", True, paragraph) is None
@@ -101,7 +101,7 @@ def test_titles_are_first(paragraph):
 
 
 def test_the_whole_of_wikipedia(shared_data):
-    """Every document there begins with its title; what the rules take, they took in June 2015."""
+    """Every document begins with its title. The shares are those of the dump of June 2015."""
     counts = dict.fromkeys([*RULES, None], 0)
     with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
         first = True

@@ -1,4 +1,4 @@
-"""Oracle: worked examples."""
+"""Tests sentence splitting. Oracle: worked examples."""
 
 import pytest
 

@@ -1,29 +1,15 @@
-"""Oracles: the files' own bytes, what Python's and zstandard's compressors made, and by hand."""
+"""Tests reading blocks. Oracles: the bytes of the files themselves, and results worked by hand."""
 
-import bz2
 import gzip
 import itertools
 import json
-import lzma
 import random
-import sys
 import time
 
-import numpy as np
 import pytest
-import tensorflow_datasets as tfds
 
-from bert_tf.corpus import sources
-from bert_tf.corpus.sources import Block, group_files, read_blocks, tfds_blocks
-
-zstandard = pytest.importorskip("zstandard")
-
-COMPRESS = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstandard.ZstdCompressor().compress,
-}
+from bert_tf.corpus import compression
+from bert_tf.corpus.sources import Block, group_files, read_blocks
 
 
 def _write(path, data: bytes) -> str:
@@ -45,78 +31,20 @@ def _data(blocks) -> bytes:
 
 @pytest.mark.parametrize("read_bytes", [1, 100, 10**6])
 def test_blocks_are_whole_documents(tmp_path, monkeypatch, read_bytes):
-    monkeypatch.setattr(sources, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(compression, "READ_BYTES", read_bytes)
     data = _documents(400, seed=1)
     file = _write(tmp_path / "a.txt", data)
     blocks = list(read_blocks([file], 500))
     assert _data(blocks) == data
     assert len(blocks) > 5
     for block in blocks[:-1]:
-        # The last line is blank, and the next block does not go on in the document.
+        # The last line is blank: the next block begins with a new document.
         assert block.data.endswith(b"\n")
         assert not block.data.split(b"\n")[-2].strip()
-    # At the first end of a document from 500 bytes on: documents here are far below 500 bytes.
+    # Cut at the first end of a document after 500 bytes; the documents are far below 500 bytes.
     assert all(500 <= len(block.data) < 1000 for block in blocks[:-1])
     assert 0 < len(blocks[-1].data) < 1000
     assert {(block.kind, block.name) for block in blocks} == {("text", file)}
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_compression_is_recognised_by_content(tmp_path, suffix):
-    data = _documents(3000, seed=2)
-    compress = COMPRESS[suffix]
-    plain = list(read_blocks([_write(tmp_path / "a.txt", data)], 5000))
-    for name, parts in {
-        "one": [data],
-        "without": [data],
-        "members": [data[:7], data[7:5000], b"", data[5000:]],
-    }.items():
-        file = tmp_path / (name if name == "without" else f"{name}.txt.{suffix}")
-        compressed = b"".join(compress(part) for part in parts)
-        blocks = list(read_blocks([_write(file, compressed)], 5000))
-        assert [block.data for block in blocks] == [block.data for block in plain]
-    # Bytes of every member in every place between two reads.
-    monkey = pytest.MonkeyPatch()
-    for size in (1, 2, 3, 17):
-        monkey.setattr(sources, "_COMPRESSED_BYTES", max(size, 10))
-        padded = b"".join(compress(part) + b"\0" * 8 for part in (data[:300], data[300:]))
-        assert _data(read_blocks([_write(tmp_path / "b", padded)], 5000)) == data
-    monkey.undo()
-
-
-@pytest.mark.parametrize("suffix", COMPRESS)
-def test_damaged_files_are_os_errors_that_name_them(tmp_path, suffix):
-    good = COMPRESS[suffix](_documents(3000, seed=3))
-    for damaged in (good[:-1], good[: len(good) // 2], good + good[:20], good[:12]):
-        file = _write(tmp_path / f"cut.{suffix}", damaged)
-        with pytest.raises(OSError, match=f"cut.{suffix} is cut short"):
-            list(read_blocks([file], 10**6))
-    flipped = bytearray(good)
-    flipped[len(good) // 2] ^= 255
-    for damaged in (bytes(flipped), good + b"garbage after the last member"):
-        file = _write(tmp_path / f"bad.{suffix}", damaged)
-        # A zstd frame of this compressor has no checksum; its structure suffers.
-        with pytest.raises(OSError, match=f"bad.{suffix} is (damaged|cut short)"):
-            list(read_blocks([file], 10**6))
-
-
-def test_skippable_frames_of_parallel_zstd(tmp_path):
-    frame = b"\x50\x2a\x4d\x18\x04\x00\x00\x00size"
-    data = COMPRESS["zst"](b"one\n")
-    file = _write(tmp_path / "a.zst", frame + data + frame + data)
-    assert _data(read_blocks([file], 100)) == b"one\none\n"
-
-
-def test_zstd_without_the_library_is_one_line(tmp_path, monkeypatch):
-    file = _write(tmp_path / "a.txt.zst", COMPRESS["zst"](b"one\n"))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(OSError, match=r"a.txt.zst.*pip install 'bert-tf\[zst\]'"):
-        list(read_blocks([file], 100))
-
-
-def test_text_that_begins_like_bzip2(tmp_path):
-    data = b"BZh9 is a name\n"
-    assert _data(read_blocks([_write(tmp_path / "a", data)], 100)) == data
 
 
 def test_files_of_a_group(tmp_path):
@@ -130,7 +58,7 @@ def test_files_of_a_group(tmp_path):
         _write(tmp_path / "f.txt", b"six"),
         _write(tmp_path / "json", b"seven"),
     ]
-    # The mark of a file's start is dropped; the end of a file ends a document or a line.
+    # The mark at a file's start is removed. The end of a file ends a document or a line.
     assert list(read_blocks(files, 100)) == [
         Block("text", b"one\n" + mark + b"two\n\n\n\nthree", f"{files[0]} to {files[2]}"),
         Block("json", b'{"text": "four"}\n{"text": "five"}\n', f"{files[3]} to {files[4]}"),
@@ -177,7 +105,7 @@ def test_a_long_document_takes_linear_time(tmp_path, part):
         took.append(time.process_time() - start)
         assert len(blocks) == 1
         assert blocks[0].data == part * (size // len(part))
-    # Eight times the text; were it quadratic, 64 times the time.
+    # Eight times the text: a quadratic search would take 64 times as long.
     assert took[1] < 30 * took[0] + 0.2
 
 
@@ -202,49 +130,3 @@ def test_groups(tmp_path):
     assert found == [[10, 20, 80], [5], [100], [300], [40, 40, 40], [5]]
     assert list(itertools.chain(*groups)) == files
     assert group_files([], 100) == []
-
-
-class Articles(tfds.core.GeneratorBasedBuilder):
-    """A data set like TFDS's wikipedia."""
-
-    VERSION = tfds.core.Version("1.0.0")
-    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en"), tfds.core.BuilderConfig(name="bare")]
-
-    def _info(self):
-        features = {"title": tfds.features.Text(), "text": tfds.features.Text()}
-        if self.builder_config.name == "bare":
-            features["text"] = tfds.features.Scalar(np.int64)
-        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
-
-    def _split_generators(self, manager):
-        return {"train": self._generate_examples(), "test": self._generate_examples()}
-
-    def _generate_examples(self):
-        for number in range(20):
-            yield number, {"title": "t", "text": ARTICLES[number]}
-
-
-ARTICLES = [f"Article {number}.\n\nIt's “{'é' * number}”.\n" for number in range(20)]
-
-
-def test_tfds(tmp_path):
-    blocks = list(tfds_blocks("articles/en", 200, str(tmp_path)))
-    assert len(blocks) > 3
-    assert {(block.kind, block.name) for block in blocks} == {("json", "TFDS articles/en")}
-    found = [json.loads(line)["text"] for line in _data(blocks).splitlines()]
-    assert sorted(found) == sorted(ARTICLES)
-    assert list(tfds_blocks("articles/en", 200, str(tmp_path))) == blocks
-    part = list(tfds_blocks("articles/en:test[:25%]", 10**6, str(tmp_path)))
-    assert len(_data(part).splitlines()) == 5
-
-
-def test_tfds_that_is_not_there(tmp_path):
-    for name, message in {
-        "nothing_of_the_kind": "no TFDS data set 'nothing_of_the_kind'",
-        "articles/xx": "no TFDS data set 'articles/xx'",
-        "articles/bare": "the TFDS data set articles/bare has no feature 'text' that is a string",
-        "articles/en:dev": "TFDS articles/en, split 'dev'",
-    }.items():
-        with pytest.raises(ValueError, match=message) as caught:
-            list(tfds_blocks(name, 100, str(tmp_path)))
-        assert "\n" not in str(caught.value)

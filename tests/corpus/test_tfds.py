@@ -1,0 +1,57 @@
+"""Tests TFDS input. Oracle: the articles that a small dataset was made of."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from bert_tf.corpus.sources import tfds_blocks
+
+
+class Articles(tfds.core.GeneratorBasedBuilder):
+    """A dataset like TFDS's wikipedia."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en"), tfds.core.BuilderConfig(name="bare")]
+
+    def _info(self):
+        features = {"title": tfds.features.Text(), "text": tfds.features.Text()}
+        if self.builder_config.name == "bare":
+            features["text"] = tfds.features.Scalar(np.int64)
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, manager):
+        return {"train": self._generate_examples(), "test": self._generate_examples()}
+
+    def _generate_examples(self):
+        for number in range(20):
+            yield number, {"title": "t", "text": ARTICLES[number]}
+
+
+ARTICLES = [f"Article {number}.\n\nIt's “{'é' * number}”.\n" for number in range(20)]
+
+
+def test_articles_become_json_lines(tmp_path):
+    blocks = list(tfds_blocks("articles/en", 200, str(tmp_path)))
+    assert len(blocks) > 3
+    assert {(block.kind, block.name) for block in blocks} == {("json", "TFDS articles/en")}
+    found = [
+        json.loads(line)["text"] for line in b"".join(block.data for block in blocks).splitlines()
+    ]
+    assert sorted(found) == sorted(ARTICLES)
+    assert list(tfds_blocks("articles/en", 200, str(tmp_path))) == blocks
+    part = list(tfds_blocks("articles/en:test[:25%]", 10**6, str(tmp_path)))
+    assert len(b"".join(block.data for block in part).splitlines()) == 5
+
+
+def test_missing_datasets_splits_and_features(tmp_path):
+    for name, message in {
+        "nothing_of_the_kind": "no TFDS dataset 'nothing_of_the_kind'",
+        "articles/xx": "no TFDS dataset 'articles/xx'",
+        "articles/bare": "the TFDS dataset articles/bare has no string feature 'text'",
+        "articles/en:dev": "TFDS dataset articles/en, split 'dev'",
+    }.items():
+        with pytest.raises(ValueError, match=message) as caught:
+            list(tfds_blocks(name, 100, str(tmp_path)))
+        assert "\n" not in str(caught.value)

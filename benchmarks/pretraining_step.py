@@ -165,9 +165,9 @@ def _serve(make: Callable[[dict], Contender], sizes: dict) -> None:
 
 
 def _sizes(options: argparse.Namespace) -> dict:
-    from tfrecords import quiet
+    from tfrecords import command
 
-    quiet.import_tensorflow()
+    command.import_tensorflow()
     from bert_tf.models.flops import training_flops
     from bert_tf.presets import preset_config
 

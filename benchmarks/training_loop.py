@@ -20,7 +20,7 @@ import time
 
 from contenders import make_trainer, random_batch
 
-from tfrecords import quiet
+from tfrecords import command
 
 VOCAB_SIZE, LENGTH, PREDICTIONS = 30522, 128, 20
 FILES, RECORDS_PER_FILE = 4, 8192
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--precision", default="bfloat16")
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    quiet.import_tensorflow()
+    command.import_tensorflow()
     print(
         "| case | bare step, ms | fit, ms | the loop costs (lowest, highest) | "
         "reading alone, ms a batch | a checkpoint, s | curves, s |"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from tfrecords import quiet
+from tfrecords import command
 
 Task = tuple  # a function and its arguments; a module must hold the function
 
@@ -92,7 +92,7 @@ def _start_worker() -> None:
     # Ctrl-C is for the parent to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    quiet.import_tensorflow()
+    command.import_tensorflow()
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)

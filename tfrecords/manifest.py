@@ -63,8 +63,8 @@ def find_manifest(file: str) -> dict | None:
     """Returns the manifest beside a shard, or None if there is none.
 
     Raises:
-        ValueError: The manifest is damaged.
-        OSError: The manifest cannot be read.
+        ValueError: the manifest is damaged.
+        OSError: the manifest cannot be read.
     """
     path = manifest_path(file)
     return read_manifest(path) if tf.io.gfile.exists(path) else None

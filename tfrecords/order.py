@@ -52,12 +52,12 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
     """Returns the file and record number (starting at 1) of each row of a training batch.
 
     Args:
-        records: The records trained on.
-        batch_size: The global batch size, over all replicas.
-        step: Number of steps taken before.
+        records: the records trained on.
+        batch_size: the global batch size, over all replicas.
+        step: number of steps taken before.
 
     Raises:
-        tf.errors.DataLossError: A file is damaged.
+        tf.errors.DataLossError: a file is damaged.
     """
     first_record = step * batch_size
     places = _epochs(records.files, records.seed, records.part, first_record, _numbered_records)

@@ -38,7 +38,7 @@ def expand_files(patterns: str) -> list[str]:
     Globs do not match manifests.
 
     Raises:
-        ValueError: A name or glob matches nothing, or a file is empty or a directory.
+        ValueError: a name or glob matches nothing, or a file is empty or a directory.
     """
     files: list[str] = []
     for pattern in filter(None, (part.strip() for part in patterns.split(","))):
@@ -69,10 +69,10 @@ def check_files(records: RecordSet) -> bool:
         Whether the records are dynamic, that is, must be masked while reading.
 
     Raises:
-        ValueError: A file is not a TFRecord file or has no records, or its first record has
+        ValueError: a file is not a TFRecord file or has no records, or its first record has
             unexpected lengths, ids outside the vocabulary, or a layout different from the first
             file's.
-        OSError: A file cannot be read.
+        OSError: a file cannot be read.
     """
     layout = None
     for file in records.files:
@@ -120,17 +120,17 @@ def training_batches(
     step and the row.
 
     Args:
-        records: Records that `check_files` accepts; dynamic ones need a `masking`.
+        records: records that `check_files` accepts; dynamic ones need a `masking`.
         batch_size: B, the number of rows per replica.
-        first_step: Number of steps already taken.
-        context: Input context from `distribute_datasets_from_function`. Each input pipeline reads
+        first_step: number of steps already taken.
+        context: input context from `distribute_datasets_from_function`. Each input pipeline reads
             all records but decodes only the batches of its own replicas.
 
     Raises:
-        ValueError: The part has no records.
-        tf.errors.DataLossError: A file is damaged. Raised while reading, or at once if the records
+        ValueError: the part has no records.
+        tf.errors.DataLossError: a file is damaged. Raised while reading, or at once if the records
             must be counted to find `first_step`.
-        tf.errors.InvalidArgumentError: While reading, for an invalid record. In both cases,
+        tf.errors.InvalidArgumentError: while reading, for an invalid record. In both cases,
             `explain_bad_record` finds the file and the record.
     """
     context = context or tf.distribute.InputContext()
@@ -150,14 +150,14 @@ def evaluation_batches(
     every time, regardless of the batch size.
 
     Args:
-        records: Records that `check_files` accepts; dynamic ones need a `masking`.
+        records: records that `check_files` accepts; dynamic ones need a `masking`.
         batch_size: B, the number of rows per replica.
-        context: Input context from `distribute_datasets_from_function`. All input pipelines yield
+        context: input context from `distribute_datasets_from_function`. All input pipelines yield
             the same number of batches, a multiple of the number of replicas per pipeline.
 
     Raises:
-        tf.errors.DataLossError: While reading a damaged file.
-        tf.errors.InvalidArgumentError: While reading an invalid record. In both cases,
+        tf.errors.DataLossError: while reading a damaged file.
+        tf.errors.InvalidArgumentError: while reading an invalid record. In both cases,
             `explain_bad_record` finds the file and the record.
     """
     decode = _decoder(records, EVALUATION)
@@ -256,7 +256,7 @@ def _decoder(records: RecordSet, stream: int) -> Decode:
     """Returns the function that parses, checks and, if dynamic, masks serialized records.
 
     Args:
-        records: The records, of which the first determines the layout.
+        records: the records, of which the first determines the layout.
         stream: TRAINING or EVALUATION. The masks depend on it, the batch number and the row.
     """
     layout = _expected_layout(next(serialized_records(records.files[0])), records)

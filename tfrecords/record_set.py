@@ -14,11 +14,11 @@ class RecordSet:
         max_seq_length: S, the number of tokens per record.
         max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
             masking "left_to_right".
-        vocab_size: Upper bound of all token ids.
-        seed: Seed of the order of training.
+        vocab_size: upper bound of all token ids.
+        seed: seed of the order of training.
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
-        masking: How to mask dynamic records; None for records masked on disk.
+        masking: how to mask dynamic records; None for records masked on disk.
     """
 
     files: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The flags' helper: the values it refuses, how a program ends, what --help says."""
+"""Commands: flags, rejected values, exit codes and --help."""
 
 import signal
 import subprocess
@@ -11,29 +11,29 @@ from tfrecords import command
 from tfrecords.command import option
 
 PROGRAM = """
-'''Says what it was given.
+'''Prints its options.
 
   python program.py --number=3
 '''
-import os, signal, sys
+import os, signal
 from dataclasses import dataclass
-from tfrecords import command, quiet
+from tfrecords import command
 from tfrecords.command import option
 
-quiet.import_tensorflow = lambda: None
-# A shell's background jobs inherit that SIGINT is ignored.
+command.import_tensorflow = lambda: None
+# Background jobs of a shell inherit an ignored SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @dataclass(frozen=True)
 class Options(command.Options):
     number: int = option(help="How many.", at_least=1)
-    name: str | None = option(None, help="Whose.")
+    name: str | None = option(None, help="Whose.", aliases=("first_name",))
     fast: bool = option(True, help="Hurry.")
     kind: str = option("a", help="Which.", choices=("a", "b"))
 
 def run(options):
     if options.name == "bad":
-        raise ValueError("bad.txt: line 3 is wrong;\\n  mend it")
+        raise ValueError("bad.txt: line 3 is wrong;\\n  fix it")
     if options.name == "missing":
         open("/nowhere/at/all")
     if options.name in ("SIGINT", "SIGTERM"):
@@ -44,9 +44,9 @@ command.run(Options, run)
 """
 
 
-@pytest.fixture
-def program(tmp_path):
-    path = tmp_path / "program.py"
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "program.py"
     path.write_text(PROGRAM)
 
     def call(*arguments: str) -> subprocess.CompletedProcess:
@@ -60,7 +60,7 @@ def program(tmp_path):
 def test_flags_become_options(program, tmp_path):
     """Oracle: the values given on the command line and in a flag file."""
     (tmp_path / "flags").write_text("--number=4\n--nofast\n")
-    done = program(f"--flagfile={tmp_path}/flags", "--name=x", "--kind=b")
+    done = program(f"--flagfile={tmp_path}/flags", "--first_name=x", "--kind=b")
     assert done.stdout == "Options(number=4, name='x', fast=False, kind='b')\n"
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -68,14 +68,14 @@ def test_flags_become_options(program, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "--number is missing; --help says more"),
+        ([], "--number is required; see --help"),
         (["--number=0"], "--number is 0; it must be 1 or more"),
-        (["--number=1", "--name="], "--name is empty; give it a value or leave it out"),
-        (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; mend it"),
+        (["--number=1", "--name="], "--name is empty; give it a value or omit it"),
+        (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; fix it"),
         (["--number=1", "--name=missing"], "No such file or directory: '/nowhere/at/all'"),
     ],
 )
-def test_what_a_user_can_mend_is_one_line_and_exit_code_1(program, arguments, line):
+def test_user_errors_are_one_line_with_exit_code_1(program, arguments, line):
     done = program(*arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("program: error: ") and done.stderr.endswith(f"{line}\n")
@@ -83,8 +83,8 @@ def test_what_a_user_can_mend_is_one_line_and_exit_code_1(program, arguments, li
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_an_interrupt_is_no_traceback(program, name, code):
-    """Oracle: the shell's exit codes, 128 and the signal's number."""
+def test_signals_end_the_program_without_a_traceback(program, name, code):
+    """Oracle: the shell's exit codes, 128 plus the number of the signal."""
     assert code == 128 + getattr(signal, name)
     done = program("--number=1", f"--name={name}")
     assert done.returncode == code
@@ -92,14 +92,19 @@ def test_an_interrupt_is_no_traceback(program, name, code):
 
 
 def test_help_shows_the_docstring_and_every_flag(program):
-    done = program("--help")
-    assert "python program.py --number=3" in done.stdout
-    for text in ("--number: How many. Required.", "--[no]fast: Hurry.", "--kind: <a|b>: Which."):
-        assert text in done.stdout
+    help = program("--help").stdout
+    assert "python program.py --number=3" in help
+    for text in (
+        "--number: How many. Required.",
+        "--[no]fast: Hurry.",
+        "--kind: <a|b>: Which.",
+        "--first_name: Alias for --name.",
+    ):
+        assert text in help
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.5])
-def test_numbers_out_of_range_are_named(value):
+def test_numbers_out_of_range_are_rejected(value):
     @dataclass(frozen=True)
     class Options(command.Options):
         share: float = option(0.5, help="", at_least=0, at_most=1)

@@ -5,6 +5,7 @@ import importlib
 __version__ = "0.1.0"
 
 _MODULES = {
+    "load": "bert_tf.loading",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.presets",
     "preset_config": "bert_tf.presets",

@@ -1,70 +1,156 @@
-"""What a pre-training run leaves in its folder about itself, so that it is gone on with rightly."""
+"""What a run is on disk.
 
+    bert_config.json        the encoder's configuration
+    vocab.txt               its vocabulary
+    tokenizer_config.json   its casing, in the form that Hugging Face's tokenizers read
+    flags.json              the flags of the last start
+    ckpt-STEP.*             checkpoints; `checkpoint` names the newest
+    metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
+    best/                   after fine-tuning: the best weights, a run folder of its own
+
+Vocabulary and casing are missing where nobody stated them, as with the records of other programs.
+"""
+
+import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.writer import absolute_path, atomic_write
+from bert_tf.training.checkpoints import latest_checkpoint
+from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.writer import atomic_write
 
 CONFIG = "bert_config.json"
+VOCAB = "vocab.txt"
+TOKENIZER = "tokenizer_config.json"
 FLAGS = "flags.json"
-_SPLIT_FILES = "split_files"
-# Where a run goes on, and on how many machines, changes nothing in what it learns.
-_MAY_CHANGE = frozenset(["output_dir", "worker_hosts", "task_index", "strategy", "use_tpu"])
+# Flags that do not change what a run learns: where it is, and what it computes on.
+_LOCATION_FLAGS = frozenset(
+    """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
+)
 
 
-def save_flags(folder: str, flags: Mapping[str, Any], split_files: Sequence[str]) -> None:
-    """Writes the flags of the training that begins, and the files it holds records out of."""
-    split = {*files_split_by(folder), *map(absolute_path, split_files)}
-    content = json.dumps({**flags, _SPLIT_FILES: sorted(split)}, indent=2)
-    atomic_write(os.path.join(folder, FLAGS), content + "\n")
+@dataclasses.dataclass(frozen=True)
+class ModelSpec:
+    """What the weights of a run belong to.
 
-
-def changed_flags(folder: str, flags: Mapping[str, Any]) -> list[str]:
-    """The flags that are not what they were at the last start, as "--name 1 -> 2"."""
-    saved = _saved_flags(folder)
-    return [
-        f"--{name} {saved[name]} -> {flags[name]}"
-        for name in sorted(saved.keys() & flags.keys() - _MAY_CHANGE)
-        if saved[name] != flags[name]
-    ]
-
-
-def files_split_by(folder: str) -> list[str]:
-    """The absolute paths of files of which the run in a folder trains on a part."""
-    return _saved_flags(folder).get(_SPLIT_FILES, [])
-
-
-def other_config(
-    folder: str, config: BertConfig, mapping: VocabularyMapping | None = None
-) -> str | None:
-    """The path of the configuration of a folder's checkpoints, where it differs from `config`.
-
-    With a mapping it may also differ by what the vocabulary grows.
+    Attributes:
+        config: the encoder's configuration.
+        vocab: its vocabulary; None where unknown.
+        lower_case: whether its text is lower-cased; None where unknown.
     """
-    path = os.path.join(folder, CONFIG)
-    if not (tf.io.gfile.exists(path) and tf.io.gfile.glob(os.path.join(folder, "*.index"))):
-        return None
-    saved = BertConfig.from_json_file(path)
-    return path if (mapping.grow_config(saved) if mapping else saved) != config else None
+
+    config: BertConfig
+    vocab: Vocabulary | None = None
+    lower_case: bool | None = None
 
 
-def _saved_flags(folder: str) -> dict[str, Any]:
-    """The flags of the last training in a folder; {} without one.
+class RunFolder:
+    """A run on disk; see the module's docstring for the files.
 
-    Raises:
-        ValueError: the file is damaged.
+    Args:
+        path: the folder; it need not exist yet.
     """
-    path = os.path.join(folder, FLAGS)
+
+    def __init__(self, path: str):
+        self.path = path
+
+    @classmethod
+    def of_checkpoint(cls, checkpoint: str) -> "RunFolder":
+        """Returns the folder of a checkpoint, or of the newest one in a folder.
+
+        Raises:
+            FileNotFoundError: there is no checkpoint.
+        """
+        return cls(os.path.dirname(latest_checkpoint(checkpoint)))
+
+    def file(self, name: str) -> str:
+        """Returns the path of a file of the folder."""
+        return os.path.join(self.path, name)
+
+    def has_checkpoint(self) -> bool:
+        """Whether a run has been saved here."""
+        return bool(tf.io.gfile.glob(self.file("ckpt-*.index")))
+
+    def read_config(self) -> BertConfig:
+        """Reads the configuration.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ValueError: the file is damaged.
+        """
+        return BertConfig.from_json_file(self.file(CONFIG))
+
+    def read_vocab(self) -> Vocabulary | None:
+        """Reads the vocabulary; None where there is none."""
+        path = self.file(VOCAB)
+        return load_vocab(path) if tf.io.gfile.exists(path) else None
+
+    def read_lower_case(self) -> bool | None:
+        """Reads the casing; None where it is not stated."""
+        value = _read_json(self.file(TOKENIZER)).get("do_lower_case")
+        if not isinstance(value, bool | None):
+            raise ValueError(f"{self.file(TOKENIZER)}: do_lower_case is {value!r}, not a boolean")
+        return value
+
+    def read(self) -> ModelSpec:
+        """Reads configuration, vocabulary and casing; raises as the three methods above."""
+        return ModelSpec(self.read_config(), self.read_vocab(), self.read_lower_case())
+
+    def read_flags(self) -> dict[str, Any]:
+        """Reads the flags of the last start; {} where there was none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        return _read_json(self.file(FLAGS))
+
+    def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Compares flags with those of the last start: name -> (then, now).
+
+        Flags that only say where a run is and what it computes on are left out.
+        """
+        saved = self.read_flags()
+        return {
+            name: (saved[name], flags[name])
+            for name in sorted(saved.keys() & flags.keys() - _LOCATION_FLAGS)
+            if saved[name] != flags[name]
+        }
+
+    def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
+        """Writes what is known of the model, and the flags where they are given.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        spec.config.to_json_file(self.file(CONFIG))
+        if spec.vocab:
+            atomic_write(self.file(VOCAB), "".join(f"{token}\n" for token in spec.vocab.tokens))
+        if spec.lower_case is not None:
+            atomic_write(self.file(TOKENIZER), _tokenizer_config(spec))
+        if flags is not None:
+            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2) + "\n")
+
+
+def _tokenizer_config(spec: ModelSpec) -> str:
+    values = {
+        "do_lower_case": spec.lower_case,
+        "model_max_length": spec.config.max_position_embeddings,
+        "tokenizer_class": "BertTokenizer",
+    }
+    return json.dumps(values, indent=2) + "\n"
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    """Reads a JSON object; {} where there is no such file."""
     if not tf.io.gfile.exists(path):
         return {}
     try:
         with tf.io.gfile.GFile(path) as file:
             return dict(json.load(file))
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}); remove it") from None
+        raise ValueError(f"{path} is damaged ({error}): remove it") from None

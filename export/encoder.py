@@ -1,9 +1,9 @@
 """Exports a pre-trained encoder as a SavedModel that hub.KerasLayer loads.
 
-  python -m export.encoder --checkpoint=OUTPUT_DIR --vocab_file=vocab.txt --output_dir=encoder
+  python -m export.encoder --checkpoint=run --output_dir=encoder
 
-where OUTPUT_DIR is that of run_pretraining. Then, with the folder of export.preprocessor, in a
-tf_keras model:
+where `run` is the output folder of run_pretraining. Together with the SavedModel of
+export.preprocessor, in a tf_keras model:
 
   text = tf_keras.Input([], dtype=tf.string)
   outputs = hub.KerasLayer("encoder", trainable=True)(hub.KerasLayer("preprocessor")(text))
@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from bert_tf.models.pretrainer import BertPretrainer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
     """The flags."""
 
     checkpoint: str = option(
-        help="Output folder of run_pretraining, or one checkpoint in it, such as DIR/ckpt-1000; "
-        "bert_config.json must be in the same folder."
+        help="Output folder of run_pretraining, or one checkpoint in it, such as run/ckpt-1000."
     )
-    vocab_file: str = option(help="The vocabulary the encoder was trained with (vocab.txt).")
     output_dir: str = option(help="Folder to write; must be new or empty.")
-    do_lower_case: bool = option(True, help="Whether the vocabulary is of lower-cased text.")
+    vocab_file: str | None = option(
+        None, help="The encoder's vocabulary, where the run does not hold it."
+    )
+    do_lower_case: bool | None = option(
+        None, help="Whether the vocabulary is of lower-cased text, where the run does not say so."
+    )
 
 
 def run(options: Options) -> None:
@@ -43,60 +46,55 @@ def run(options: Options) -> None:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.training import checkpoints
+    from bert_tf.resolution import resolve_vocab
+    from bert_tf.run_folder import RunFolder
+    from bert_tf.training.checkpoints import latest_checkpoint
     from bert_tf.weights.loading import load_weights
-    from export import saved_models
+    from export.saved_models import check_new_folder
 
-    saved_models.check_new_folder(options.output_dir)
-    checkpoint = checkpoints.latest_checkpoint(options.checkpoint)
-    # Whatever precision trained it, outputs are float32.
-    model = BertPretrainer(_config_beside(checkpoint), dtype="float32")
+    check_new_folder(options.output_dir)
+    checkpoint = latest_checkpoint(options.checkpoint)
+    folder = RunFolder.of_checkpoint(checkpoint)
+    vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
+    # Outputs are float32, whatever the precision of training was.
+    model = BertPretrainer(folder.read_config(), dtype="float32")
     load_weights(checkpoint, model.weights)
-    export_encoder(model, options.vocab_file, options.output_dir, options.do_lower_case)
-    print(f"Wrote the encoder of {checkpoint} to {options.output_dir}.")
-    lower_case = "" if options.do_lower_case else " --nodo_lower_case"
+    export_encoder(model, vocab_file, options.output_dir, do_lower_case=lower_case)
+    casing = "uncased" if lower_case else "cased"
     print(
-        f"Next: python -m export.preprocessor --vocab_file={options.vocab_file}{lower_case} "
-        "--output_dir=PREPROCESSOR_DIR"
+        f"Wrote the {casing} encoder of {checkpoint} to {options.output_dir}.\n"
+        f"Next: python -m export.preprocessor --checkpoint={folder.path} --output_dir=preprocessor"
     )
 
 
 def export_encoder(
-    model: "BertPretrainer", vocab_file: str, output_dir: str, do_lower_case: bool = True
+    model: "BertPretrainer", vocab_file: str, output_dir: str, *, do_lower_case: bool
 ) -> None:
-    """Writes a pretrainer's encoder and masked-LM head as a SavedModel.
+    """Writes the encoder and masked-LM head of a pretrainer as a SavedModel.
 
-    The interface is that of tensorflow/models `export_tfhub_lib.py`; outputs have the compute type
-    of `model`. Float32 is what users expect.
+    The interface is that of tensorflow/models `export_tfhub_lib.py`. Outputs have the compute type
+    of `model`; users expect float32.
 
     Raises:
-        ValueError: the vocabulary has more words than the model, or `output_dir` is not empty.
-        OSError: `vocab_file` cannot be read or `output_dir` not be written.
+        ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
+        OSError: `vocab_file` cannot be read or `output_dir` cannot be written.
     """
-    from export import saved_models
     from export.encoder_module import EncoderModule
+    from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
 
-    words = len(load_vocab(vocab_file))
-    if words > model.config.vocab_size:
+    size = len(load_vocab(vocab_file))
+    if size > model.config.vocab_size:
         raise ValueError(
-            f"{vocab_file} has {words} words, the encoder only {model.config.vocab_size}; give the "
-            "vocabulary it was trained with"
+            f"{vocab_file} has {size} tokens, more than the encoder's {model.config.vocab_size}; "
+            "give the vocabulary it was trained with"
         )
     module = EncoderModule(model, vocab_file, do_lower_case)
-    saved_models.save_folder(module, output_dir, {"serving_default": module.serving})
-
-
-def _config_beside(checkpoint: str):
-    import os
-
-    from bert_tf.config import BertConfig
-
-    return BertConfig.from_json_file(os.path.join(os.path.dirname(checkpoint), "bert_config.json"))
+    save_folder(module, output_dir, {"serving_default": module.serving})
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     command.run(Options, run)
 
 

@@ -1,14 +1,16 @@
-"""Exports a preprocessor, from text to an encoder's inputs, as a SavedModel.
+"""Exports a preprocessor, from text to the inputs of an encoder, as a SavedModel.
 
-  python -m export.preprocessor --vocab_file=vocab.txt --output_dir=preprocessor
+  python -m export.preprocessor --checkpoint=run --output_dir=preprocessor
 
-It holds the very tokenizer that made the training data. Use it with the folder of export.encoder:
+It holds the tokenizer that made the training data. Use it with the SavedModel of export.encoder:
 
   import tensorflow_hub as hub, tensorflow_text  # the latter registers the operations
   preprocessor = hub.load("preprocessor")
   inputs = preprocessor(["one text each"])
   pair = [preprocessor.tokenize(["a question"]), preprocessor.tokenize(["an answer"])]
   inputs = preprocessor.bert_pack_inputs(pair, seq_length=64)
+
+Without a run, --vocab_file and --do_lower_case or --nodo_lower_case describe the tokenizer.
 """
 
 from dataclasses import dataclass
@@ -17,16 +19,30 @@ from tfrecords import command
 from tfrecords.command import option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
     """The flags."""
 
-    vocab_file: str = option(help="The vocabulary the encoder was trained with (vocab.txt).")
-    output_dir: str = option(help="Folder to write; must be new or empty.")
-    do_lower_case: bool = option(True, help="Lower-case the text; for uncased vocabularies.")
-    max_seq_length: int = option(
-        128, help="Length of the inputs made from single texts; bert_pack_inputs takes any."
+    checkpoint: str | None = option(
+        None, help="Run folder, or a checkpoint in one, whose vocabulary and casing to use."
     )
+    output_dir: str = option(help="Folder to write; must be new or empty.")
+    vocab_file: str | None = option(
+        None, help="The encoder's vocabulary, where no run folder holds it."
+    )
+    do_lower_case: bool | None = option(
+        None, help="Whether to lower-case the text, where no run folder says so."
+    )
+    max_seq_length: int = option(
+        128,
+        at_least=3,
+        help="Length of the inputs made from single texts; bert_pack_inputs takes any.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.checkpoint or self.vocab_file):
+            raise ValueError("give --checkpoint, or --vocab_file")
 
 
 def run(options: Options) -> None:
@@ -35,21 +51,27 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
+    from bert_tf.resolution import check_length, resolve_vocab
+    from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from export import saved_models
     from export.preprocessor_module import PreprocessorModule
+    from export.saved_models import check_new_folder, save_folder
     from tfrecords.vocabulary import load_vocab
 
-    saved_models.check_new_folder(options.output_dir)
-    tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file), options.do_lower_case)
-    module = PreprocessorModule(tokenizer, options.max_seq_length, options.vocab_file)
-    signatures = {"serving_default": module.__call__}
-    saved_models.save_folder(module, options.output_dir, signatures)
-    print(f"Wrote the preprocessor to {options.output_dir}.")
+    check_new_folder(options.output_dir)
+    folder = RunFolder.of_checkpoint(options.checkpoint) if options.checkpoint else None
+    if folder:
+        check_length(folder.read_config(), options.max_seq_length)
+    vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
+    tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
+    module = PreprocessorModule(tokenizer, options.max_seq_length, vocab_file)
+    save_folder(module, options.output_dir, {"serving_default": module.__call__})
+    casing = "uncased" if lower_case else "cased"
+    print(f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}.")
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     command.run(Options, run)
 
 

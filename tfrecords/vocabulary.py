@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -30,6 +31,11 @@ class Vocabulary:
     @functools.cached_property
     def ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens)}
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """The checksum of the tokens, whatever ends their lines in a file."""
+        return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
 
     @property
     def pad_id(self) -> int:

@@ -1,4 +1,4 @@
-"""The phases of pre-training: steps on short sequences first, then on long ones."""
+"""The phases of pre-training, as users write them: short sequences first, then long ones."""
 
 import dataclasses
 import json
@@ -6,74 +6,46 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfrecords.dynamic_masking import DynamicMasking
-
 
 @dataclasses.dataclass(frozen=True)
 class PhaseOptions:
     """One object of a `--phases_file`; the names are those of run_pretraining's flags.
 
     Raises:
-        ValueError: for a value that no phase can have; names the key.
+        ValueError: a value is impossible; names the key.
     """
 
     share: float
     input_file: str
     eval_input_file: str | None = None
-    max_seq_length: int = 128
-    max_predictions_per_seq: int = 20
+    max_seq_length: int | None = None
+    max_predictions_per_seq: int | None = None
     train_batch_size: int = 32
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            kinds = {float: (int, float), int: (int,), str: (str,)}.get(
-                field.type, (str, type(None))
-            )
-            if isinstance(value, bool) or not isinstance(value, kinds):
+            if value is None and type(None) in getattr(field.type, "__args__", ()):
+                continue
+            kind = getattr(field.type, "__args__", (field.type,))[0]
+            if isinstance(value, bool) or not isinstance(
+                value, int | float if kind is float else kind
+            ):
                 raise ValueError(f"{field.name} cannot be {value!r}")
-            if field.type in (int, float) and not value > 0:
+            if kind is not str and not value > 0:
                 raise ValueError(f"{field.name} is {value}; it must be above 0")
 
 
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """Steps on records of one length.
-
-    Attributes:
-        first_step, until_step: it takes the steps after the first up to the last.
-        files: to train on.
-        eval_files: to evaluate on.
-        splits: whether they are the same: then the first of every hundred records of a file is held
-            out of training and evaluated on.
-        train_batch_size: over all replicas.
-        seed: of the order of the records.
-        masking: of records that are masked as they are read.
-    """
-
-    first_step: int
-    until_step: int
-    files: tuple[str, ...]
-    eval_files: tuple[str, ...]
-    splits: bool
-    max_seq_length: int
-    max_predictions_per_seq: int
-    train_batch_size: int
-    seed: int
-    masking: DynamicMasking | None = None
-
-
 def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
-    """The phases in a JSON file, a list of objects; what one leaves out is as in `defaults`.
+    """Reads the phases from a JSON list of objects. What an object omits is as in `defaults`.
 
     Example:
-        [{"share": 0.9, "max_seq_length": 128, "input_file": "len128-*.tfrecord"},
-         {"share": 0.1, "max_seq_length": 512, "input_file": "len512-*.tfrecord",
-          "max_predictions_per_seq": 77, "train_batch_size": 64}]
+        [{"share": 0.9, "input_file": "len128-*.tfrecord"},
+         {"share": 0.1, "input_file": "len512-*.tfrecord", "train_batch_size": 64}]
 
     Raises:
-        ValueError: it is not such a list, or the shares do not add up to 1; names the file.
-        OSError: it cannot be read.
+        ValueError: the file is not such a list, or the shares do not add up to 1; names the file.
+        OSError: the file cannot be read.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -81,9 +53,9 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: no JSON ({error})") from None
+        raise ValueError(f"{path} is not JSON ({error})") from None
     if not (isinstance(content, list) and content and all(isinstance(p, dict) for p in content)):
-        raise ValueError(f"{path}: not a list of objects, one for each phase")
+        raise ValueError(f"{path} is not a list of objects, one per phase")
     phases = [
         _phase(values, defaults, f"{path}, phase {number}")
         for number, values in enumerate(content, start=1)
@@ -95,10 +67,10 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
 
 
 def last_steps(phases: Sequence[PhaseOptions], num_train_steps: int) -> list[int]:
-    """The number of the last step of each phase.
+    """Returns the number of each phase's last step.
 
     Raises:
-        ValueError: a phase is without a step.
+        ValueError: a phase has no step.
     """
     ends = [0]
     for count in range(1, len(phases) + 1):
@@ -112,13 +84,13 @@ def last_steps(phases: Sequence[PhaseOptions], num_train_steps: int) -> list[int
 
 
 def _phase(values: dict, defaults: PhaseOptions, where: str) -> PhaseOptions:
-    known = {field.name for field in dataclasses.fields(PhaseOptions)}
-    if unknown := sorted(values.keys() - known):
-        raise ValueError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(known)}")
+    names = [field.name for field in dataclasses.fields(PhaseOptions)]
+    if unknown := sorted(values.keys() - names):
+        raise ValueError(f"{where}: unknown key {unknown[0]!r}; the keys are {', '.join(names)}")
     if "share" not in values:
-        raise ValueError(f"{where}: share is missing, its part of all steps, such as 0.9")
+        raise ValueError(f"{where}: share is missing, the phase's part of all steps, such as 0.9")
     if "input_file" in values:
-        # Another phase's held-out records are not this one's.
+        # The held-out records of another phase do not belong to this one.
         values = {"eval_input_file": None} | values
     try:
         return dataclasses.replace(defaults, **values)

@@ -1,160 +1,264 @@
-"""What run_pretraining trains on: the records that its flags name, looked at beforehand."""
+"""The records that a run trains and evaluates on, checked before anything is computed."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from bert_tf.run_pretraining_flags import Options
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
+from bert_tf.resolution import agreed, check_length
+from bert_tf.run_folder import ModelSpec
+from tfrecords.dynamic_masking import DynamicMasking
+from tfrecords.manifest import find_manifest, manifest_path
+from tfrecords.reader import check_files, expand_files
+from tfrecords.record_set import RecordSet
+from tfrecords.vocabulary import Vocabulary
+from tfrecords.writer import absolute_path
 
-if TYPE_CHECKING:
-    from bert_tf.config import BertConfig
-    from bert_tf.pretraining.phases import Phase, PhaseOptions
-    from tfrecords.dynamic_masking import DynamicMasking
-
-
-def checked_phases(options: Options, config: "BertConfig") -> list["Phase"]:
-    """The phases, once their records have been looked at."""
-    from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
-
-    names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
-    whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
-    asked = read_phases(options.phases_file, whole) if options.phases_file else [whole]
-    try:
-        ends = last_steps(asked, options.num_train_steps)
-    except ValueError as error:
-        raise ValueError(f"{options.phases_file}, {error}") from None
-    starts = [0, *ends[:-1]]
-    phases = []
-    for number, (phase, start, end) in enumerate(zip(asked, starts, ends, strict=True), start=1):
-        try:
-            phases.append(_phase(options, config, phase, start, end))
-        except ValueError as error:
-            if not options.phases_file:
-                raise
-            raise ValueError(f"{options.phases_file}, phase {number}: {error}") from None
-    return phases
+# The original's, for records that no manifest describes.
+_DEFAULT_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
+_DEFAULT_MASKED_LM_PROB = 0.15
 
 
-def objective(options: Options, phases: Sequence["Phase"]) -> str:
-    """What to learn: what the flag says, else what manifests say the examples are for, else nsp.
+@dataclasses.dataclass(frozen=True)
+class NamedRecords:
+    """The files of a phase, and what the manifests beside them say.
+
+    Attributes:
+        phase: what the user wrote.
+        first_step, until_step: the phase takes the steps after the first, up to the last.
+        files, eval_files: the files to train and to evaluate on; the same where none are held out.
+        manifests: path -> manifest, of the files that this run reads.
+    """
+
+    phase: PhaseOptions
+    first_step: int
+    until_step: int
+    files: tuple[str, ...]
+    eval_files: tuple[str, ...]
+    manifests: Mapping[str, dict[str, Any]]
+
+    def settings(self, name: str) -> dict[str, Any]:
+        """Returns what each manifest says of a setting, by the manifest's path."""
+        return {path: _settings(manifest).get(name) for path, manifest in self.manifests.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseRecords:
+    """The records of a phase, ready to read.
+
+    Attributes:
+        first_step, until_step: as in `NamedRecords`.
+        train, evaluation: what to train and to evaluate on.
+        train_batch_size: over all replicas.
+    """
+
+    first_step: int
+    until_step: int
+    train: RecordSet
+    evaluation: RecordSet
+    train_batch_size: int
+
+
+def name_records(options: PretrainingOptions) -> list[NamedRecords]:
+    """Finds the files and manifests of every phase.
 
     Raises:
-        ValueError: next sentences are to be learnt from examples without, or examples are for
-            different objectives.
+        ValueError: a file does not exist, or the phases or a manifest are damaged; names the file.
+    """
+    names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
+    whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
+    phases = read_phases(options.phases_file, whole) if options.phases_file else [whole]
+    try:
+        ends = last_steps(phases, options.num_train_steps)
+    except ValueError as error:
+        raise ValueError(f"{options.phases_file}, {error}") from None
+    named = []
+    for number, (phase, start, end) in enumerate(
+        zip(phases, [0, *ends[:-1]], ends, strict=True), start=1
+    ):
+        with phase_named(options, number):
+            files = expand_files(phase.input_file)
+            eval_files = expand_files(phase.eval_input_file) if phase.eval_input_file else files
+            used = [*(files if options.do_train else ()), *(eval_files if options.do_eval else ())]
+            manifests = {manifest_path(file): find_manifest(file) for file in used}
+            stated = {path: manifest for path, manifest in manifests.items() if manifest}
+            named.append(NamedRecords(phase, start, end, tuple(files), tuple(eval_files), stated))
+    return named
+
+
+def vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:
+    """Returns the vocabularies that manifests hold, by the manifest's path."""
+    return {
+        path: Vocabulary(tuple(manifest["vocabulary"].split("\n")))
+        if "vocabulary" in manifest
+        else None
+        for phase in records
+        for path, manifest in phase.manifests.items()
+    }
+
+
+def casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
+    """Returns the casings that manifests state, by the manifest's path."""
+    return {k: v for phase in records for k, v in phase.settings("do_lower_case").items()}
+
+
+def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
+    """Returns what to learn: as the flag says, else as the manifests say, else "nsp".
+
+    Raises:
+        ValueError: the examples lack the pairs that the flag asks for, or were made for different
+            objectives.
     """
     made_for = {
-        settings["objective"]: file
-        for file, settings in _settings_by_file(phases)
-        if "objective" in settings
+        objective: path
+        for phase in records
+        for path, objective in phase.settings("objective").items()
+        if objective
     }
     if options.objective is None and len(made_for) > 1:
-        said = ", ".join(f"{file} with --objective={name}" for name, file in made_for.items())
-        raise ValueError(f"give --objective: the examples were not all made for the same: {said}")
+        found = ", ".join(f"{path} with --objective={name}" for name, path in made_for.items())
+        raise ValueError(f"give --objective: the examples were made for different ones: {found}")
     if "mlm" in made_for and options.objective not in (None, "mlm"):
         raise ValueError(
-            f"--objective={options.objective}, but the examples of {made_for['mlm']} have no "
-            "second sentence: they were made with --objective=mlm"
+            f"--objective={options.objective} needs pairs of segments, but {made_for['mlm']} says "
+            "that the examples were made with --objective=mlm, without a second segment"
         )
     return options.objective or next(iter(made_for), "nsp")
 
 
-def made_with_other_vocabulary(options: Options, phases: Sequence["Phase"]) -> str | None:
-    """A file of examples whose manifest tells of another vocabulary than --vocab_file."""
-    from tfrecords.manifest import lines_sha256
-    from tfrecords.vocabulary import load_vocab
+def check_records(
+    options: PretrainingOptions,
+    spec: ModelSpec,
+    records: Sequence[NamedRecords],
+    held_out_from: Sequence[str],
+) -> list[PhaseRecords]:
+    """Checks the records of every phase against flags, manifests and the model.
 
-    if not options.vocab_file:
-        return None
-    given = lines_sha256(load_vocab(options.vocab_file).tokens)
-    for file, settings in _settings_by_file(phases):
-        if settings.get("vocab_file", given) != given:
-            return file
-    return None
+    Args:
+        held_out_from: files of which the run has held out records so far; see `RunFolder`.
+
+    Raises:
+        ValueError, OSError: they do not fit; names the file or flag.
+    """
+    phases = []
+    for number, named in enumerate(records, start=1):
+        with phase_named(options, number):
+            phases.append(_check_phase(options, spec, named, held_out_from))
+    return phases
 
 
-def _phase(
-    options: Options, config: "BertConfig", asked: "PhaseOptions", start: int, end: int
-) -> "Phase":
-    from bert_tf.pretraining.phases import Phase
-    from bert_tf.run_folder import files_split_by
-    from tfrecords.reader import check_pretraining_files, expand_files
-    from tfrecords.writer import absolute_path
+@contextlib.contextmanager
+def phase_named(options: PretrainingOptions, number: int) -> Iterator[None]:
+    """Adds the file and number of a phase to errors about it."""
+    try:
+        yield
+    except ValueError as error:
+        if not options.phases_file:
+            raise
+        raise ValueError(f"{options.phases_file}, phase {number}: {error}") from None
 
-    length = asked.max_seq_length
-    if length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={length} is longer than the max_position_embeddings "
-            f"{config.max_position_embeddings} of {options.bert_config_file or options.preset}"
-        )
-    files = expand_files(asked.input_file)
-    eval_files = expand_files(asked.eval_input_file) if asked.eval_input_file else files
-    predictions = asked.max_predictions_per_seq
-    used = (files if options.do_train else []) + (eval_files if options.do_eval else [])
-    needs_masking = check_pretraining_files(used, length, predictions, config.vocab_size)
-    if options.masking == "left_to_right":
-        predictions = length - 1
-    split = files if options.do_train else files_split_by(options.output_dir)
-    # So that phases which share records see them in other orders, and masked otherwise.
-    seed = (options.random_seed + start) % 2**32
-    return Phase(
-        first_step=start,
-        until_step=end,
-        files=tuple(files),
-        eval_files=tuple(eval_files),
-        splits=not {*map(absolute_path, split)}.isdisjoint(map(absolute_path, eval_files)),
-        max_seq_length=length,
-        max_predictions_per_seq=predictions,
-        train_batch_size=asked.train_batch_size,
+
+def _check_phase(
+    options: PretrainingOptions,
+    spec: ModelSpec,
+    named: NamedRecords,
+    held_out_from: Sequence[str],
+) -> PhaseRecords:
+    _check_vocabulary(spec, named)
+    # Phases that share records see them in another order and with other masks.
+    seed = (options.random_seed + named.first_step) % 2**32
+    records = RecordSet(
+        files=named.files,
+        max_seq_length=_length(named, "max_seq_length"),
+        max_predictions_per_seq=_length(named, "max_predictions_per_seq"),
+        vocab_size=spec.config.vocab_size,
         seed=seed,
-        masking=_masking(options, config, used[0], needs_masking, seed),
+    )
+    check_length(spec.config, records.max_seq_length)
+    used = [
+        *(named.files if options.do_train else ()),
+        *(named.eval_files if options.do_eval else ()),
+    ]
+    dynamic = check_files(dataclasses.replace(records, files=tuple(used)))
+    masking = _masking(options, spec, named, used[0], dynamic, seed)
+    if masking and masking.units == "left_to_right":
+        records = dataclasses.replace(records, max_predictions_per_seq=records.max_seq_length - 1)
+    records = dataclasses.replace(records, masking=masking)
+    # A run that has held out records of a file never evaluates on the others.
+    split = set(map(absolute_path, named.files if options.do_train else held_out_from))
+    splits = not split.isdisjoint(map(absolute_path, named.eval_files))
+    return PhaseRecords(
+        first_step=named.first_step,
+        until_step=named.until_step,
+        train=dataclasses.replace(records, part="train" if splits else "all"),
+        evaluation=dataclasses.replace(
+            records, files=named.eval_files, part="held_out" if splits else "all"
+        ),
+        train_batch_size=named.phase.train_batch_size,
     )
 
 
-def _masking(
-    options: Options, config: "BertConfig", file: str, needed: bool, seed: int
-) -> "DynamicMasking | None":
-    """How to mask the examples, of which `file` is one, where that is still to be done."""
-    from tfrecords.dynamic_masking import DynamicMasking
-    from tfrecords.vocabulary import load_vocab
+def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
+    """Raises a ValueError where a manifest's checksum is that of another vocabulary."""
+    for path, checksum in named.settings("vocab_file").items():
+        if spec.vocab and checksum not in (None, spec.vocab.sha256):
+            raise ValueError(
+                f"{path} says that the records were made with another vocabulary than the model's "
+                f"of {len(spec.vocab)} tokens: give the one they were made with as --vocab_file"
+            )
 
-    if not needed:
+
+def _length(named: NamedRecords, name: str) -> int:
+    """Returns a length of the records: as the flag or the manifests say, which must agree."""
+    stated = named.settings(name)
+    if name == "max_predictions_per_seq":
+        # Dynamic records hold no predictions yet: the manifest only makes a suggestion.
+        dynamic = [path for path, kind in named.settings("masking").items() if kind == "dynamic"]
+        given = getattr(named.phase, name)
+        stated = {k: v for k, v in stated.items() if k not in dynamic or given is None}
+    _, length = agreed(name, {f"--{name}": getattr(named.phase, name)} | stated)
+    return _DEFAULT_LENGTHS[name] if length is None else length
+
+
+def _masking(
+    options: PretrainingOptions,
+    spec: ModelSpec,
+    named: NamedRecords,
+    file: str,
+    dynamic: bool,
+    seed: int,
+) -> DynamicMasking | None:
+    """Returns how to mask dynamic records, one of which is `file`; None for masked ones."""
+    if not dynamic:
         for name in ("masking", "masked_lm_prob"):
             if getattr(options, name) is not None:
                 raise ValueError(
-                    f"--{name} is for examples made with --masking=dynamic: {file} is masked "
-                    "already, leave the flag out"
+                    f"--{name} needs examples made with --masking=dynamic, but {file} is masked "
+                    "already: omit the flag"
                 )
         return None
-    if not options.vocab_file:
-        raise ValueError(f"{file} is to be masked as it is read: that needs --vocab_file")
-    if options.masking == "left_to_right" and not config.is_decoder:
+    if not spec.vocab:
+        raise ValueError(f"{file} is masked while it is read, which needs --vocab_file")
+    if options.masking == "left_to_right" and not spec.config.is_decoder:
         raise ValueError(
-            "--masking=left_to_right needs an encoder that sees only what is to the left: "
+            "--masking=left_to_right needs an encoder that attends to the left only: set "
             '"is_decoder": true in --bert_config_file'
         )
-    vocab = load_vocab(options.vocab_file)
+    prob = options.masked_lm_prob
+    if prob is None:
+        _, prob = agreed("masked_lm_prob", named.settings("masked_lm_prob"))
     return DynamicMasking(
-        mask_id=vocab.mask_id,
-        cls_id=vocab.cls_id,
-        sep_id=vocab.sep_id,
-        vocab_size=len(vocab),
-        masked_lm_prob=0.15 if options.masked_lm_prob is None else options.masked_lm_prob,
+        mask_id=spec.vocab.mask_id,
+        cls_id=spec.vocab.cls_id,
+        sep_id=spec.vocab.sep_id,
+        vocab_size=len(spec.vocab),
+        masked_lm_prob=_DEFAULT_MASKED_LM_PROB if prob is None else prob,
         units=options.masking or "wordpiece",
         seed=seed,
     )
 
 
-def _settings_by_file(phases: Sequence["Phase"]) -> list[tuple[str, dict]]:
-    """A file of each data set that has a manifest, and the settings it was made with."""
-    import tensorflow as tf
-
-    from tfrecords.manifest import manifest_path, read_manifest
-
-    files = {
-        manifest_path(file): file for phase in phases for file in (*phase.files, *phase.eval_files)
-    }
-    return [
-        (file, read_manifest(path).get("settings", {}))
-        for path, file in files.items()
-        if tf.io.gfile.exists(path)
-    ]
+def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return manifest.get("settings", {})

@@ -1,156 +1,318 @@
-"""Pre-trains an encoder in one or more phases, and evaluates it on records it never trains on."""
+"""Pre-trains an encoder in one or more phases and evaluates it on held-out records."""
 
+import contextlib
+import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+
+import keras
+import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.flags import make_strategy
 from bert_tf.models.flops import training_flops
-from bert_tf.pretraining.phases import Phase
-from bert_tf.training.checkpoints import Checkpointer
-from bert_tf.training.loop import NonFiniteLoss, fit
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.records import (
+    NamedRecords,
+    PhaseRecords,
+    casings,
+    check_records,
+    name_records,
+    resolve_objective,
+    vocabularies,
+)
+from bert_tf.resolution import resolve_model
+from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.training import optimizers, schedules
+from bert_tf.training.driver import Driver, Phase
 from bert_tf.training.peak import peak_flops
-from bert_tf.training.reports import Reports
-from bert_tf.training.strategy import is_chief
+from bert_tf.training.strategy import (
+    check_batch_size,
+    describe,
+    device_type,
+    is_chief,
+    set_precision,
+)
 from bert_tf.training.trainer import Trainer
+from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from bert_tf.weights.starting import set_initial_weights
 from tfrecords.order import records_of_step
-from tfrecords.reader import pretraining_dataset
-from tfrecords.writer import atomic_write
+from tfrecords.reader import evaluation_batches, explain_bad_record, training_batches
+from tfrecords.record_set import RecordSet
+from tfrecords.vocabulary import load_vocab
+from tfrecords.writer import absolute_path, atomic_write
 
+# In flags.json: the files of which the run trains on a part and evaluates on the rest.
+HELD_OUT_FROM = "held_out_from"
 _RECORDS_NAMED = 5
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to train and evaluate; the names are those of the flags of run_pretraining."""
+def pretrain(options: PretrainingOptions) -> dict[str, float]:
+    """Trains and evaluates as the options say; resumes the run in the output folder.
 
-    output_dir: str
-    phases: Sequence[Phase]
-    do_train: bool
-    do_eval: bool
-    eval_batch_size: int
-    max_eval_steps: int
-    save_checkpoints_steps: int
-    log_steps: int
-    iterations_per_loop: int
-    precision: str
+    Returns:
+        The metrics of the last evaluation; {} without `do_eval`.
 
-
-class PreTrainer:
-    """Takes the steps of all phases, from where the trainer's step stands.
-
-    Args:
-        trainer, checkpointer: whose weights have been set.
-        config: of the encoder.
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+        Interrupted: a signal stopped training, after a checkpoint was saved.
     """
+    run = RunFolder(options.output_dir)
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    named = name_records(options)
+    spec = _resolve_model(options, run, named, mapping)
+    # The workers of several machines must meet before TensorFlow computes anything.
+    strategy = make_strategy(options)
+    say = print if is_chief(strategy) else _say_nothing
+    phases = check_records(options, spec, named, run.read_flags().get(HELD_OUT_FROM, ()))
+    _check_batch_sizes(options, strategy, phases)
+    trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
+    peak, _ = peak_flops(strategy, options.precision)
+    driver = Driver(
+        run.path,
+        trainer,
+        save_checkpoints_steps=options.save_checkpoints_steps,
+        log_steps=options.log_steps,
+        iterations_per_loop=options.iterations_per_loop,
+        keep_checkpoints=options.keep_checkpoints,
+        peak_flops=peak,
+    )
+    _set_weights(options, driver, trainer.model, mapping, run, say)
+    if options.do_train and is_chief(strategy):
+        run.write(spec, _flags(options, run, phases))
+    _announce(options, spec, trainer, phases, say)
+    with _explained_errors(phases):
+        results = _run(options, spec.config, trainer, driver, phases)
+    say(_summary(options, run))
+    return results
 
-    def __init__(
-        self, settings: Settings, config: BertConfig, trainer: Trainer, checkpointer: Checkpointer
-    ):
-        self._settings = settings
-        self._config = config
-        self._trainer = trainer
-        self._checkpointer = checkpointer
-        self._results: dict[str, float] = {}
 
-    def run(self) -> dict[str, float]:
-        """Trains and evaluates; returns the last evaluation, {} without one.
+def _resolve_model(
+    options: PretrainingOptions,
+    run: RunFolder,
+    named: Sequence[NamedRecords],
+    mapping: VocabularyMapping | None,
+) -> ModelSpec:
+    given = {}
+    if options.vocab_file:
+        given[f"--vocab_file={options.vocab_file}"] = load_vocab(options.vocab_file)
+    init = None
+    # A run that resumes no longer needs the checkpoint that it started from.
+    if options.init_checkpoint and not run.has_checkpoint():
+        init = RunFolder.of_checkpoint(options.init_checkpoint)
+    return resolve_model(
+        run,
+        bert_config_file=options.bert_config_file,
+        preset=options.preset,
+        vocabs=given | vocabularies(named),
+        casings={"--do_lower_case": options.do_lower_case} | casings(named),
+        init=init,
+        mapping=mapping,
+    )
 
-        Raises:
-            NonFiniteLoss: names the step and the records of its batch.
-            Interrupted: a signal has stopped training.
-        """
-        settings, trainer = self._settings, self._trainer
-        step = int(trainer.step.numpy())
-        last = settings.phases[-1].until_step
-        peak, _ = peak_flops(trainer.strategy, settings.precision)
-        writes = is_chief(trainer.strategy)
-        with Reports(settings.output_dir, step, last, peak, writes) as self._reports:
-            if settings.do_eval and self._evaluation_is_due(step):
-                self._evaluate(self._phase_of(step), step)
-            if settings.do_train:
-                for phase in settings.phases:
-                    self._train(phase)
-        return self._results or self._reports.last_evaluation
 
-    def _train(self, phase: Phase) -> None:
-        settings, trainer = self._settings, self._trainer
-        step = int(trainer.step.numpy())
-        if step >= phase.until_step:
-            return
-        flops = training_flops(self._config, phase.max_seq_length, phase.max_predictions_per_seq)
-        self._reports.begin_phase(phase.train_batch_size, flops)
-        evaluate = (lambda step: self._evaluate(phase, step)) if settings.do_eval else None
-        try:
-            fit(
-                trainer,
-                iter(self._dataset(phase, step - phase.first_step)),
-                phase.until_step,
-                self._checkpointer,
-                self._reports,
-                settings.save_checkpoints_steps,
-                settings.log_steps,
-                settings.iterations_per_loop,
-                evaluate,
-            )
-        except NonFiniteLoss as error:
-            raise ValueError(f"{error}. {self._records_of(phase, error.step)}") from None
-
-    def _evaluate(self, phase: Phase, step: int) -> None:
-        batches = self._dataset(phase)
-        results = self._trainer.evaluate(batches, self._settings.max_eval_steps)
-        results["masked_lm_perplexity"] = math.exp(min(results["masked_lm_loss"], 700.0))
-        self._results = results | {"global_step": step}
-        self._reports.evaluation(step, results)
-
-    def _evaluation_is_due(self, step: int) -> bool:
-        """Whether to evaluate before, or without, training."""
-        settings = self._settings
-        if not settings.do_train or step >= settings.phases[-1].until_step:
-            return True
-        # The run may have been killed between saving and evaluating.
-        ends = [phase.until_step for phase in settings.phases]
-        saved = step > 0 and (step % settings.save_checkpoints_steps == 0 or step in ends)
-        return saved and self._reports.last_evaluation.get("global_step") != step
-
-    def _phase_of(self, step: int) -> Phase:
-        """The phase that takes this step."""
-        phases = self._settings.phases
-        return next((phase for phase in phases if step <= phase.until_step), phases[-1])
-
-    def _dataset(self, phase: Phase, first_step: int | None = None):
-        """Batches to train on from a step of the phase, or, without one, to evaluate on."""
-        training = first_step is not None
-        files = phase.files if training else phase.eval_files
-        part = ("train" if training else "held_out") if phase.splits else "all"
-        size = phase.train_batch_size if training else self._settings.eval_batch_size
-        return self._trainer.strategy.distribute_datasets_from_function(
-            lambda context: pretraining_dataset(
-                files,
-                phase.max_seq_length,
-                phase.max_predictions_per_seq,
-                self._config.vocab_size,
-                context.get_per_replica_batch_size(size),
-                training,
-                phase.seed,
-                context,
-                phase.masking,
-                first_step or 0,
-                part,
-            )
-        )
-
-    def _records_of(self, phase: Phase, step: int) -> str:
-        """Names the records of a step, all of them in a file, some in the sentence returned."""
-        records = records_of_step(
-            phase.files,
+def _check_batch_sizes(
+    options: PretrainingOptions, strategy: tf.distribute.Strategy, phases: Sequence[PhaseRecords]
+) -> None:
+    if options.do_eval:
+        check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
+    for phase in phases if options.do_train else ():
+        check_batch_size(
+            strategy,
+            "train_batch_size",
             phase.train_batch_size,
-            phase.seed,
-            step - 1 - phase.first_step,
-            "train" if phase.splits else "all",
+            options.gradient_accumulation_steps,
         )
-        path = f"{self._settings.output_dir}/records-of-step-{step}.txt"
-        atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
-        some = ", ".join(f"{file} {number}" for file, number in records[:_RECORDS_NAMED])
-        more = len(records) - _RECORDS_NAMED
-        return f"Its records: {some}{f' and {more} more' if more > 0 else ''}, listed in {path}"
+
+
+def _make_trainer(
+    options: PretrainingOptions,
+    config: BertConfig,
+    strategy: tf.distribute.Strategy,
+    objective: str,
+) -> Trainer:
+    """Creates the model with random weights, and what trains it."""
+    set_precision(options.precision)
+    keras.utils.set_random_seed(options.random_seed)
+    correction = {}
+    if options.bias_correction is not None:
+        correction["bias_correction"] = options.bias_correction
+    default = "none" if device_type(strategy) == "CPU" else "selective"
+    with strategy.scope():
+        model = BertPretrainer(config, options.rematerialize or default)
+        optimizer = optimizers.OPTIMIZERS[options.optimizer](model.trainable_weights, **correction)
+    schedule = schedules.make_schedule(
+        options.learning_rate_schedule,
+        options.learning_rate,
+        options.num_train_steps,
+        options.num_warmup_steps,
+        2.0 if options.learning_rate_power is None else options.learning_rate_power,
+    )
+    return Trainer(
+        strategy,
+        model,
+        PretrainingObjective(next_sentence=objective != "mlm"),
+        optimizer,
+        schedule,
+        accumulation_steps=options.gradient_accumulation_steps,
+        seed=options.random_seed,
+    )
+
+
+def _set_weights(
+    options: PretrainingOptions,
+    driver: Driver,
+    model: keras.Model,
+    mapping: VocabularyMapping | None,
+    run: RunFolder,
+    say: Callable[[str], None],
+) -> None:
+    if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
+        raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
+    resumed = set_initial_weights(
+        driver, model, model.weights, options.init_checkpoint, mapping, say
+    )
+    driver.check_workers_agree()
+    if resumed and options.do_train:
+        for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
+            say(f"Changed since the last start: --{name} {then} -> {now}.")
+        if driver.step >= options.num_train_steps:
+            say(f"Training is complete: --num_train_steps={options.num_train_steps}.")
+
+
+def _flags(
+    options: PretrainingOptions, run: RunFolder, phases: Sequence[PhaseRecords]
+) -> dict[str, object]:
+    """Returns the flags to remember, and the files of which records are held out, for good."""
+    split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
+    held_out_from = {*run.read_flags().get(HELD_OUT_FROM, ()), *map(absolute_path, split)}
+    return dataclasses.asdict(options) | {HELD_OUT_FROM: sorted(held_out_from)}
+
+
+def _announce(
+    options: PretrainingOptions,
+    spec: ModelSpec,
+    trainer: Trainer,
+    phases: Sequence[PhaseRecords],
+    say: Callable[[str], None],
+) -> None:
+    config = spec.config
+    say(
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, "
+        f"{trainer.model.count_params():,} parameters, on {describe(trainer.strategy)}."
+    )
+    if options.do_train and options.num_warmup_steps >= options.num_train_steps:
+        say(
+            f"WARNING: the learning rate is still rising when training ends: "
+            f"--num_warmup_steps={options.num_warmup_steps} is not less than "
+            f"--num_train_steps={options.num_train_steps}."
+        )
+    if any(phase.evaluation.part == "held_out" for phase in phases):
+        say(
+            "One record in a hundred of each file is held out of training for evaluation"
+            f"{'' if options.do_eval else ', which --do_eval turns on'}. Where data creation made "
+            "several passes over a text (--dupe_factor), the other copies of a held-out text are "
+            "trained on; to measure on new text, give --eval_input_file."
+        )
+
+
+def _run(
+    options: PretrainingOptions,
+    config: BertConfig,
+    trainer: Trainer,
+    driver: Driver,
+    phases: Sequence[PhaseRecords],
+) -> dict[str, float]:
+    """Trains and evaluates all phases, or evaluates alone."""
+    driver_phases = [_driver_phase(options, config, trainer, phase) for phase in phases]
+    if options.do_train:
+        return driver.train(driver_phases)
+    phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])
+    return driver.evaluate(phase.evaluate)
+
+
+def _driver_phase(
+    options: PretrainingOptions, config: BertConfig, trainer: Trainer, phase: PhaseRecords
+) -> Phase:
+    def evaluate() -> dict[str, float]:
+        batches = _distributed(
+            trainer, evaluation_batches, phase.evaluation, options.eval_batch_size
+        )
+        metrics = trainer.evaluate(batches, options.max_eval_steps)
+        perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
+        return metrics | {"masked_lm_perplexity": perplexity}
+
+    def batches(step: int) -> tf.distribute.DistributedDataset:
+        first_step = step - phase.first_step
+        return _distributed(
+            trainer, training_batches, phase.train, phase.train_batch_size, first_step=first_step
+        )
+
+    records = phase.train
+    return Phase(
+        until_step=phase.until_step,
+        batch_size=phase.train_batch_size,
+        batches=batches,
+        evaluate=evaluate if options.do_eval else None,
+        flops_per_sequence=training_flops(
+            config, records.max_seq_length, records.max_predictions_per_seq
+        ),
+        describe_batch=lambda step: _describe_batch(options.output_dir, phase, step),
+    )
+
+
+def _distributed(
+    trainer: Trainer,
+    read: Callable[..., tf.data.Dataset],
+    records: RecordSet,
+    batch_size: int,
+    **arguments: int,
+) -> tf.distribute.DistributedDataset:
+    return trainer.strategy.distribute_datasets_from_function(
+        lambda context: read(
+            records, context.get_per_replica_batch_size(batch_size), context=context, **arguments
+        )
+    )
+
+
+def _describe_batch(folder: str, phase: PhaseRecords, step: int) -> str:
+    """Writes the names of a step's records to a file, and returns some of them in a sentence."""
+    records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
+    path = f"{folder}/records-of-step-{step}.txt"
+    atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
+    some = ", ".join(f"{file} {number}" for file, number in records[:_RECORDS_NAMED])
+    more = len(records) - _RECORDS_NAMED
+    return f"Its records: {some}{f' and {more} more' if more > 0 else ''}, listed in {path}"
+
+
+@contextlib.contextmanager
+def _explained_errors(phases: Sequence[PhaseRecords]) -> Iterator[None]:
+    """Turns what TensorFlow raises for bad records and lost workers into one line."""
+    try:
+        yield
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
+        for phase in phases:
+            files = tuple(dict.fromkeys([*phase.train.files, *phase.evaluation.files]))
+            if problem := explain_bad_record(dataclasses.replace(phase.train, files=files)):
+                raise ValueError(problem) from None
+        raise
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        raise OSError(
+            "the connection to another machine was lost: run the same command again, on every "
+            "worker, to resume from the last checkpoint"
+        ) from error
+
+
+def _summary(options: PretrainingOptions, run: RunFolder) -> str:
+    files = ["eval_results.txt"] * options.do_eval
+    files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
+    return (
+        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
+        f"tensorboard --logdir={run.path}\n"
+        f"Next: python -m export.encoder --checkpoint={run.path} --output_dir=encoder"
+    )
+
+
+def _say_nothing(*_: object) -> None:
+    """Replaces `print` on all workers but the chief."""

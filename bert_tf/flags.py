@@ -1,0 +1,77 @@
+"""The flags that choose devices, shared by every command that trains."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bert_tf.choices import PRECISIONS, STRATEGIES
+from tfrecords import command
+from tfrecords.command import option
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions(command.Options):
+    """Where a command trains, and in which precision."""
+
+    precision: str = option(
+        "float32",
+        help="Type of activations and matrix products. Variables stay in float32; with float16 "
+        "the loss is scaled.",
+        choices=PRECISIONS,
+    )
+    strategy: str = option(
+        "auto",
+        help="Devices to train on. auto takes the workers or the TPU that other flags name, else "
+        "all GPUs, else the CPU.",
+        choices=STRATEGIES,
+    )
+    worker_hosts: str | None = option(
+        None,
+        help="host:port of every machine of --strategy=multi_worker, comma-separated and the same "
+        "on each. Alternatively, set TF_CONFIG.",
+    )
+    task_index: int | None = option(
+        None,
+        at_least=0,
+        help="Index of this machine in --worker_hosts. Number 0 writes the files.",
+    )
+    use_tpu: bool = option(False, help="Same as --strategy=tpu.")
+    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.")
+    tpu_zone: str | None = option(None, help="Zone of --tpu_name.")
+    gcp_project: str | None = option(None, help="Project of --tpu_name.")
+
+
+def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":
+    """Creates the `tf.distribute` strategy that the flags ask for.
+
+    Raises:
+        ValueError: flags contradict each other or have no effect, or there is no such device.
+    """
+    from bert_tf.training import strategy
+
+    name = options.strategy
+    if options.use_tpu:
+        if name not in ("auto", "tpu"):
+            raise ValueError(f"--use_tpu and --strategy={name} contradict each other")
+        name = "tpu"
+    for given, flag, fitting in (
+        (options.worker_hosts, "--worker_hosts", ("auto", "multi_worker")),
+        (options.task_index is not None, "--task_index", ("auto", "multi_worker")),
+        (options.tpu_name, "--tpu_name", ("auto", "tpu")),
+    ):
+        if given and name not in fitting:
+            raise ValueError(f"{flag} and --strategy={name} contradict each other")
+    for flag in ("tpu_zone", "gcp_project"):
+        if getattr(options, flag) and not options.tpu_name:
+            raise ValueError(f"--{flag} has no effect without --tpu_name")
+    hosts = options.worker_hosts.split(",") if options.worker_hosts else ()
+    return strategy.make_strategy(
+        name,
+        tpu_name=options.tpu_name,
+        tpu_zone=options.tpu_zone,
+        gcp_project=options.gcp_project,
+        worker_hosts=[host.strip() for host in hosts],
+        task_index=options.task_index,
+    )

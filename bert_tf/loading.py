@@ -1,0 +1,58 @@
+"""Loads a run into Python in one line."""
+
+import os
+from typing import NamedTuple
+
+import keras
+
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import latest_checkpoint, saved_shapes
+from bert_tf.training.driver import BEST
+from bert_tf.weights.loading import load_weights
+
+
+class LoadedRun(NamedTuple):
+    """What `load` returns.
+
+    Attributes:
+        model: a `BertPretrainer` where the checkpoint holds the pre-training heads, else a
+            `BertEncoder`.
+        tokenizer: the run's tokenizer; None where the run does not know its vocabulary and casing.
+        config: the encoder's configuration.
+    """
+
+    model: keras.Model
+    tokenizer: WordPieceTokenizer | None
+    config: BertConfig
+
+
+def load(path: str) -> LoadedRun:
+    """Loads the model, tokenizer and configuration of a run.
+
+    Args:
+        path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. Of a
+            folder, the best weights are loaded where there are any, else the newest.
+
+    Example:
+        model, tokenizer, config = bert_tf.load("run")
+        inputs = bert_tf.pack_segments([tokenizer.tokenize(["a text"])], 128, tokenizer.vocab)
+        model.encoder(inputs)["pooled_output"]
+
+    Raises:
+        FileNotFoundError: there is no checkpoint, or no bert_config.json beside it.
+        ValueError: the checkpoint belongs to another configuration.
+    """
+    best = os.path.join(path, BEST)
+    checkpoint = latest_checkpoint(best if RunFolder(best).has_checkpoint() else path)
+    spec = RunFolder.of_checkpoint(checkpoint).read()
+    parts = {name.split("/")[0] for name in saved_shapes(checkpoint)}
+    model = (BertPretrainer if "pretrainer" in parts else BertEncoder)(spec.config)
+    load_weights(checkpoint, model.weights)
+    tokenizer = None
+    if spec.vocab and spec.lower_case is not None:
+        tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    return LoadedRun(model, tokenizer, spec.config)

@@ -1,0 +1,165 @@
+"""The settings of pre-training, which are the flags of run_pretraining.
+
+Those of google-research/bert's script keep their names and defaults.
+"""
+
+from dataclasses import dataclass
+
+from bert_tf.choices import (
+    DYNAMIC_MASKINGS,
+    OBJECTIVES,
+    OPTIMIZERS,
+    REMATERIALIZATIONS,
+    SCHEDULES,
+)
+from bert_tf.flags import DeviceOptions
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(DeviceOptions):
+    """What to pre-train on, what, and how."""
+
+    input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
+    output_dir: str = option(help="Run folder: checkpoints, configuration, vocabulary and logs.")
+    bert_config_file: str | None = option(None, help="The encoder's bert_config.json.")
+    preset: str | None = option(
+        None,
+        help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
+        "large, albert-base, albert-large, or one such as L-6_H-256.",
+    )
+    vocab_file: str | None = option(
+        None,
+        help="The vocabulary of the examples. Needed only where no manifest beside the records "
+        "holds it.",
+    )
+    do_lower_case: bool | None = option(
+        None,
+        help="Whether the text of the examples was lower-cased. Needed only where no manifest "
+        "beside the records says so; exports ask for it otherwise.",
+    )
+    phases_file: str | None = option(
+        None,
+        help='JSON list of phases, each with its "share" of --num_train_steps and, where they '
+        "differ from the flags, input_file, eval_input_file, max_seq_length, "
+        "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
+        "then on long ones.",
+    )
+    init_checkpoint: str | None = option(
+        None, help="Run folder, or a checkpoint in one, whose weights to start from."
+    )
+    init_vocab_mapping: str | None = option(
+        None,
+        help="The .mapping.json of build_vocab --extend_vocab. The tables of --init_checkpoint "
+        "grow by it.",
+    )
+    max_seq_length: int | None = option(
+        None,
+        at_least=1,
+        help="Length of the examples. Default: as the records' manifest says, else 128.",
+    )
+    max_predictions_per_seq: int | None = option(
+        None,
+        at_least=1,
+        help="Masked positions of an example. Default: as the records' manifest says, else 20.",
+    )
+    masking: str | None = option(
+        None,
+        help="What to mask as one in dynamic examples, which are masked anew in every epoch; "
+        "default: wordpiece. left_to_right masks nothing and predicts every next token, with an "
+        "encoder whose configuration sets is_decoder.",
+        choices=DYNAMIC_MASKINGS,
+    )
+    masked_lm_prob: float | None = option(
+        None,
+        help="Share of the tokens to mask in dynamic examples. Default: as the records' manifest "
+        "says, else 0.15.",
+    )
+    objective: str | None = option(
+        None,
+        help="What to learn. nsp: masked words and next sentences. sop: masked words and the "
+        "order of sentences. mlm: masked words alone. Default: what the examples were made for.",
+        choices=OBJECTIVES,
+    )
+    do_train: bool = option(False, help="Train.")
+    do_eval: bool = option(
+        False, help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
+    )
+    eval_input_file: str | None = option(
+        None,
+        help="Held-out TFRecord files to evaluate on. Without them, every hundredth record of "
+        "each --input_file is kept out of training for evaluation; --do_eval alone evaluates all "
+        "of a file that the run was not trained on.",
+    )
+    train_batch_size: int = option(
+        32, at_least=1, help="Examples per step, over all devices together."
+    )
+    eval_batch_size: int = option(
+        8, at_least=1, help="Examples per evaluation step, over all devices together."
+    )
+    gradient_accumulation_steps: int = option(
+        1,
+        at_least=1,
+        help="Number of parts in which each device works through its share of the batch, to save "
+        "memory. The result is that of the whole batch.",
+    )
+    rematerialize: str | None = option(
+        None,
+        help="What to recompute in the backward pass instead of keeping it. selective, the "
+        "default except on the CPU: attention probabilities and dropout masks. layers: all "
+        "activations inside a layer, which saves much memory on GPUs and the CPU and costs a "
+        "third of the speed.",
+        choices=REMATERIALIZATIONS,
+    )
+    optimizer: str = option(
+        "adamw", help="adamw as in BERT, or lamb for very large batches.", choices=OPTIMIZERS
+    )
+    bias_correction: bool | None = option(
+        None,
+        help="Correct the bias of the optimizer's moments. Default: off for adamw, as in BERT; on "
+        "for lamb.",
+    )
+    learning_rate: float = option(
+        5e-5, at_least=0, help="The highest learning rate, reached at the end of the warm-up."
+    )
+    learning_rate_schedule: str = option(
+        "linear",
+        help="How the learning rate decays after the warm-up: to 0 at the last step, unless "
+        "constant.",
+        choices=SCHEDULES,
+    )
+    learning_rate_power: float | None = option(
+        None, at_least=0, help="Power of --learning_rate_schedule=polynomial. Default: 2."
+    )
+    num_train_steps: int = option(100000, at_least=1, at_most=10**12, help="Total number of steps.")
+    num_warmup_steps: int = option(
+        10000, at_least=0, help="Steps over which the learning rate rises from 0."
+    )
+    save_checkpoints_steps: int = option(
+        1000, at_least=1, help="Steps between checkpoints, and between evaluations."
+    )
+    log_steps: int = option(
+        100, at_least=1, help="Steps that each line of metrics.jsonl averages over."
+    )
+    keep_checkpoints: int = option(5, at_least=1, help="How many checkpoints to keep.")
+    iterations_per_loop: int = option(
+        1000, at_least=1, help="Maximum number of steps before the device reports back."
+    )
+    max_eval_steps: int = option(100, at_least=1, help="Maximum number of evaluation steps.")
+    random_seed: int = option(
+        12345,
+        at_least=0,
+        at_most=2**32 - 1,
+        help="Seed of the initial weights, of the order of the data and of dropout.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.do_train or self.do_eval):
+            raise ValueError("nothing to do: give --do_train, --do_eval or both")
+        if self.init_vocab_mapping and not self.init_checkpoint:
+            raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
+        if self.learning_rate_power is not None and self.learning_rate_schedule != "polynomial":
+            raise ValueError(
+                "--learning_rate_power has no effect without --learning_rate_schedule=polynomial"
+            )

@@ -1,0 +1,189 @@
+"""Decides what model a command works on. All sources that know a value must agree on it.
+
+The sources are flags, the manifests beside records, and run folders.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.presets import preset_config
+from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, ModelSpec, RunFolder
+from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.vocabulary import Vocabulary, load_vocab
+
+# Configuration values that matter in training only. They may differ from those of the checkpoint
+# that a run starts from: some pre-train without the dropout that they fine-tune with.
+_TRAINING_VALUES = frozenset(
+    """hidden_dropout_prob attention_probs_dropout_prob initializer_range""".split()
+)
+
+
+def resolve_model(
+    run: RunFolder,
+    *,
+    bert_config_file: str | None = None,
+    preset: str | None = None,
+    vocabs: Mapping[str, Vocabulary | None],
+    casings: Mapping[str, bool | None],
+    init: RunFolder | None = None,
+    mapping: VocabularyMapping | None = None,
+) -> ModelSpec:
+    """Decides what model a command trains, from its flags, its data and the folders it names.
+
+    The configuration comes from `bert_config_file` or `preset`, else from the run that is resumed,
+    else from the run that gives the first weights. Vocabulary and casing come from whichever
+    source knows them; all that do must agree.
+
+    Args:
+        run: the output folder.
+        vocabs, casings: what flags and data say, by the name of the source.
+        init: the folder of the initial checkpoint.
+        mapping: grows the vocabulary of `init`.
+
+    Raises:
+        ValueError: sources contradict each other, or nothing says what to train; names them.
+        OSError: a file cannot be read.
+    """
+    if bert_config_file and preset:
+        raise ValueError("--bert_config_file and --preset exclude each other: give one of them")
+    vocabs, casings = dict(vocabs), dict(casings)
+    # The vocabulary of a checkpoint that grows is the old one.
+    for folder in [run, *([init] if init and not mapping else [])]:
+        vocabs[folder.file(VOCAB)] = folder.read_vocab()
+    for folder in [run, *([init] if init else [])]:
+        casings[folder.file(TOKENIZER)] = folder.read_lower_case()
+    vocab_source, vocab = agreed("vocabulary", vocabs)
+    _, lower_case = agreed("do_lower_case", casings)
+    config, source = _config(run, bert_config_file, preset, vocab, init)
+    if mapping:
+        config = mapping.grow_config(config)
+    if vocab and len(vocab) > config.vocab_size:
+        raise ValueError(
+            f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size "
+            f"{config.vocab_size} of {source}"
+        )
+    if init:
+        _check_same_encoder(config, source, init, mapping)
+    if run.has_checkpoint() and run.read_config() != config:
+        raise ValueError(
+            f"{run.file(CONFIG)} is another configuration than {source}: choose another "
+            f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
+        )
+    return ModelSpec(config, vocab, lower_case)
+
+
+def check_length(config: BertConfig, max_seq_length: int) -> None:
+    """Raises a ValueError for sequences longer than the encoder can take."""
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"max_seq_length {max_seq_length} is more than the max_position_embeddings "
+            f"{config.max_position_embeddings} of the configuration"
+        )
+
+
+def _config(
+    run: RunFolder,
+    bert_config_file: str | None,
+    preset: str | None,
+    vocab: Vocabulary | None,
+    init: RunFolder | None,
+) -> tuple[BertConfig, str]:
+    """Returns the configuration, and the name of its source."""
+    if bert_config_file:
+        return BertConfig.from_json_file(bert_config_file), bert_config_file
+    if preset:
+        if not vocab:
+            raise ValueError(
+                "--preset needs the size of the vocabulary: give --vocab_file (the records have "
+                "no manifest that holds their vocabulary)"
+            )
+        return preset_config(preset, len(vocab)), f"--preset={preset}"
+    for folder in (run, init):
+        if folder and tf.io.gfile.exists(folder.file(CONFIG)):
+            return folder.read_config(), folder.file(CONFIG)
+    raise ValueError("give --preset or --bert_config_file: nothing says how large the encoder is")
+
+
+def _check_same_encoder(
+    config: BertConfig, source: str, init: RunFolder, mapping: VocabularyMapping | None
+) -> None:
+    """Raises a ValueError where the weights of `init` are those of another encoder."""
+    if not tf.io.gfile.exists(init.file(CONFIG)):
+        return
+    saved = init.read_config()
+    ours, theirs = map(
+        dataclasses.asdict, (config, mapping.grow_config(saved) if mapping else saved)
+    )
+    for name in ours.keys() - _TRAINING_VALUES:
+        if ours[name] != theirs[name]:
+            raise ValueError(
+                f"{source} has {name} {ours[name]}, but {init.file(CONFIG)}, the configuration of "
+                f"the initial checkpoint, has {theirs[name]}: use the latter as --bert_config_file"
+            )
+
+
+def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:
+    """Returns the first source that knows a value, and the value; (None, None) where none does.
+
+    Args:
+        what: the name of the value.
+        values: source -> value, None where the source does not know.
+
+    Raises:
+        ValueError: two sources contradict each other; names both.
+    """
+    stated = [(source, value) for source, value in values.items() if value is not None]
+    for source, value in stated[1:]:
+        first, expected = stated[0]
+        if value != expected:
+            raise ValueError(
+                f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}; they "
+                "must agree"
+            )
+    return stated[0] if stated else (None, None)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Vocabulary):
+        return f"{len(value)} tokens with checksum {value.sha256[:8]}"
+    return str(value)
+
+
+def resolve_vocab(
+    run: RunFolder | None, vocab_file: str | None, do_lower_case: bool | None
+) -> tuple[str, bool]:
+    """Decides which vocabulary and casing an export has.
+
+    Args:
+        run: the run to export; None where only a vocabulary is exported.
+        vocab_file, do_lower_case: what the flags say.
+
+    Returns:
+        The path of the vocabulary, and whether its text is lower-cased.
+
+    Raises:
+        ValueError: no source knows, or two contradict each other; names them.
+        OSError: the vocabulary cannot be read.
+    """
+    folders = [run] if run else []
+    vocabs = {folder.file(VOCAB): folder.read_vocab() for folder in folders}
+    if vocab_file:
+        vocabs = {vocab_file: load_vocab(vocab_file)} | vocabs
+        # A vocab.txt taken from a run folder has its casing beside it.
+        folders.append(RunFolder(os.path.dirname(vocab_file)))
+    path, _ = agreed("vocabulary", vocabs)
+    if not path:
+        raise ValueError(f"{run.path} holds no {VOCAB}: give --vocab_file")
+    casings = {folder.file(TOKENIZER): folder.read_lower_case() for folder in folders}
+    source, lower_case = agreed("do_lower_case", {"--do_lower_case": do_lower_case} | casings)
+    if not source:
+        raise ValueError(
+            f"nothing says whether {path} is of lower-cased text: give --do_lower_case or "
+            "--nodo_lower_case"
+        )
+    return path, lower_case

@@ -1,4 +1,4 @@
-"""Saving, resuming and starting from checkpoints, with every variable under its own name."""
+"""Saves and restores checkpoints, with every variable under its own name."""
 
 import contextlib
 import os
@@ -15,17 +15,21 @@ from tfrecords.writer import atomic_write
 class Checkpointer:
     """Keeps the newest training states of a run in a folder.
 
-    A checkpoint holds the model's weights under their Keras paths and the rest of the state under
-    names, such as the optimizer's `<path>/adam_m`. It is in TensorFlow's own format and has no
-    Python object in it.
+    A checkpoint is in TensorFlow's own format. It holds the model's weights under their Keras
+    paths and the rest of the state under names such as the optimizer's `<path>/adam_m`.
 
     Args:
-        directory: where `ckpt-<step>` files go.
+        directory: folder of the `ckpt-<step>` files.
         model: its weights are saved.
-        state: what else is; "step", int64, the number of finished steps, is part of it.
+        state: the other variables to save; must include "step", int64, the number of finished
+            steps.
         max_to_keep: older checkpoints are deleted.
-        writes: whether `save` writes; of many workers only the chief's does.
+        writes: whether `save` writes; False on all workers but the chief.
     """
+
+    # tf.train.CheckpointManager trusts the `checkpoint` file alone: it would not find a checkpoint
+    # that a kill left unlisted, and would start over if the file were lost. Its `save_counter`
+    # would differ between a resumed run and an uninterrupted one.
 
     def __init__(
         self,
@@ -43,36 +47,39 @@ class Checkpointer:
         self._checkpoint = tf.train.Checkpoint(model=self._weights, state=dict(state))
 
     def restore(self) -> str | None:
-        """Restores the newest checkpoint that can be read, if there is one, and returns its path.
+        """Restores the newest checkpoint that can be read.
 
-        Newer ones that cannot be read are named on standard output and left where they are.
+        Newer ones that cannot be read are reported on standard output and left in place.
+
+        Returns:
+            The checkpoint's path; None if there is none.
 
         Raises:
             ValueError: it is of another model; the message names the variable.
-            OSError: there are checkpoints, and none can be read.
+            OSError: there are checkpoints, but none can be read.
         """
         damaged: list[OSError] = []
         for path in reversed(_checkpoints_of(self._directory)):
             try:
-                self._restore(path)
+                self.restore_from(path)
             except OSError as error:
                 damaged.append(error)
                 continue
-            for error in damaged:
-                print(f"WARNING: {error}. The one before is used.")
             if self._writes:
-                # A run that was killed has not always come to it.
+                for error in damaged:
+                    print(f"WARNING: {error}. Using the previous checkpoint.")
+                # A kill may have come before this.
                 self._keep_newest(path)
             return path
         if damaged:
-            raise OSError(f"{damaged[0]}, and no checkpoint before it can be read")
+            raise OSError(f"{damaged[0]}, and no earlier checkpoint can be read")
         return None
 
     def save(self) -> str:
         """Writes a checkpoint of the current step and returns its path.
 
         Raises:
-            OSError: it cannot be written; the checkpoints before it are kept.
+            OSError: it cannot be written; earlier checkpoints are kept.
         """
         path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
         if not self._writes:
@@ -83,26 +90,27 @@ class Checkpointer:
             _remove_unfinished(path)
             reason = re.sub(r".*; |\{\{.*?\}\} | *\[Op:\w+\]", "", error.message)
             raise OSError(
-                f"cannot write a checkpoint to {self._directory}: {reason}; what was saved before "
-                "is kept: once this is mended the same command goes on from there"
+                f"cannot write a checkpoint to {self._directory}: {reason}; earlier checkpoints "
+                "are kept: fix this and run the same command to resume"
             ) from error
         self._keep_newest(path)
         return path
 
-    def _restore(self, path: str) -> None:
+    def restore_from(self, path: str) -> None:
+        """Restores one checkpoint; raises as `restore`."""
         check_shapes(path, saved_shapes(path), self._weights)
         with _reading(path):
             try:
                 self._checkpoint.read(path).assert_existing_objects_matched()
             except AssertionError:
                 raise ValueError(
-                    f"{path} was written by a run with another optimizer or precision; give the "
-                    "same flags, or start anew from it with --init_checkpoint"
+                    f"{path} was written with another optimizer or precision; use the same flags "
+                    "to resume, or start a new run from it with --init_checkpoint"
                 ) from None
 
     def _keep_newest(self, newest: str) -> None:
-        """Makes a checkpoint the newest to everyone, and deletes those that are too old."""
-        # One of a later step is what `restore` passed over.
+        """Lists a checkpoint as the newest in the `checkpoint` file and deletes old ones."""
+        # `restore` skipped those of later steps.
         until = [p for p in _checkpoints_of(self._directory) if _step_of(p) <= _step_of(newest)]
         kept = [os.path.basename(path) for path in until[-self._max_to_keep :]]
         lines = [f'model_checkpoint_path: "{kept[-1]}"']
@@ -114,7 +122,7 @@ class Checkpointer:
 
 
 def _checkpoints_of(directory: str) -> list[str]:
-    """The paths of a folder's checkpoints, by step."""
+    """Returns the paths of a folder's checkpoints, ordered by step."""
     found = tf.io.gfile.glob(os.path.join(directory, "ckpt-*.index"))
     paths = (path.removesuffix(".index") for path in found)
     return sorted((path for path in paths if re.search(r"/ckpt-\d+$", path)), key=_step_of)
@@ -125,7 +133,7 @@ def _step_of(path: str) -> int:
 
 
 def _remove_unfinished(path: str) -> None:
-    """Removes what a save of this checkpoint that failed has left."""
+    """Removes the files left by a failed save of this checkpoint."""
     for file in tf.io.gfile.glob(f"{path}.*"):
         tf.io.gfile.remove(file)
     for folder in tf.io.gfile.glob(f"{path}_temp*"):
@@ -133,27 +141,27 @@ def _remove_unfinished(path: str) -> None:
 
 
 def latest_checkpoint(path: str) -> str:
-    """The checkpoint a user means: the newest of a folder, or the one of this name.
+    """Returns the newest checkpoint of a folder, or `path` itself if it is a checkpoint.
 
     Raises:
-        FileNotFoundError: where there is none.
+        FileNotFoundError: there is none.
     """
     found: str | None = path
     if tf.io.gfile.isdir(path):
-        # A run that was killed in its first save has left no file that says which.
+        # A run killed in its first save has no `checkpoint` file.
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
-        raise FileNotFoundError(f"{path}: no checkpoint there (looked for {found or 'a folder'})")
+        raise FileNotFoundError(f"{path}: no checkpoint found (looked for {found or 'a folder'})")
     return found
 
 
 def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
-    """The paths and shapes of the model weights in a checkpoint of `Checkpointer`."""
+    """Returns the paths and shapes of the model weights in a checkpoint of `Checkpointer`."""
     with _reading(checkpoint):
         shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
     if not paths:
-        raise ValueError(f"{checkpoint}: holds no model weights of ours; convert it first")
+        raise ValueError(f"{checkpoint} holds no weights of bert_tf; convert it first")
     return paths
 
 
@@ -171,7 +179,7 @@ def read_weights(checkpoint: str, paths: Collection[str]) -> dict[str, np.ndarra
 
 @contextlib.contextmanager
 def _reading(checkpoint: str) -> Iterator[None]:
-    """Turns what TensorFlow raises over damaged files into one OSError."""
+    """Turns TensorFlow's various errors for damaged files into one OSError."""
     try:
         yield
     except (tf.errors.OpError, IndexError) as error:
@@ -179,7 +187,7 @@ def _reading(checkpoint: str) -> Iterator[None]:
 
 
 def _path(key: str) -> str | None:
-    """A weight's path from its key, in which tf.train.Checkpoint writes "/" as ".S"."""
+    """Returns the weight's path for a key, in which tf.train.Checkpoint writes "/" as ".S"."""
     match = re.fullmatch(r"model/([^/]+)/\.ATTRIBUTES/VARIABLE_VALUE", key)
     return match and match[1].replace(".S", "/").replace("..", ".")
 
@@ -189,16 +197,16 @@ def check_shapes(
 ) -> None:
     """Raises a ValueError unless the checkpoint holds exactly these weights in these shapes.
 
-    Other top-level parts of a model, such as a head that is not among the targets, may be there.
+    It may also hold other top-level parts of a model, such as a head.
     """
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
-        raise ValueError(f"{checkpoint}: has {extra[0]} besides; it is of another model")
+        raise ValueError(f"{checkpoint} has an additional {extra[0]}; it is of another model")
     for path, target in targets.items():
         if path not in saved:
-            raise ValueError(f"{checkpoint}: has no {path}; it is of another model")
+            raise ValueError(f"{checkpoint} has no {path}; it is of another model")
         if saved[path] != tuple(target.shape):
             raise ValueError(
-                f"{checkpoint}: {path} has shape {saved[path]} there, {tuple(target.shape)} in "
-                "this model; give the configuration the checkpoint was trained with"
+                f"{checkpoint}: {path} has shape {saved[path]} there but {tuple(target.shape)} in "
+                "this model; use the configuration that the checkpoint was trained with"
             )

@@ -1,4 +1,4 @@
-"""Stopping a run when its process is asked to end."""
+"""Stops a run in good order when its process receives SIGTERM or Ctrl-C."""
 
 import contextlib
 import signal
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 
 class StopRequest:
-    """Whether SIGTERM, or Ctrl-C, has come since `listen`; a second one ends the process at once.
+    """Records a first SIGTERM or Ctrl-C; a second one ends the process at once.
 
     Attributes:
-        signal: the number of the signal that came, or None.
+        signal: the number of the signal received while listening, or None.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Catches the two signals; only the main thread can."""
+        """Catches the two signals; does nothing outside the main thread, which alone can."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -26,8 +26,8 @@ class StopRequest:
 
         def on_signal(number: int, frame: object) -> None:
             self.signal = number
-            for known, handler in before.items():
-                signal.signal(known, handler)
+            for caught, handler in before.items():
+                signal.signal(caught, handler)
 
         for number in before:
             signal.signal(number, on_signal)
@@ -39,7 +39,7 @@ class StopRequest:
 
 
 class Interrupted(SystemExit):
-    """Training has stopped, and saved, because a signal asked for it; the exit code says which."""
+    """Training was stopped by a signal and saved; the exit code is 128 plus the signal's number."""
 
     def __init__(self, signal_number: int):
         super().__init__(128 + signal_number)

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: to people, to scripts and to TensorBoard."""
+"""Reports progress to people, scripts and TensorBoard."""
 
 import time
 from collections.abc import Mapping
@@ -15,29 +15,29 @@ EVAL_RESULTS = "eval_results.txt"
 METRICS = "metrics.jsonl"
 EVAL_METRICS = "eval_metrics.jsonl"
 CURVES = "curves.png"
-# Drawing takes about a second: at this distance it is no cost.
+# Drawing takes about a second, which is negligible at this interval.
 _SECONDS_BETWEEN_DRAWINGS = 120.0
 
 
 class Reports:
-    """The progress bar of a run and, in its folder, the files that say how it went.
+    """The progress bar of a run and the files in its folder that record its progress.
 
-    `metrics.jsonl` has an object for every logged step, `eval_metrics.jsonl` one for every
-    evaluation, `curves.png` shows both, `train` and `eval` are for TensorBoard, and
-    `eval_results.txt` holds the last evaluation. Where a run goes on, what the files say of later
-    steps is dropped: the steps are taken again.
+    `metrics.jsonl` has one object per logged step and `eval_metrics.jsonl` one per evaluation;
+    `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
+    last evaluation. When a run resumes, the files' entries for later steps are dropped, because
+    these steps are taken again.
 
-    Use it as a context, once the trainer's step stands where training begins.
+    Use it as a context manager, after the checkpoint has been restored.
 
     Args:
         folder: of the run.
-        step: finished steps.
+        step: number of finished steps.
         num_train_steps: of the whole run.
-        peak_flops: floating-point operations a second that the devices could do together.
-        writes: False where another worker shows and writes everything.
+        peak_flops: floating-point operations per second that all devices could do together.
+        writes: False if another worker writes the files and shows progress.
 
     Attributes:
-        last_evaluation: the results of the last one up to `step`, with `global_step`; {} without.
+        last_evaluation: results of the last evaluation with their `global_step`; {} without one.
     """
 
     def __init__(
@@ -78,19 +78,20 @@ class Reports:
             self._eval_writer.close()
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
-        """Says of what size the batches and their sequences are from now on.
+        """Sets the size of the batches and sequences to come.
 
         Args:
             batch_size: over all replicas.
-            flops_per_sequence: floating-point operations to train on one; 0 if not known.
+            flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
         """
         self._batch_size, self._flops = batch_size, flops_per_sequence
 
     def steps_done(self, step: int, steps: int, seconds: float, means: Mapping[str, float]) -> None:
-        """Shows that the last `steps`, up to `step`, took so long.
+        """Shows the progress of the last `steps`, up to `step`.
 
         Args:
-            means: the loss and measures in the mean of the steps since the last `log`.
+            seconds: time they took.
+            means: the means of the loss and measures since the last `log`.
         """
         self._steps, self._seconds = self._steps + steps, self._seconds + seconds
         self._means = dict(means)
@@ -103,7 +104,7 @@ class Reports:
         self._bar.update(steps)
 
     def log(self, step: int, learning_rate: float) -> None:
-        """Writes what was shown last; the rate is that of the step."""
+        """Writes the last means with the learning rate of the step."""
         values = self._means | {"learning_rate": learning_rate} | self._speed
         self._steps, self._seconds = 0, 0.0
         if self._writes:
@@ -113,21 +114,24 @@ class Reports:
                 self._draw()
 
     def evaluation(self, step: int, results: Mapping[str, float]) -> None:
-        """Writes an evaluation, `eval_results.txt` as google-research/bert does, and shows it."""
+        """Writes and shows an evaluation; `eval_results.txt` is that of google-research/bert."""
+        self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
-        self._eval_metrics.start(step - 1)  # in place of an earlier one of this step
+        self._eval_metrics.start(step - 1)  # replaces an earlier evaluation of this step
         self._eval_metrics.write({"step": step} | results)
         _summarize(self._eval_writer, step, results)
-        results = dict(sorted(results.items())) | {"global_step": step}
-        write_results(f"{self._folder}/{EVAL_RESULTS}", results)
-        # Above the progress bar.
-        tqdm.write("evaluation: " + ", ".join(f"{k} {v:.6g}" for k, v in results.items()))
+        write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
+        shown = ", ".join(f"{name} {value:.6g}" for name, value in self.last_evaluation.items())
+        # Unlike print, this leaves the progress bar whole.
+        tqdm.write(f"evaluation: {shown}")
 
     def stopped(self, step: int) -> None:
-        """Says that a signal has ended the run after a step, which is saved."""
+        """Shows that a signal stopped the run after this step, whose checkpoint is saved."""
         if self._writes:
-            tqdm.write(f"Stopped after step {step:,}, which is saved: the same command goes on.")
+            tqdm.write(
+                f"Stopped after step {step:,} and saved a checkpoint; run the same command to resume."
+            )
 
     def _draw(self) -> None:
         metrics, evaluations = (
@@ -146,8 +150,18 @@ def _last_evaluation(path: str, step: int) -> dict[str, float]:
 
 
 def write_results(path: str, results: Mapping[str, float]) -> None:
-    """Writes `key = value` lines, sorted, whole or not at all."""
+    """Writes sorted `key = value` lines, replacing the file as a whole."""
     atomic_write(path, "".join(f"{name} = {value}\n" for name, value in sorted(results.items())))
+
+
+def read_results(path: str) -> dict[str, float]:
+    """Reads a file of `write_results`; returns {} if there is none."""
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        pairs = (line.split(" = ") for line in file.read().splitlines())
+        values = {key: float(value) for key, value in pairs}
+    return values | {"global_step": int(values["global_step"])}
 
 
 def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Where to train: CPU, GPUs, many machines or a TPU."""
+"""Chooses devices, CPU, GPUs, several machines or a TPU, and the precision."""
 
 import functools
 import json
@@ -12,25 +12,26 @@ import tensorflow as tf
 
 def make_strategy(
     name: str = "auto",
+    *,
     tpu_name: str | None = None,
     tpu_zone: str | None = None,
     gcp_project: str | None = None,
     worker_hosts: Sequence[str] = (),
     task_index: int | None = None,
 ) -> tf.distribute.Strategy:
-    """The `tf.distribute` strategy for a kind of device.
+    """Creates the `tf.distribute` strategy for a kind of device.
 
     Args:
-        name: "cpu", "gpu" (every GPU of the machine), "multi_worker" (every GPU, else the CPU, of
-            every machine; must come before any other use of TensorFlow), "tpu", or "auto": the
-            workers if some are given here or by TF_CONFIG, else a TPU if `tpu_name` is given, else
-            the GPUs if there are any, else the CPU.
-        tpu_name, tpu_zone, gcp_project: which TPU; on a TPU virtual machine leave them out.
-        worker_hosts: `host:port` of every worker, the same list on each; in place of TF_CONFIG.
-        task_index: which of them this process is.
+        name: "cpu"; "gpu", all GPUs of this machine; "multi_worker", all GPUs, or else the CPU, of
+            several machines, which must come before any other use of TensorFlow; "tpu"; or "auto":
+            the workers if `worker_hosts` or TF_CONFIG names several, else the TPU if `tpu_name` is
+            given, else all GPUs, else the CPU.
+        tpu_name, tpu_zone, gcp_project: identify the TPU; omit them on a TPU VM.
+        worker_hosts: `host:port` of every worker, the same list on each; replaces TF_CONFIG.
+        task_index: index of this process in `worker_hosts`.
 
     Raises:
-        ValueError: where there is no such device, or the workers are not said rightly.
+        ValueError: there is no such device, or the workers are not described correctly.
     """
     if worker_hosts or task_index is not None:
         _set_tf_config(worker_hosts, task_index)
@@ -43,7 +44,7 @@ def make_strategy(
         return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
     if name == "gpu" and not gpus:
         raise ValueError(
-            "--strategy=gpu: TensorFlow finds no GPU here; look at the driver and at "
+            "--strategy=gpu: TensorFlow finds no GPU here; check the driver and "
             "`pip install 'tensorflow[and-cuda]'`, or use --strategy=cpu"
         )
     if name == "cpu" or len(gpus) == 1:
@@ -53,11 +54,11 @@ def make_strategy(
 
 def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
     if task_index is None or not worker_hosts:
-        raise ValueError("--worker_hosts and --task_index belong together: give both")
+        raise ValueError("--worker_hosts and --task_index need each other: give both")
     if task_index >= len(worker_hosts):
         raise ValueError(
-            f"--task_index={task_index}, but --worker_hosts names {len(worker_hosts)} workers, of "
-            "which the first is number 0"
+            f"--task_index={task_index} is out of range: --worker_hosts names "
+            f"{len(worker_hosts)} workers, numbered from 0"
         )
     for host in worker_hosts:
         if not host.rpartition(":")[2].isdigit():
@@ -73,10 +74,10 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
 
 
 def _workers() -> list[str]:
-    """The hosts that train, as TF_CONFIG names them."""
+    """Returns the hosts that train, as TF_CONFIG names them."""
     try:
-        cluster = json.loads(os.environ.get("TF_CONFIG") or "{}").get("cluster", {})
-        return [*cluster.get("chief", []), *cluster.get("worker", [])]
+        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
+        return [host for job in ("chief", "worker") for host in cluster.as_dict().get(job, [])]
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
             f"TF_CONFIG is {os.environ['TF_CONFIG']!r}; it must be like "
@@ -94,8 +95,8 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0][:200]
         raise ValueError(
-            f"--strategy=multi_worker: the workers {', '.join(_workers())} did not come together "
-            f"({reason}); is every one running, and can it be reached under its name and port?"
+            f"--strategy=multi_worker: the workers {', '.join(_workers())} could not connect "
+            f"({reason}); is each of them running and reachable under its name and port?"
         ) from error
 
 
@@ -110,26 +111,25 @@ def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
         where = f"named {tpu_name}" if tpu_name else "on this machine"
         reason = textwrap.shorten(str(error), 120, placeholder=" ...")
         raise ValueError(
-            f"--strategy=tpu: no TPU {where} ({reason}); on a TPU virtual machine install "
-            "tensorflow-tpu in place of tensorflow, elsewhere give --tpu_name, --tpu_zone and "
-            "--gcp_project"
+            f"--strategy=tpu: no TPU {where} ({reason}); on a TPU VM install tensorflow-tpu "
+            "instead of tensorflow, elsewhere give --tpu_name, --tpu_zone and --gcp_project"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """For example "2 GPU replicas"."""
+    """Returns a description such as "2 GPU replicas"."""
     count = strategy.num_replicas_in_sync
     return f"{count} {device_type(strategy)} replica{'s' if count > 1 else ''}"
 
 
 def device_type(strategy: tf.distribute.Strategy) -> str:
-    """ "CPU", "GPU" or "TPU"."""
+    """Returns "CPU", "GPU" or "TPU"."""
     return tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files and speaks: the only or the first."""
+    """Whether this process is the one that writes files and messages: the only or first worker."""
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
@@ -138,9 +138,9 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
 
 
 def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:
-    """What every worker gives, in the mean of all, so that all of them decide alike.
+    """Averages values over all workers, so that all of them decide alike.
 
-    Every worker must call it at the same point.
+    It is also a barrier: every worker must call it at the same point.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return list(values)
@@ -152,17 +152,18 @@ def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float])
 
 @functools.cache
 def _mean_of_replicas(strategy: tf.distribute.Strategy):
-    # Outside of a graph every reduction would start threads of its own.
+    # In eager mode every reduction would start threads of its own.
     return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
 
 
 def check_batch_size(
     strategy: tf.distribute.Strategy, flag: str, batch_size: int, parts: int = 1
 ) -> None:
-    """Raises a ValueError where a global batch cannot be shared out evenly.
+    """Raises a ValueError if a global batch cannot be divided evenly.
 
     Args:
-        parts: in which each replica works through its share.
+        flag: names the batch size in the message.
+        parts: number of gradient accumulation steps.
     """
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * parts):
@@ -173,13 +174,16 @@ def check_batch_size(
 
 
 def compiles(strategy: tf.distribute.Strategy) -> bool:
-    """Whether the step should be compiled by XLA: it pays on GPUs, a TPU does it by itself."""
+    """Whether to compile the step with XLA: it pays off on GPUs, and TPUs do it by themselves."""
     return device_type(strategy) == "GPU"
 
 
 def set_precision(precision: str) -> None:
-    """Sets the compute type of the layers made from now on: "float32", "bfloat16" or "float16".
+    """Sets the compute type of the layers created from now on.
 
     Variables, normalization, softmax, losses and the optimizer stay in float32.
+
+    Args:
+        precision: "float32", "bfloat16" or "float16".
     """
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")

@@ -1,7 +1,7 @@
-"""One optimizer step and one evaluation of any Keras model under any `tf.distribute` strategy."""
+"""Training steps, evaluation and prediction for any Keras model under any strategy."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
 import keras
@@ -18,10 +18,11 @@ Means = dict[str, float]
 
 
 class Objective(Protocol):
-    """What to minimize and measure, as sums and counts that add up over replicas and batches.
+    """What to minimize, measure and predict.
 
-    The mean of a measure is its sum over its count; the loss is the total of the means of the
-    measures named in `losses`.
+    Measures are sums and counts that add up over replicas and batches. The mean of a measure is
+    its sum divided by its count; the loss is the total of the means of the measures in `losses`.
+    `outputs` returns tensors [B, ...] for `Trainer.predict`, the only one that calls it.
     """
 
     measures: tuple[str, ...]
@@ -31,28 +32,30 @@ class Objective(Protocol):
 
     def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]: ...
 
+    def outputs(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]: ...
+
 
 class Trainer:
-    """Runs optimizer steps and evaluations.
+    """Runs optimizer steps, evaluations and predictions.
 
     Gradients are those of the loss over the global batch: counts are summed over the replicas
-    before they divide, gradients are summed and only then clipped. One replica and many, one part
-    and many, therefore give the same losses for the same global batch.
+    before the division, and gradients are summed before clipping. The losses of a global batch
+    therefore do not depend on the number of replicas or of accumulation steps.
 
-    In training the model finds `dropout_seed`, int32 [2], among its inputs: it follows from the
-    seed, the step, the replica and the part of the batch, so that a run that goes on drops what an
+    In training the model's inputs include `dropout_seed`, int32 [2]. It is a function of the seed,
+    the step, the replica and the accumulation step, so that a resumed run drops what an
     uninterrupted one would have dropped.
 
-    Args:
-        strategy: its scope must have made `model` and `optimizer`.
-        objective: what to minimize and measure.
-        optimizer, schedule: without them the trainer only evaluates.
-        clip_norm: limit of the gradient's global norm.
-        accumulation_steps: parts in which a replica works through its batch, for less memory.
-        seed: of dropout.
-        jit_compile: whether XLA compiles the step; by default where it pays.
+    The loss of a model that computes in float16 is scaled; see `DynamicLossScale`.
 
-    A model that computes in float16 has its loss scaled (`DynamicLossScale`).
+    Args:
+        strategy: `model` and `optimizer` must have been created in its scope.
+        objective: what to minimize, measure and predict.
+        optimizer, schedule: may be omitted if the trainer does not train.
+        clip_norm: limit of the gradient's global norm.
+        accumulation_steps: number of parts in which a replica processes its batch, to save memory.
+        seed: of dropout.
+        jit_compile: whether XLA compiles the step; by default where it pays off.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Trainer:
         objective: Objective,
         optimizer: Optimizer | None = None,
         schedule: Schedule | None = None,
+        *,
         clip_norm: float = 1.0,
         accumulation_steps: int = 1,
         seed: int = 0,
@@ -77,46 +81,49 @@ class Trainer:
         self.seed = seed
         with strategy.scope():
             self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="step")
-            # Of every measure the sum of its means in the steps since `restart_means`, and, last,
-            # the number of these steps.
+            # The sum of each measure's means over the steps since `restart_means`, and the number
+            # of these steps.
             self.totals = tf.Variable(tf.zeros([len(objective.measures) + 1]), trainable=False)
             half = model.dtype_policy.compute_dtype == "float16"
             self.loss_scale = DynamicLossScale() if half else None
         jit = compiles(strategy) if jit_compile is None else jit_compile
         self._train = tf.function(self._train)
-        # Batches may differ in length: the eager loop would trace each length anew.
+        # Batches differ in length: without this the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, reduce_retracing=True)
-        # Only what needs no other replica can be compiled: not the all-reduce.
+        self._predict = tf.function(self._predict, reduce_retracing=True)
+        # XLA can compile only what one replica does alone, which excludes the all-reduce.
         self._gradients = tf.function(self._gradients, jit_compile=jit or None)
         self._sums = tf.function(self._sums, jit_compile=jit or None)
+        self._outputs = tf.function(self._outputs, jit_compile=jit or None)
 
     @property
     def state(self) -> dict[str, tf.Variable]:
-        """What a checkpoint must hold, besides the model, for training to go on exactly."""
+        """What a checkpoint must hold in addition to the model to resume training exactly."""
         state = {"step": self.step, "totals": self.totals} | self.optimizer.slots
         return state | (self.loss_scale.state if self.loss_scale else {})
 
     def train(self, iterator: Iterator[Batch], steps: int) -> int | None:
         """Takes `steps` optimizer steps.
 
-        Returns the number of the first step, counted from 1, whose loss was not finite.
+        Returns:
+            The number of the first step, counted from 1, whose loss was not finite, or None.
         """
         bad_step = int(self._train(iterator, tf.constant(steps)))
         return bad_step if bad_step else None
 
     def training_means(self) -> Means:
-        """The loss and every measure in the mean of the steps since `restart_means`."""
+        """Returns the means of the loss and every measure over the steps since `restart_means`."""
         *sums, steps = self.totals.numpy().astype(np.float64)
         return self._named(np.array(sums) / max(steps, 1.0))
 
     def restart_means(self) -> None:
-        """Begins a new mean with the next step."""
+        """Starts new means with the next step."""
         self.totals.assign(tf.zeros_like(self.totals))
 
     def evaluate(self, dataset: Iterable[Batch], max_steps: int | None = None) -> Means:
-        """The loss and every measure over the first `max_steps` batches, or all.
+        """Returns the loss and every measure over the first `max_steps` batches, or all.
 
-        Sums and counts are added up before they are divided.
+        Sums and counts are added up before the division.
         """
         sums, counts = np.zeros([2, len(self.objective.measures)])
         for batch in itertools.islice(dataset, max_steps):
@@ -124,13 +131,50 @@ class Trainer:
             sums, counts = sums + batch_sums, counts + batch_counts
         return self._named(sums / np.maximum(counts, 1e-12))
 
+    def predict(
+        self, dataset: Iterable[Batch], token_outputs: Collection[str] = ()
+    ) -> dict[str, np.ndarray | list[np.ndarray]]:
+        """Returns the objective's outputs for every example, in the order of the examples.
+
+        Args:
+            dataset: distributed batches with `example_index`, int32 [B]: the number of each row's
+                example, or -1 for a row that only fills its batch. All replicas of a step must
+                have batches of one length.
+            token_outputs: names of outputs [B, S, ...] with an entry per token. Each example's is
+                cut to its length, the sum of its `input_mask`.
+
+        Returns:
+            An array [examples, ...] for each output, and a list of arrays [length, ...] for each
+            of `token_outputs`.
+        """
+        parts = [
+            {name: values.numpy() for name, values in self._predict(batch).items()}
+            for batch in dataset
+        ]
+        indices = np.concatenate([part["example_index"] for part in parts])
+        # Rows that only fill a batch come first.
+        order = np.argsort(indices, kind="stable")[np.count_nonzero(indices < 0) :]
+        predictions: dict[str, np.ndarray | list[np.ndarray]] = {}
+        for name in parts[0].keys() - {"example_index", "example_length"}:
+            if name not in token_outputs:
+                predictions[name] = np.concatenate([part[name] for part in parts])[order]
+                continue
+            rows = [
+                row[:length]
+                for part in parts
+                for row, length in zip(part[name], part["example_length"], strict=True)
+            ]
+            predictions[name] = [rows[index] for index in order]
+        return predictions
+
     def replica_step(self, batch: Batch) -> tf.Tensor:
-        """One replica's part of an optimizer step, in a replica context.
+        """Takes one replica's part of an optimizer step, in a replica context.
 
         Args:
             batch: this replica's rows.
 
-        Returns their sums and counts [2, measures].
+        Returns:
+            Their sums and counts [2, measures].
         """
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)
@@ -141,7 +185,7 @@ class Trainer:
         if self.loss_scale:
             gradients, finite = self.loss_scale.unscale(gradients)
             self.loss_scale.update(finite)
-        # Only the factor: the optimizer multiplies by it, in the pass over the gradients it takes.
+        # Only the factor: the optimizer applies it in its own pass over the gradients.
         norm = tf.linalg.global_norm(gradients)
         (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
         self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
@@ -161,6 +205,10 @@ class Trainer:
     def _evaluate(self, batch):
         return self._reduced(self._evaluate_replica, batch)
 
+    def _predict(self, batch):
+        outputs = self.strategy.run(self._outputs, (batch,))
+        return {name: self.strategy.gather(values, axis=0) for name, values in outputs.items()}
+
     def _reduced(self, function, batch):
         return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
 
@@ -168,12 +216,12 @@ class Trainer:
         return self._stacked(self._sums(batch), self.objective.counts(batch))
 
     def _dropout_seed(self, replica):
-        """[2], a function of the seed, the step and the replica."""
+        """Returns int32 [2], a function of the seed, the step and the replica."""
         seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
         return tf.random.fold_in(seed, replica.replica_id_in_sync_group)
 
     def _gradients(self, batch, global_counts, seed):
-        """The gradients and sums of the parts of a batch, added up."""
+        """Adds up the gradients and sums of the parts of a batch."""
         parts = self.accumulation_steps
         if parts == 1:
             return self._part_gradients(batch | {"dropout_seed": seed}, global_counts)
@@ -204,11 +252,19 @@ class Trainer:
             [weight.value for weight in self.model.trainable_weights],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        # The gradient of a look-up is sparse and may name a row twice: its norm would be wrong.
+        # The gradient of an embedding lookup is sparse and may repeat rows, which would falsify
+        # its norm.
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
     def _sums(self, batch):
         return self.objective.sums(self.model, batch, training=False)
+
+    def _outputs(self, batch):
+        outputs = self.objective.outputs(self.model, batch)
+        return outputs | {
+            "example_index": batch["example_index"],
+            "example_length": tf.reduce_sum(batch["input_mask"], axis=1),
+        }
 
     def _stacked(self, sums, counts):
         names = self.objective.measures

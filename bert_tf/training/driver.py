@@ -1,0 +1,259 @@
+"""Trains in phases: steps, reports, checkpoints, evaluations, the best weights, resuming."""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.training.interruption import Interrupted, StopRequest
+from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
+from bert_tf.training.strategy import is_chief, mean_over_workers
+from bert_tf.training.trainer import Batch, Trainer
+
+BEST = "best"
+_REPORT_SECONDS = 5.0
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """Consecutive training steps on one dataset.
+
+    Attributes:
+        until_step: number of its last step; the first step of a run is number 1.
+        batch_size: over all replicas.
+        batches: maps a number of finished steps to an iterable of distributed batches that begins
+            with the batch of the next step.
+        evaluate: returns the metrics of the current weights; None for no evaluation.
+        flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
+        describe_batch: maps the number of a step to a sentence that names its records, for the
+            message of `NonFiniteLoss`.
+    """
+
+    until_step: int
+    batch_size: int
+    batches: Callable[[int], Iterable[Batch]]
+    evaluate: Callable[[], Metrics] | None = None
+    flops_per_sequence: int = 0
+    describe_batch: Callable[[int], str] | None = None
+
+
+class NonFiniteLoss(ValueError):
+    """The loss is infinite or not a number; earlier checkpoints are kept.
+
+    Attributes:
+        step: the first step with such a loss, counted from 1.
+    """
+
+    def __init__(self, step: int, records: str = ""):
+        super().__init__(
+            f"the loss of step {step:,} is not finite; earlier checkpoints are kept: try a lower "
+            f"learning rate or a longer warm-up{records and '. '}{records}"
+        )
+        self.step = step
+
+
+class Driver:
+    """Trains a model in phases and keeps the run's folder up to date.
+
+    It saves a checkpoint every `save_checkpoints_steps` and at the end of each phase, evaluates
+    after each of them, and reports every `log_steps`. Training that was interrupted at any moment
+    resumes with the same results as if it had not been. Under several workers only the chief
+    writes files and shows progress.
+
+    Args:
+        folder: of the run; nothing is written before `train` or `evaluate`.
+        trainer: its model, optimizer and step are what checkpoints hold.
+        save_checkpoints_steps: interval between checkpoints.
+        log_steps: interval between lines of `metrics.jsonl`.
+        iterations_per_loop: the most steps that run on the device without returning to the host.
+        keep_checkpoints: older checkpoints are deleted.
+        best_metric: metric of the evaluations, the higher the better. The weights of the best
+            evaluation, the first of equals, are kept in `folder/best` with its results.
+        peak_flops: floating-point operations per second of all devices, for their utilization.
+
+    Example:
+        driver = Driver("run", trainer, save_checkpoints_steps=1000)
+        driver.restore()
+        driver.train([Phase(until_step=5000, batch_size=32, batches=batches)])
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        trainer: Trainer,
+        *,
+        save_checkpoints_steps: int,
+        log_steps: int = 100,
+        iterations_per_loop: int = 1000,
+        keep_checkpoints: int = 5,
+        best_metric: str | None = None,
+        peak_flops: float = 0.0,
+    ):
+        self._folder, self._trainer = folder, trainer
+        self._save_steps, self._log_steps = save_checkpoints_steps, log_steps
+        self._iterations_per_loop = iterations_per_loop
+        self._peak_flops = peak_flops
+        self._writes = is_chief(trainer.strategy)
+        self._checkpointer = Checkpointer(
+            folder, trainer.model, trainer.state, keep_checkpoints, self._writes
+        )
+        self._best_metric = best_metric
+        self._best_folder = f"{folder}/{BEST}"
+        self._best = Checkpointer(
+            self._best_folder, trainer.model, {"step": trainer.step}, 1, self._writes
+        )
+        self._best_results = (
+            read_results(f"{self._best_folder}/{EVAL_RESULTS}") if best_metric else {}
+        )
+
+    @property
+    def step(self) -> int:
+        """The number of finished steps."""
+        return int(self._trainer.step.numpy())
+
+    @property
+    def best_results(self) -> Metrics:
+        """The best evaluation so far with its `global_step`; {} without one."""
+        return dict(self._best_results)
+
+    def restore(self) -> str | None:
+        """Resumes from the newest checkpoint that can be read.
+
+        Returns:
+            Its path; None if the folder has no checkpoint.
+
+        Raises:
+            ValueError: it is of another model, or workers found different checkpoints.
+            OSError: no checkpoint in the folder can be read.
+        """
+        path = self._checkpointer.restore()
+        if mean_over_workers(self._trainer.strategy, [float(self.step)]) != [float(self.step)]:
+            raise ValueError(
+                f"the workers start from different checkpoints, this one from step {self.step}: "
+                "--output_dir must be a folder that all of them can read"
+            )
+        return path
+
+    def restore_best(self) -> None:
+        """Sets the weights and the step to those of the best evaluation."""
+        # The chief may still be writing them.
+        mean_over_workers(self._trainer.strategy, [0.0])
+        self._best.restore_from(f"{self._best_folder}/ckpt-{self._best_results['global_step']}")
+
+    def train(self, phases: Sequence[Phase]) -> Metrics:
+        """Takes the steps that are left of all phases.
+
+        Evaluates first if the run was stopped between a checkpoint and its evaluation, or if no
+        step is left.
+
+        Returns:
+            The last evaluation with its `global_step`, or with `best_metric` the best; {} without.
+
+        Raises:
+            NonFiniteLoss: names the step.
+            Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
+        """
+        stop = StopRequest()
+        with self._reports(phases[-1].until_step) as reports:
+            phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
+            if phase.evaluate and self._evaluation_is_due(phases, reports):
+                self._evaluate(phase.evaluate, reports)
+            with stop.listen():
+                for phase in phases:
+                    self._train_phase(phase, reports, stop)
+        return self.best_results or reports.last_evaluation
+
+    def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
+        """Evaluates the current weights without training.
+
+        Args:
+            evaluate: as in `Phase`.
+
+        Returns:
+            The metrics with `global_step`.
+        """
+        with self._reports(self.step) as reports:
+            self._evaluate(evaluate, reports)
+        return reports.last_evaluation
+
+    def _reports(self, num_train_steps: int) -> Reports:
+        return Reports(self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
+
+    def _evaluation_is_due(self, phases: Sequence[Phase], reports: Reports) -> bool:
+        """Whether the weights at the start of training have to be evaluated."""
+        step, ends = self.step, [phase.until_step for phase in phases]
+        if step >= ends[-1]:
+            return True
+        saved = step > 0 and (step % self._save_steps == 0 or step in ends)
+        return saved and reports.last_evaluation.get("global_step") != step
+
+    def _evaluate(self, evaluate: Callable[[], Metrics], reports: Reports) -> None:
+        results = evaluate()
+        if self._best_metric and self._is_best(results):
+            self._best_results = results | {"global_step": self.step}
+            self._best.save()
+            if self._writes:
+                write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
+        reports.evaluation(self.step, results)
+
+    def _is_best(self, results: Metrics) -> bool:
+        if not self._best_results:
+            return True
+        # A correlation, for example, may not be a number at first.
+        new, best = (
+            -math.inf if math.isnan(metrics[self._best_metric]) else metrics[self._best_metric]
+            for metrics in (results, self._best_results)
+        )
+        return new > best
+
+    def _train_phase(self, phase: Phase, reports: Reports, stop: StopRequest) -> None:
+        trainer, step, steps = self._trainer, self.step, 1
+        if step >= phase.until_step:
+            return
+        reports.begin_phase(phase.batch_size, phase.flops_per_sequence)
+        batches = iter(phase.batches(step))
+        while step < phase.until_step:
+            steps = self._limited(steps, step, phase)
+            seconds = _take_steps(trainer, batches, steps, phase)
+            step += steps
+            reports.steps_done(step, steps, seconds, trainer.training_means())
+            at_end = step == phase.until_step
+            if step % self._log_steps == 0 or at_end:
+                reports.log(step, float(trainer.schedule(step - 1)))
+                trainer.restart_means()
+            # All workers stop, and return to their loops, at the same steps.
+            stopped, seconds = mean_over_workers(trainer.strategy, [bool(stop.signal), seconds])
+            save = step % self._save_steps == 0 or at_end
+            if save or stopped:
+                self._checkpointer.save()
+            if stopped:
+                reports.stopped(step)
+                raise Interrupted(stop.signal or signal.SIGTERM)
+            if save and phase.evaluate:
+                self._evaluate(phase.evaluate, reports)
+            # Slow steps are shown one by one; fast ones pay for few returns to the host.
+            steps = max(1, round(_REPORT_SECONDS * steps / seconds))
+
+    def _limited(self, steps: int, step: int, phase: Phase) -> int:
+        """At most `steps`: up to the next line of the log, checkpoint or end of the phase."""
+        pauses = (_next(step, self._log_steps), _next(step, self._save_steps), phase.until_step)
+        return min(steps, self._iterations_per_loop, min(pauses) - step)
+
+
+def _take_steps(trainer: Trainer, batches: Iterator[Batch], steps: int, phase: Phase) -> float:
+    """Takes steps and returns the seconds they took."""
+    started = time.perf_counter()
+    bad_step = trainer.train(batches, steps)
+    if bad_step:
+        records = phase.describe_batch(bad_step) if phase.describe_batch else ""
+        raise NonFiniteLoss(bad_step, records)
+    return time.perf_counter() - started
+
+
+def _next(step: int, interval: int) -> int:
+    """The first multiple of `interval` after `step`."""
+    return step - step % interval + interval

@@ -1,0 +1,221 @@
+"""The driver: what is logged, saved and evaluated when; signals, bad losses, the best weights."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.training import driver as driver_module
+from bert_tf.training.driver import Driver, NonFiniteLoss, Phase
+from bert_tf.training.metrics import read_metrics
+from bert_tf.training.reports import read_results
+from bert_tf.training.strategy import make_strategy
+
+SETTINGS = dict(save_checkpoints_steps=4, log_steps=3, keep_checkpoints=2)
+
+
+class Run:
+    """Trains, or resumes training, in a folder of its own."""
+
+    def __init__(self, folder, make_trainer, make_iterator):
+        self.folder = folder
+        self._make_trainer, self._make_iterator = make_trainer, make_iterator
+
+    def driver(self, prepare=lambda trainer: None, **settings) -> Driver:
+        self.trainer = self._make_trainer(make_strategy("cpu"))
+        driver = Driver(str(self.folder), self.trainer, **SETTINGS | settings)
+        self.restored = driver.restore()
+        prepare(self.trainer)
+        return driver
+
+    def phase(self, until_step=10, evaluate=None, **values) -> Phase:
+        def batches(step):
+            return self._make_iterator(self.trainer.strategy, first_step=step)
+
+        return Phase(
+            until_step=until_step, batch_size=8, batches=batches, evaluate=evaluate, **values
+        )
+
+    def train(self, until_step=10, evaluate=None, prepare=lambda trainer: None, **settings):
+        """Returns the metrics logged."""
+        driver = self.driver(prepare, **settings)
+        self.results = driver.train([self.phase(until_step, evaluate)])
+        return self.metrics()
+
+    def metrics(self) -> list[dict]:
+        """Returns the lines of metrics.jsonl without the times."""
+        lines = read_metrics(f"{self.folder}/metrics.jsonl")
+        return [{k: v for k, v in line.items() if k != "sequences_per_second"} for line in lines]
+
+    def checkpoints(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.index"))
+
+
+@pytest.fixture
+def make_run(tmp_path, make_trainer, make_iterator):
+    return lambda name="run": Run(tmp_path / name, make_trainer, make_iterator)
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory, make_trainer, make_iterator) -> Run:
+    """An uninterrupted run that records the steps at which it evaluates."""
+    run = Run(tmp_path_factory.mktemp("runs") / "whole", make_trainer, make_iterator)
+    run.evaluated = []
+
+    def evaluate():
+        run.evaluated.append(int(run.trainer.step.numpy()))
+        return {"z": 0.5, "a": 1.5}
+
+    run.train(evaluate=evaluate)
+    return run
+
+
+def test_what_is_logged_saved_and_evaluated_when(whole_run, losses):
+    """Oracles: steps taken one at a time, the schedule by hand, the files expected."""
+    metrics = read_metrics(f"{whole_run.folder}/metrics.jsonl")
+    assert [line["step"] for line in metrics] == [3, 6, 9, 10]
+    one_by_one = losses(make_strategy("cpu"))
+    for line, steps in zip(metrics, ([0, 3], [3, 6], [6, 9], [9, 10]), strict=True):
+        assert line["loss"] == pytest.approx(np.mean(one_by_one[slice(*steps)]), abs=1e-5)
+        # Linear from 0.01 to 0 at step 20; the last step taken has number `step` - 1.
+        assert line["learning_rate"] == pytest.approx(0.01 * (1 - (line["step"] - 1) / 20))
+        assert line["loss"] == pytest.approx(line["masked_lm_loss"] + line["next_sentence_loss"])
+        assert line["sequences_per_second"] > 0
+    assert whole_run.evaluated == [4, 8, 10]
+    assert whole_run.checkpoints() == ["ckpt-10", "ckpt-8"]
+    assert whole_run.results == {"a": 1.5, "global_step": 10, "z": 0.5}
+    folder = whole_run.folder
+    assert (folder / "eval_results.txt").read_text() == "a = 1.5\nglobal_step = 10\nz = 0.5\n"
+    assert [line["step"] for line in read_metrics(f"{folder}/eval_metrics.jsonl")] == [4, 8, 10]
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert list((folder / "train").glob("events.out.tfevents.*"))
+
+
+def test_the_number_of_steps_per_call_changes_nothing(whole_run, make_run, monkeypatch):
+    """Oracle: the same run with another rhythm."""
+    assert make_run("often").train(iterations_per_loop=1) == whole_run.metrics()
+    monkeypatch.setattr(driver_module, "_REPORT_SECONDS", 1e6)
+    assert make_run("seldom").train() == whole_run.metrics()
+
+
+def test_two_phases_are_one_run(whole_run, make_run):
+    """Oracle: the losses of the run in one phase, up to the end of the first."""
+    run = make_run()
+    driver = run.driver()
+    evaluated = []
+    driver.train([run.phase(6, lambda: evaluated.append(1) or {"m": 1.0}), run.phase(10)])
+    expected = [line["step"] for line in whole_run.metrics()]
+    assert [line["step"] for line in run.metrics()] == expected
+    assert run.metrics()[:2] == whole_run.metrics()[:2]
+    assert run.checkpoints() == ["ckpt-10", "ckpt-8"] and len(evaluated) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys, number):
+    """Oracle: the uninterrupted run, bit for bit; the signal comes in step 5 of 10."""
+
+    def signal_in_step_5(trainer):
+        real = trainer.train
+
+        def train_and_kill(iterator, steps):
+            if trainer.step.numpy() == 4:
+                os.kill(os.getpid(), number)
+            return real(iterator, steps)
+
+        trainer.train = train_and_kill
+
+    before, run = signal.getsignal(number), make_run()
+    with pytest.raises(SystemExit) as stopped:
+        run.train(prepare=signal_in_step_5, iterations_per_loop=1)
+    assert stopped.value.code == 128 + number
+    assert signal.getsignal(number) is before
+    assert "Stopped after step 5 and saved a checkpoint" in capsys.readouterr().out
+    assert (run.folder / "ckpt-5.index").exists()
+    assert run.train() == whole_run.metrics()
+    assert run.restored == f"{run.folder}/ckpt-5"
+
+
+def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
+    """Oracle: the steps at which the undisturbed run evaluates."""
+    run, evaluated = make_run(), []
+
+    def kill():
+        raise KeyboardInterrupt
+
+    def evaluate():
+        evaluated.append(int(run.trainer.step.numpy()))
+        return {"metric": 1.0}
+
+    with pytest.raises(KeyboardInterrupt):
+        run.train(evaluate=kill)
+    run.train(evaluate=evaluate)
+    assert evaluated == [4, 8, 10]
+    # Nothing is left to train: the same command evaluates, perhaps on other data.
+    run.train(evaluate=evaluate)
+    assert evaluated == [4, 8, 10, 10]
+
+
+def test_evaluation_alone_is_written_as_in_training(make_run, whole_run):
+    """Oracle: the results given; the run's metrics and checkpoints stay."""
+    run = make_run("alone")
+    run.train(until_step=3)
+    before = run.metrics()
+    assert run.driver().evaluate(lambda: {"metric": 2.5}) == {"metric": 2.5, "global_step": 3}
+    assert read_results(f"{run.folder}/eval_results.txt") == {"metric": 2.5, "global_step": 3}
+    assert run.metrics() == before and run.checkpoints() == ["ckpt-3"]
+
+
+def test_the_best_weights_are_kept(make_run):
+    """Oracles: the weights at the first of the two best evaluations; a run that resumes."""
+    run, weights = make_run(), {}
+
+    def evaluate_as(*values):
+        values = iter(values)
+
+        def evaluate():
+            weights[int(run.trainer.step.numpy())] = run.trainer.model.get_weights()
+            return {"score": next(values), "other": 1.0}
+
+        return evaluate
+
+    settings = dict(save_checkpoints_steps=2, keep_checkpoints=1, best_metric="score")
+    run.train(until_step=6, evaluate=evaluate_as(float("nan"), 0.75, 0.75), **settings)
+    driver = run.driver(**settings)
+    best = {"score": 0.75, "other": 1.0, "global_step": 4}
+    assert driver.train([run.phase(10, evaluate_as(0.5, 0.75))]) == best
+    assert driver.best_results == read_results(f"{run.folder}/best/eval_results.txt") == best
+    assert [path.stem for path in (run.folder / "best").glob("*.index")] == ["ckpt-4"]
+    assert run.checkpoints() == ["ckpt-10"]
+    driver.restore_best()
+    assert driver.step == 4
+    for ours, expected in zip(run.trainer.model.get_weights(), weights[4], strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
+    """Oracle: the step after which a weight was made NaN, and the files in the folder."""
+    run = make_run()
+    run.train(until_step=6)
+
+    def break_weight(trainer):
+        trainer.model.encoder.pooler.dense_bias.assign(np.full(32, np.nan))
+
+    driver = run.driver(break_weight)
+    phase = run.phase(describe_batch=lambda step: f"Its records: those of {step}")
+    with pytest.raises(NonFiniteLoss, match="the loss of step 7 is not finite") as error:
+        driver.train([phase])
+    assert error.value.step == 7
+    assert str(error.value).endswith("warm-up. Its records: those of 7")
+    assert run.checkpoints() == ["ckpt-4", "ckpt-6"]
+    assert [line["step"] for line in run.metrics()] == [3, 6]
+
+
+def test_a_bad_loss_amid_a_call_is_found(make_trainer, make_iterator):
+    """Oracle: step number 2, the third, gets an infinite learning rate: the fourth loss is bad."""
+    strategy = make_strategy("cpu")
+    trainer = make_trainer(strategy)
+    schedule = trainer.schedule
+    trainer.schedule = lambda step: tf.where(tf.equal(step, 2), np.inf, schedule(step))
+    assert trainer.train(make_iterator(strategy), 6) == 4

@@ -1,7 +1,8 @@
-"""Reads vocab.txt, the WordPiece vocabulary: one token per line, the line number is the id."""
+"""Reads vocab.txt, the WordPiece vocabulary: one token per line; the line number is the id."""
 
 import dataclasses
 import functools
+import hashlib
 import hashlib
 from collections.abc import Sequence
 
@@ -16,12 +17,12 @@ class Vocabulary:
     """Tokens in the order of their ids.
 
     Raises:
-      ValueError: a special token is missing, a token is empty or occurs twice.
+        ValueError: a special token is missing, or a token is empty or occurs twice.
     """
 
     tokens: tuple[str, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if problem := _problem(self.tokens):
             raise ValueError(f"not a BERT vocabulary: {problem}")
 
@@ -30,7 +31,13 @@ class Vocabulary:
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
+        """The id of each token."""
         return {token: index for index, token in enumerate(self.tokens)}
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """The checksum by which manifests identify a vocabulary, whatever the line ends."""
+        return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
 
     @functools.cached_property
     def sha256(self) -> str:
@@ -59,16 +66,17 @@ class Vocabulary:
 
 
 def load_vocab(path: str) -> Vocabulary:
-    """Reads a vocab.txt (google-research/bert `tokenization.load_vocab`).
+    """Reads a vocab.txt, like `tokenization.load_vocab` of google-research/bert.
 
-    Lines end with LF or CRLF; a byte order mark and blank lines at the end are dropped. Where the
-    original strips all Unicode white space around a token, this strips spaces and tabs only:
-    bert-base-chinese holds U+2028 as a token, which must not become an empty one. No text gets
-    other ids by that, for white space is never part of a word.
+    Lines end with LF or CRLF. A byte order mark and trailing blank lines are dropped. The original
+    strips all Unicode white space around a token; this function strips only spaces and tabs,
+    because bert-base-chinese has U+2028 as a token, which must not become empty. The ids of a text
+    stay the same, since words never contain white space.
 
     Raises:
-      ValueError: not UTF-8, no tokens, a special token missing, a token empty or twice.
-      OSError: there is no such file.
+        ValueError: the file is not UTF-8 or has no tokens, a special token is missing, or a token
+            is empty or occurs twice.
+        OSError: the file cannot be read.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -76,7 +84,7 @@ def load_vocab(path: str) -> Vocabulary:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read the vocabulary {path}: {error.message}") from None
     try:
-        # Never str.splitlines: U+2028, U+0085 and the like are tokens, not line ends.
+        # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
         lines = data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -90,16 +98,16 @@ def load_vocab(path: str) -> Vocabulary:
 
 
 def _problem(tokens: Sequence[str]) -> str | None:
-    """What is wrong with a vocabulary and how to mend it; None where nothing is."""
+    """Returns what is wrong with a vocabulary and how to fix it, or None."""
     if not tokens:
-        return "it holds no tokens; it needs one token a line"
+        return "it has no tokens; it needs one token per line"
     lines: dict[str, int] = {}
     for line, token in enumerate(tokens, 1):
         if not token:
-            return f"line {line} is empty; remove it (the ids after it change by one)"
+            return f"line {line} is empty; remove it (all later ids shift by one)"
         if token in lines:
             return f"token {token!r} is on lines {lines[token]} and {line}; keep one of them"
         lines[token] = line
     if missing := [token for token in SPECIAL_TOKENS if token not in lines]:
-        return f"it lacks {' '.join(missing)}; add each on a line of its own"
+        return f"it lacks {' '.join(missing)}; add each on its own line"
     return None

@@ -1,5 +1,7 @@
 """Oracles: worked examples, and the published vocabularies read byte by byte."""
 
+import hashlib
+
 import pytest
 
 from tfrecords.vocabulary import Vocabulary, load_vocab
@@ -46,6 +48,7 @@ def test_line_ends(tmp_path, data):
     assert vocab.tokens == ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b")
     assert vocab.ids["##b"] == 6
     assert vocab.mask_id == 4
+    assert vocab.sha256 == hashlib.sha256(SPECIAL + b"a\n##b").hexdigest()
 
 
 def test_line_separators_are_tokens(tmp_path):
@@ -57,8 +60,8 @@ def test_line_separators_are_tokens(tmp_path):
 @pytest.mark.parametrize(
     "data, message",
     [
-        (b"", "holds no tokens"),
-        (b"\n\n", "holds no tokens"),
+        (b"", "has no tokens"),
+        (b"\n\n", "has no tokens"),
         (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]; add each"),
         (SPECIAL + b"a\nb\na\n", "token 'a' is on lines 6 and 8; keep one"),
         (SPECIAL + b"\na\n", "line 6 is empty; remove it"),
@@ -79,6 +82,6 @@ def test_missing_file(tmp_path):
         load_vocab(str(tmp_path))
 
 
-def test_vocabulary_made_in_memory_is_checked_too():
+def test_a_vocabulary_built_in_memory_is_checked():
     with pytest.raises(ValueError, match=r"lacks \[PAD\]"):
         Vocabulary(("[UNK]",))

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import hashlib
-import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -31,17 +30,12 @@ class Vocabulary:
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:
-        """The id of each token."""
+        """Maps each token to its id."""
         return {token: index for index, token in enumerate(self.tokens)}
 
     @functools.cached_property
     def sha256(self) -> str:
         """The checksum by which manifests identify a vocabulary, whatever the line ends."""
-        return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
-
-    @functools.cached_property
-    def sha256(self) -> str:
-        """The checksum of the tokens, whatever ends their lines in a file."""
         return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
 
     @property

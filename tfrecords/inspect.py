@@ -1,12 +1,12 @@
-"""Checks every record of pre-training files, counts them and shows some.
+"""Checks every record of pre-training files, prints statistics and shows some records.
 
-  python -m tfrecords.inspect --input_file='train.tfrecord-*' --vocab_file=vocab.txt \\
-    --num_examples=3 --plot=lengths.png
+  python -m tfrecords.inspect --input_file='train.tfrecord-*' --num_examples=3 --plot=lengths.png
 
-What is checked: the framing and checksums of the records, the lengths and values of all features,
-and the files' sizes, counts and checksums against the manifest beside them. --vocab_file adds where
-[CLS] and [SEP] belong, shows words instead of ids, and tells [MASK] from random pieces. The exit
-code is 1 where anything is wrong, with a line for each bad file.
+It checks the framing and checksums of the records, the lengths and values of all features, and the
+size, number of records and checksum of each file against the manifest beside it. If the vocabulary
+is known, it also checks where [CLS] and [SEP] are, shows words instead of ids, and distinguishes
+[MASK] from random tokens. The vocabulary is that of the manifest unless --vocab_file is given. If
+anything is wrong, the exit code is 1 and a line that starts with BAD names each problem.
 """
 
 from dataclasses import dataclass
@@ -17,57 +17,69 @@ from tfrecords.command import option
 
 @dataclass(frozen=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
-    vocab_file: str | None = option(None, help="The vocabulary that the records were made with.")
-    num_examples: int = option(3, at_least=0, help="How many records to show.")
+    vocab_file: str | None = option(
+        None,
+        help="Vocabulary that the records were created with. Default: that of the manifest.",
+    )
+    num_examples: int = option(3, at_least=0, help="Number of records to show.")
     plot: str | None = option(
-        None, help="Picture (.png, .svg, .pdf) of lengths, fill and mask positions to write."
+        None,
+        help="Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked "
+        "positions.",
     )
     manifest: str | None = option(
-        None, help="The manifest to check against; by default NAME.manifest.json beside the files."
+        None, help="Manifest to check against. Default: NAME.manifest.json beside the files."
     )
 
 
 def run(options: Options) -> None:
-    """Inspects as the flags say.
+    """Inspects the files and prints the results on standard output.
 
     Raises:
-        ValueError: a file is bad; the lines before, on standard output, say which and why.
+        ValueError: there are problems; the BAD lines on standard output say which.
         OSError: a file cannot be read.
     """
-    from tfrecords.inspection import find_manifests, inspect_files
-    from tfrecords.readable import LEGEND, readable
+    from tfrecords import inspection
     from tfrecords.reader import expand_files
-    from tfrecords.vocabulary import load_vocab
 
     files = expand_files(options.input_file)
-    vocab = load_vocab(options.vocab_file) if options.vocab_file else None
-    manifests = find_manifests(files, options.manifest)
-    found = inspect_files(files, manifests, vocab, options.num_examples)
-    if found.examples:
-        print(LEGEND["word_starts" in found.examples[0]])
-        for number, example in enumerate(found.examples, start=1):
+    manifests = inspection.find_manifests(files, options.manifest)
+    vocab, problems = None, []
+    if found := inspection.find_vocabulary(options.vocab_file, manifests):
+        vocab, source = found
+        print(f"vocabulary: {len(vocab):,} tokens from {source}")
+        problems = inspection.check_vocabulary(vocab, source, manifests)
+    else:
+        print("vocabulary: unknown; --vocab_file shows words instead of ids")
+    result = inspection.inspect_files(files, manifests, vocab, options.num_examples)
+    if result.examples:
+        dynamic = "word_starts" in result.examples[0]
+        print(inspection.LEGEND["dynamic" if dynamic else "masked"])
+        for number, example in enumerate(result.examples, start=1):
             label = int(example["next_sentence_labels"][0])
-            print(f"\n{number}. (label {label}) {readable(example, vocab)}")
+            print(f"\n{number}. (label {label}) {inspection.render_record(example, vocab)}")
         print()
-    if found.statistics:
-        print("\n".join(found.statistics.lines()))
+    if result.statistics:
+        print("\n".join(result.statistics.lines()))
         if options.plot:
-            found.statistics.plot(options.plot)
+            result.statistics.plot(options.plot)
             print(f"Wrote {options.plot}.")
-    for problem in found.problems:
+    problems += result.problems
+    for problem in problems:
         print(f"BAD {problem}")
-    if found.problems:
-        raise ValueError(f"{found.bad_files} of {len(files)} files are bad: see the lines above")
-    checked = f"as {', '.join(manifests)} says" if manifests else "there is no manifest"
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ValueError(f"{count} found; see the lines that start with BAD")
     named = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
-    print(f"Nothing is wrong with {named}; {checked}.")
+    compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"
+    print(f"No problems found in {named} ({compared}).")
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     command.run(Options, run)
 
 

@@ -1,57 +1,95 @@
-"""Goes through all records of pre-training files; see `inspect.py`."""
+"""Checks all records of pre-training files against the rules and their manifests."""
 
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from tfrecords.checks import Batch, first_problem
 from tfrecords.features import Layout
-from tfrecords.manifest import manifest_path, read_manifest, shard_entry
+from tfrecords.manifest import manifest_path, read_manifest, shard_entry, stored_vocabulary
 from tfrecords.records import (
+    Batch,
     compression_of,
+    first_violation,
     layout_of,
     open_records,
     plain_message,
     problem_of_record,
     serialized_records,
 )
-from tfrecords.statistics import Statistics
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.statistics import RecordStatistics
+from tfrecords.vocabulary import Vocabulary, load_vocab
 
 BATCH_RECORDS = 1024
-# Before each record its length and the checksum of that; after it its checksum.
+# In the file, the length and its checksum precede each record; the record's checksum follows it.
 FRAME_BYTES = 8 + 4 + 4
+LEGEND = {
+    "masked": "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
+    "dynamic": "· joins tokens that are masked as one despite a space; nothing is masked yet.",
+}
 
 
 @dataclass
 class Inspection:
-    """What was found: a problem is a line that begins with the file's name."""
+    """The results of an inspection.
+
+    Attributes:
+        problems: one line per problem, starting with the name of the file.
+        examples: the first few records, features [length].
+        statistics: sums over the valid records that precede the first bad one of each file; None
+            if there are none.
+    """
 
     problems: list[str] = field(default_factory=list)
-    bad_files: int = 0
     examples: list[Batch] = field(default_factory=list)
-    statistics: Statistics | None = None
+    statistics: RecordStatistics | None = None
 
 
 class _BadFile(Exception):
-    """Says what is wrong with a file."""
+    """The message continues the name of the file."""
 
 
 def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict]:
-    """Path -> manifest: the one named, else all that lie beside the files under their names.
+    """Returns the named manifest, else all manifests that lie beside the files, by path.
 
     Raises:
-        ValueError: one is no manifest.
-        OSError: the one named cannot be read.
+        ValueError: a manifest is damaged.
+        OSError: a manifest cannot be read.
     """
     if manifest:
         return {manifest: read_manifest(manifest)}
     paths = dict.fromkeys(map(manifest_path, files))
     return {path: read_manifest(path) for path in paths if tf.io.gfile.exists(path)}
+
+
+def find_vocabulary(
+    vocab_file: str | None, manifests: Mapping[str, dict]
+) -> tuple[Vocabulary, str] | None:
+    """Returns the vocabulary of a file, else of the first manifest that has one, and its source.
+
+    Raises:
+        ValueError: the vocabulary is damaged.
+        OSError: the file cannot be read.
+    """
+    if vocab_file:
+        return load_vocab(vocab_file), vocab_file
+    for path, manifest in manifests.items():
+        if vocab := stored_vocabulary(path, manifest):
+            return vocab, path
+    return None
+
+
+def check_vocabulary(vocab: Vocabulary, source: str, manifests: Mapping[str, dict]) -> list[str]:
+    """Returns a line for each manifest that has the checksum of a different vocabulary."""
+    return [
+        f"{path}: the records were created with a vocabulary other than that of {source}"
+        for path, manifest in manifests.items()
+        if manifest.get("settings", {}).get("vocab_file", vocab.sha256) != vocab.sha256
+    ]
 
 
 def inspect_files(
@@ -60,16 +98,17 @@ def inspect_files(
     vocab: Vocabulary | None,
     num_examples: int,
 ) -> Inspection:
-    """Checks all records; keeps the first few and sums over those before a file's first bad one.
+    """Checks all records of all files.
 
     Args:
-        manifests: path -> what the files of that folder should be.
-        vocab: where it is known, ids are checked against it, too.
+        manifests: by path; if there are any, they must list the files.
+        vocab: if given, also check ids against it.
+        num_examples: how many records to keep.
     """
-    found = Inspection()
+    result = Inspection()
     layout: Layout | None = None
-    expected = {
-        _normal(os.path.join(os.path.dirname(path), entry["file"])): entry
+    entries = {
+        _normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
         for path, manifest in manifests.items()
         for entry in manifest["shards"]
     }
@@ -78,33 +117,74 @@ def inspect_files(
         for file in files:
             try:
                 layout = layout or _first_layout(file)
-                found.statistics = found.statistics or Statistics(layout, vocab)
+                result.statistics = result.statistics or RecordStatistics(layout, vocab)
                 count = 0
                 for batch, size in _checked_batches(file, layout, vocab):
-                    missing = num_examples - len(found.examples)
-                    found.examples += _rows(batch, missing) if missing > 0 else []
-                    found.statistics.add(batch)
+                    missing = num_examples - len(result.examples)
+                    result.examples += _rows(batch, missing)
+                    result.statistics.add(batch)
                     count += len(batch["input_mask"])
                     progress.update(size)
-                _check_entry(_normal(file), count, expected, bool(manifests))
+                if manifests:
+                    _check_entry(file, count, entries.get(_normalized(file)))
             except _BadFile as problem:
-                found.problems.append(f"{file}{problem}")
-                found.bad_files += 1
-    found.problems += [
-        f"{file}: the manifest lists it, but it is not there"
-        for file in expected
+                result.problems.append(f"{file}{problem}")
+    result.problems += [
+        f"{file}: listed in the manifest, but missing"
+        for file in entries
         if not tf.io.gfile.exists(file)
     ]
-    return found
+    return result
+
+
+def render_record(record: Batch, vocab: Vocabulary | None) -> str:
+    """Returns one record as a line of text with words put together and masks in place.
+
+    Args:
+        record: the features of one record, [length].
+        vocab: without it, tokens are shown as ids.
+    """
+    length = int(record["input_mask"].sum())
+    shown = [_token(index, vocab) for index in record["input_word_ids"][:length].tolist()]
+    # The hidden tokens determine which tokens continue a word.
+    hidden = list(shown)
+    if "masked_lm_ids" in record:
+        count = int(record["masked_lm_weights"].sum())
+        positions = record["masked_lm_positions"][:count].tolist()
+        labels = record["masked_lm_ids"][:count].tolist()
+        for position, label in zip(positions, labels, strict=True):
+            hidden[position] = _token(label, vocab)
+            same = shown[position] == hidden[position]
+            name = "MASK" if shown[position] == "[MASK]" else shown[position]
+            shown[position] = f"{{{name}}}" if same else f"[{name}→{hidden[position]}]"
+    starts = record.get("word_starts")
+    special = {vocab.cls_id, vocab.sep_id} if vocab else set()
+    line = shown[0]
+    for column in range(1, length):
+        continues = hidden[column].startswith("##") and len(hidden[column]) > 2
+        joined = False
+        if starts is not None:
+            joined = not starts[column] and int(record["input_word_ids"][column]) not in special
+            continues = continues and joined
+        text = shown[column]
+        if continues:
+            line += text[2:] if text == hidden[column] else text
+        else:
+            line += f"{'·' if joined and vocab else ' '}{text}"
+    return line
+
+
+def _token(index: int, vocab: Vocabulary | None) -> str:
+    return vocab.tokens[index] if vocab else str(index)
 
 
 def _first_layout(file: str) -> Layout:
     try:
         first = next(serialized_records(file), None)
     except tf.errors.OpError as error:
-        raise _BadFile(f": damaged, or not a TFRecord file ({plain_message(error)})") from None
+        raise _BadFile(f": damaged or not a TFRecord file ({plain_message(error)})") from None
     if first is None:
-        raise _BadFile(" holds no whole record")
+        raise _BadFile(": contains no whole record")
     layout = layout_of(first)
     if problem := problem_of_record(first, layout):
         raise _BadFile(f", record 1: {problem}")
@@ -114,10 +194,10 @@ def _first_layout(file: str) -> Layout:
 def _checked_batches(
     file: str, layout: Layout, vocab: Vocabulary | None
 ) -> Iterator[tuple[Batch, int]]:
-    """All records of a file in batches, and how many bytes each batch took in the file.
+    """Yields all records of a file in batches, and the bytes that each batch takes in the file.
 
     Raises:
-        _BadFile: something is wrong with a record or with the file.
+        _BadFile: a record or the file is bad.
     """
     compression = compression_of(file)
     consumed = done = 0
@@ -126,60 +206,65 @@ def _checked_batches(
             try:
                 batch = {name: value.numpy() for name, value in layout.parse(serialized).items()}
             except tf.errors.InvalidArgumentError:
-                raise _BadFile(_explanation(serialized, done, layout)) from None
-            if problem := first_problem(batch, vocab):
-                raise _BadFile(f", record {done + problem[0] + 1}: {problem[1]}")
+                raise _BadFile(_parsing_problem(serialized, done, layout)) from None
+            if violation := first_violation(batch, vocab):
+                row, message = violation
+                raise _BadFile(f", record {done + row + 1}: {message}")
             done += len(batch["input_mask"])
             size = int(tf.reduce_sum(tf.strings.length(serialized))) + FRAME_BYTES * len(serialized)
             consumed += size
             yield batch, size
     except tf.errors.OpError as error:
-        # The batch that failed is lost: read on record by record to where it did.
-        with_number = itertools.count(done)
-        try:
-            for _ in open_records(file, compression).skip(done):
-                next(with_number)
-        except tf.errors.OpError:
-            pass
-        number = next(with_number) + 1
+        number = done + _count_readable(file, compression, done) + 1
         message = f", record {number}: truncated or corrupt ({plain_message(error)})"
         raise _BadFile(message) from None
-    # TensorFlow takes an end inside the first bytes of a record for the end of the file.
+    # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
     if not compression and consumed != tf.io.gfile.stat(file).length:
         raise _BadFile(f", record {done + 1}: truncated in its first bytes")
 
 
-def _explanation(serialized: tf.Tensor, done: int, layout: Layout) -> str:
-    """Which record of a batch could not be parsed, and why."""
+def _count_readable(file: str, compression: str, done: int) -> int:
+    """Returns how many records follow the first `done` before reading fails."""
+    # The batch in which reading failed is lost, so its records are read one by one.
+    numbers = itertools.count()
+    try:
+        for _ in open_records(file, compression).skip(done):
+            next(numbers)
+    except tf.errors.OpError:
+        pass
+    return next(numbers)
+
+
+def _parsing_problem(serialized: tf.Tensor, done: int, layout: Layout) -> str:
+    """Returns which record of a batch cannot be parsed, and why."""
     for number, record in enumerate(serialized.numpy(), start=done + 1):
         found = layout_of(record)
         if problem := problem_of_record(record, found):
             return f", record {number}: {problem}"
         if found != layout:
-            return f", record {number}: {found}, where the first record of all has {layout}"
-    raise AssertionError("what cannot be parsed has a fault")
+            return f", record {number}: {found}, but the first record of all has {layout}"
+    raise AssertionError("every record can be parsed")
 
 
-def _rows(batch: Batch, count: int) -> list[Batch]:
+def _rows(batch: Batch, count: int) -> list[dict[str, np.ndarray]]:
+    """Returns the first `count` rows of a batch, none if `count` is negative."""
     rows = range(min(count, len(batch["input_mask"])))
     return [{name: values[row] for name, values in batch.items()} for row in rows]
 
 
-def _check_entry(file: str, count: int, expected: Mapping[str, dict], listed: bool) -> None:
+def _check_entry(file: str, count: int, entry: dict | None) -> None:
     """Compares a file with its entry in the manifest.
 
     Raises:
-        _BadFile: it differs, or there is a manifest that does not have it.
+        _BadFile: they differ, or there is no entry.
     """
-    if not listed:
-        return
-    if file not in expected:
+    if entry is None:
         raise _BadFile(": not in the manifest")
-    found, entry = shard_entry(file, count), expected[file]
+    actual = shard_entry(file, count)
     for key in ("bytes", "records", "sha256"):
-        if found[key] != entry[key]:
-            raise _BadFile(f": {key} is {found[key]}, the manifest says {entry[key]}")
+        if actual[key] != entry[key]:
+            raise _BadFile(f": {key} is {actual[key]}, but {entry[key]} in the manifest")
 
 
-def _normal(path: str) -> str:
+def _normalized(path: str) -> str:
     return path if "://" in path else os.path.normpath(path)

@@ -1,7 +1,15 @@
-"""The manifest beside the shards of one run: what they are and what they were made of.
+"""The manifest beside the shards of one data set: what they contain and how they were created.
 
-A JSON object: `shards`, a list of `{"file", "bytes", "records", "sha256"}` in which `file` is the
-name without its folder, and whatever else the writer says of them, such as settings and statistics.
+A manifest is a JSON object. Only `shards` is required:
+
+    shards      list of {"file", "bytes", "records", "sha256"}; "file" is relative to the folder of
+                the manifest
+    settings    the settings of data creation by name, such as "max_seq_length" and "do_lower_case";
+                "vocab_file" is the checksum of the vocabulary (`Vocabulary.sha256`)
+    inputs      the files of text that the records were created from
+    statistics  sums over the records
+    vocabulary  all tokens in the order of their ids, joined by "\\n"
+    bert_tf     the version of bert_tf that created the records
 """
 
 import hashlib
@@ -12,24 +20,26 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 MANIFEST_END = ".manifest.json"
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
-def manifest_path(output_file: str) -> str:
-    """The manifest of the run whose first, or only, shard is `output_file`.
+def manifest_path(shard: str) -> str:
+    """Returns the path of the manifest that lies beside a shard.
 
-    `DIR/NAME.tfrecord-00000-of-00004` and `DIR/NAME.tfrecord` both give `DIR/NAME.manifest.json`.
+    It is `DIR/NAME.manifest.json` for both `DIR/NAME.tfrecord-00000-of-00004` and
+    `DIR/NAME.tfrecord`.
     """
-    folder, name = os.path.split(output_file)
+    folder, name = os.path.split(shard)
     name = re.sub(r"-\d{5,}-of-\d{5,}$", "", name).removesuffix(".tfrecord")
     return os.path.join(folder, name + MANIFEST_END)
 
 
 def write_manifest(path: str, manifest: dict) -> None:
-    """Writes a manifest, whole or not at all; equal ones give equal bytes.
+    """Writes a manifest atomically. Equal manifests give equal bytes.
 
     Raises:
         OSError: the file cannot be written.
@@ -39,11 +49,11 @@ def write_manifest(path: str, manifest: dict) -> None:
 
 
 def read_manifest(path: str) -> dict:
-    """The manifest in a file.
+    """Reads a manifest.
 
     Raises:
-        ValueError: it is not one; names the file.
-        OSError: it cannot be read.
+        ValueError: the file is not a manifest; names the file.
+        OSError: the file cannot be read.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -51,11 +61,11 @@ def read_manifest(path: str) -> dict:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
     except ValueError as error:
-        raise ValueError(f"{path} is not a manifest: no JSON ({error})") from None
+        raise ValueError(f"{path} is not a manifest: invalid JSON ({error})") from None
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
     if not isinstance(shards, list) or not all(map(_is_shard, shards)):
         keys = ", ".join(_SHARD_KEYS)
-        raise ValueError(f"{path} is not a manifest: it has no list 'shards' of objects of {keys}")
+        raise ValueError(f"{path} is not a manifest: 'shards' is not a list of objects with {keys}")
     return manifest
 
 
@@ -70,12 +80,27 @@ def find_manifest(file: str) -> dict | None:
     return read_manifest(path) if tf.io.gfile.exists(path) else None
 
 
+def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:
+    """Returns the vocabulary in a manifest, or None if it has none.
+
+    Raises:
+        ValueError: the vocabulary is damaged; names `path`, the manifest's file.
+    """
+    if "vocabulary" not in manifest:
+        return None
+    try:
+        return Vocabulary(tuple(manifest["vocabulary"].split("\n")))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def shard_entry(path: str, records: int) -> dict:
-    """What the manifest says of a finished shard of so many records.
+    """Returns the manifest's entry for a finished shard with `records` records.
 
     Raises:
         OSError: the file cannot be read.
     """
+    # Before the size is looked up, so that a missing file is an OSError.
     digest = file_sha256(path)
     return {
         "file": os.path.basename(path),
@@ -86,15 +111,15 @@ def shard_entry(path: str, records: int) -> dict:
 
 
 def lines_sha256(lines: Iterable[str]) -> str:
-    """The checksum of a list of lines, whatever ends them in a file."""
+    """Returns the checksum of lines, independent of the line ends in their file."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
-    """The checksum of a file, in hexadecimal; it is read once, in parts.
+    """Returns the checksum of a file in hexadecimal.
 
     Args:
-        on_read: is told how many bytes were read, after each part.
+        on_read: called with the number of bytes of each block read.
 
     Raises:
         OSError: the file cannot be read.

@@ -1,91 +1,119 @@
-"""Single records: reads them one by one, and says what is wrong with one."""
+"""Reads serialized records and checks single records and whole batches.
+
+The rules for batches are those that google-research/bert's create_pretraining_data.py keeps: values
+in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
+"""
 
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tfrecords.features import Layout
+from tfrecords.vocabulary import Vocabulary
+
+# Features of several records by name, [B, length].
+Batch = dict[str, np.ndarray]
+# The rows [B] bool that break a rule, and a message that says which rule.
+Violation = tuple[np.ndarray, str]
 
 
 def plain_message(error: tf.errors.OpError) -> str:
-    """TensorFlow's message without the names of its graph nodes."""
+    """Returns TensorFlow's message without the names of graph nodes."""
     return re.sub(r"^\{\{.*?\}\} | \[Op:.*$", "", error.message)
 
 
 def compression_of(file: str) -> str:
-    """What TensorFlow calls the compression of a file, by its content."""
+    """Returns TensorFlow's name for the compression of a file, judged by its first bytes."""
     with tf.io.gfile.GFile(file, "rb") as stream:
         return "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
 
 
-def open_records(file: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    """The serialized records of a file."""
+def open_records(file: str | tf.Tensor, compression: str | tf.Tensor) -> tf.data.Dataset:
+    """Returns the serialized records of a file."""
     return tf.data.TFRecordDataset(file, compression_type=compression)
 
 
 def serialized_records(file: str) -> Iterator[bytes]:
-    """The serialized records of a file.
+    """Returns an iterator over the serialized records of a file.
 
     Raises:
-        tf.errors.OpError: while reading, where the file is damaged.
+        tf.errors.OpError: the file cannot be opened or, while reading, is damaged.
     """
     return open_records(file, compression_of(file)).as_numpy_iterator()
 
 
 def layout_of(serialized: bytes) -> Layout:
-    """The layout of a record; of what is none, `problem_of_record` says so."""
-    return Layout.of(_example(serialized) or tf.train.Example())
+    """Returns the layout of a record; an empty one if it is not a `tf.train.Example`."""
+    return Layout.of(_parse_example(serialized) or tf.train.Example())
 
 
 def problem_of_record(
     serialized: bytes, layout: Layout, vocab_size: int | None = None
 ) -> str | None:
-    """What is wrong with one record, or None.
+    """Returns what is wrong with one record, or None.
 
     Args:
-        layout: what it must be.
-        vocab_size: where it is known, ids must be below it.
+        layout: the expected layout.
+        vocab_size: upper bound of all token ids; None if unknown.
     """
-    example = _example(serialized)
+    example = _parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"
     vocab_size = vocab_size or 2**31
     for name, (kind, length) in layout.features.items():
         stored = layout.stored_name(name)
         if stored not in example.features.feature:
-            return f"no feature {stored!r}: not made by create_pretraining_data?"
+            return f"no feature {stored!r}; was it created by create_pretraining_data?"
         feature = example.features.feature[stored]
         values = (feature.float_list if kind is float else feature.int64_list).value
         if len(values) != length:
             flag = "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
             return (
-                f"{stored} has {len(values)} values where --{flag}={length} was asked for: pass "
-                "the value that the records were made with"
+                f"{stored} has {len(values)} values instead of --{flag}={length}; pass the value "
+                "that the records were created with"
             )
         if problem := _problem_of_values(name, stored, values, layout, vocab_size):
             return problem
     return None
 
 
+def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
+    """Returns the first row of a batch that breaks a rule and the rule, or None.
+
+    Args:
+        batch: the features of `features.pretraining_features` or `dynamic_features`, [B, length].
+        vocab: if given, also check ids against it.
+    """
+    # A rule assumes that the row keeps all earlier rules, so the first one broken counts.
+    first: tuple[int, str] | None = None
+    for broken, message in _violations(batch, vocab):
+        row = int(np.argmax(broken))
+        if broken[row] and (first is None or row < first[0]):
+            first = row, message
+    return first
+
+
 def _problem_of_values(
     name: str, stored: str, values: Sequence, layout: Layout, vocab_size: int
 ) -> str | None:
-    if name in ("input_word_ids", "masked_lm_ids") and _outside(values, vocab_size):
+    if name in ("input_word_ids", "masked_lm_ids") and (bad := _outside(values, vocab_size)):
         return (
-            f"{stored} has id {_outside(values, vocab_size)[0]}, outside the vocabulary of "
-            f"{vocab_size}: the records were made with another vocabulary than the model's"
+            f"{stored} has id {bad[0]}, outside the vocabulary of {vocab_size} tokens; the records "
+            "were created with a different vocabulary"
         )
-    if name in ("input_type_ids", "word_starts", "next_sentence_labels") and _outside(values, 2):
-        return f"{stored} has {_outside(values, 2)[0]}, where only 0 and 1 have a meaning"
+    if name in ("input_type_ids", "word_starts", "next_sentence_labels"):
+        if bad := _outside(values, 2):
+            return f"{stored} has value {bad[0]}; only 0 and 1 are valid"
     length = layout.max_seq_length
-    if name == "masked_lm_positions" and _outside(values, length):
-        return f"{stored} has {_outside(values, length)[0]}, beyond the {length} ids"
+    if name == "masked_lm_positions" and (bad := _outside(values, length)):
+        return f"{stored} has position {bad[0]}, outside the {length} tokens"
     return None
 
 
-def _example(serialized: bytes) -> tf.train.Example | None:
+def _parse_example(serialized: bytes) -> tf.train.Example | None:
     try:
         return tf.train.Example.FromString(serialized)
     except DecodeError:
@@ -94,3 +122,94 @@ def _example(serialized: bytes) -> tf.train.Example | None:
 
 def _outside(values: Sequence[int], limit: int) -> list[int]:
     return [value for value in values if not 0 <= value < limit]
+
+
+def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
+    mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
+    columns = np.arange(mask.shape[1], dtype=np.int32)
+    lengths = np.count_nonzero(mask, axis=1)
+    inside = columns < lengths[:, None]
+    yield _rows_with(mask != inside), "input_mask is not ones followed by zeros"
+    yield lengths < 2, "fewer than two tokens"
+    limit = len(vocab) if vocab else 2**31 - 1
+    outside = (ids < 0) | (ids >= limit)
+    yield _rows_with(outside), f"an id is outside the vocabulary of {limit} tokens"
+    yield _rows_with((ids != 0) & ~inside), "an id in the padding is not 0"
+    yield _rows_with((types != 0) & (types != 1)), "a segment id is neither 0 nor 1"
+    yield _rows_with((types != 0) & ~inside), "a segment id in the padding is not 0"
+    in_a = lengths - np.count_nonzero(types, axis=1)
+    expected = (columns >= in_a[:, None]) & inside
+    yield _rows_with(types != expected), "the segment ids are not zeros followed by ones"
+    label = batch["next_sentence_labels"]
+    yield _rows_with((label != 0) & (label != 1)), "next_sentence_labels is neither 0 nor 1"
+    if "masked_lm_ids" in batch:
+        yield from _violations_of_predictions(batch, lengths, limit, vocab)
+    if vocab:
+        yield from _violations_of_special_tokens(_unmasked_ids(batch), in_a, lengths, vocab)
+    if "word_starts" in batch:
+        yield from _violations_of_word_starts(batch, in_a, lengths, vocab)
+
+
+def _violations_of_predictions(
+    batch: Batch, lengths: np.ndarray, limit: int, vocab: Vocabulary | None
+) -> Iterator[Violation]:
+    positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
+    weights = batch["masked_lm_weights"]
+    count = np.count_nonzero(weights, axis=1)
+    real = np.arange(weights.shape[1]) < count[:, None]
+    yield _rows_with(weights != real), "masked_lm_weights is not ones followed by zeros"
+    yield _rows_with((positions != 0) & ~real), "a masked position in the padding is not 0"
+    yield _rows_with((labels != 0) & ~real), "a label in the padding is not 0"
+    outside = (positions < 1) | (positions >= lengths[:, None])
+    yield _rows_with(outside & real), "a masked position is not that of a token after [CLS]"
+    unordered = (np.diff(positions, axis=1) <= 0) & real[:, 1:]
+    yield _rows_with(unordered), "the masked positions are not strictly ascending"
+    outside = (labels < 0) | (labels >= limit)
+    yield _rows_with(outside), f"a label is outside the vocabulary of {limit} tokens"
+    if vocab:
+        special = (labels == vocab.cls_id) | (labels == vocab.sep_id)
+        yield _rows_with(special & real), "a label is [CLS] or [SEP]"
+
+
+def _violations_of_special_tokens(
+    ids: np.ndarray, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary
+) -> Iterator[Violation]:
+    rows = np.arange(len(ids))
+    yield ids[:, 0] != vocab.cls_id, "the first token is not [CLS]"
+    yield np.count_nonzero(ids == vocab.cls_id, axis=1) > 1, "[CLS] occurs more than once"
+    is_sep = ids == vocab.sep_id
+    yield ~is_sep[rows, lengths - 1], "the last token is not [SEP]"
+    yield ~is_sep[rows, in_a - 1], "the first segment does not end with [SEP]"
+    # In a row with one segment, each [SEP] may end a document.
+    extra = (in_a < lengths) & (np.count_nonzero(is_sep, axis=1) != 2)
+    yield extra, "[SEP] occurs inside a segment"
+
+
+def _violations_of_word_starts(
+    batch: Batch, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary | None
+) -> Iterator[Violation]:
+    starts, ids = batch["word_starts"], batch["input_word_ids"]
+    columns = np.arange(starts.shape[1], dtype=np.int32)
+    special = (columns == 0) | (columns >= lengths[:, None] - 1) | (columns == in_a[:, None] - 1)
+    if vocab:
+        special |= (ids == vocab.cls_id) | (ids == vocab.sep_id)
+    yield _rows_with((starts != 0) & (starts != 1)), "word_starts has a value other than 0 and 1"
+    yield _rows_with((starts != 0) & special), "a word starts at [CLS], [SEP] or in the padding"
+    missing = special[:, :-1] & ~special[:, 1:] & (starts[:, 1:] != 1)
+    yield _rows_with(missing), "no word starts at the first token of a segment"
+
+
+def _unmasked_ids(batch: Batch) -> np.ndarray:
+    """Returns the ids [B, S] with the labels in place of the masked tokens."""
+    ids = batch["input_word_ids"]
+    if "masked_lm_ids" not in batch:
+        return ids
+    ids = ids.copy()
+    rows, slots = np.nonzero(batch["masked_lm_weights"])
+    positions = np.clip(batch["masked_lm_positions"], 0, ids.shape[1] - 1)
+    ids[rows, positions[rows, slots]] = batch["masked_lm_ids"][rows, slots]
+    return ids
+
+
+def _rows_with(wrong: np.ndarray) -> np.ndarray:
+    return wrong.any(axis=1)

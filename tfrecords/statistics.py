@@ -1,4 +1,4 @@
-"""Sums over pre-training records, in words and as a plot."""
+"""Sums over pre-training records, as text and as a plot."""
 
 import io
 import os
@@ -10,117 +10,124 @@ from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 
-class Statistics:
-    """Sums over records of one layout; `vocab`, where known, tells [MASK] from random pieces."""
+class RecordStatistics:
+    """Sums over records of one layout.
 
-    def __init__(self, layout: Layout, vocab: Vocabulary | None):
+    Args:
+        layout: the layout of the records.
+        vocab: distinguishes [MASK] from random tokens; None if unknown.
+    """
+
+    def __init__(self, layout: Layout, vocab: Vocabulary | None) -> None:
         self._layout = layout
         self._vocab = vocab
-        self.lengths = np.zeros(layout.max_seq_length + 1, np.int64)
-        self.predictions = np.zeros(layout.max_predictions_per_seq + 1, np.int64)
-        # Where a masked piece is or, in dynamic records, where a word starts.
-        self.marked_at = np.zeros(layout.max_seq_length, np.int64)
-        self.labels_of_one = 0
-        self.two_segments = 0
-        self.shown_as = {"[MASK]": 0, "a random piece": 0, "itself": 0}
+        # How many records have each length and each number of predictions.
+        self._lengths = np.zeros(layout.max_seq_length + 1, np.int64)
+        self._predictions = np.zeros(layout.max_predictions_per_seq + 1, np.int64)
+        # How many masked tokens or, in dynamic records, word starts there are at each position.
+        self._marked_at = np.zeros(layout.max_seq_length, np.int64)
+        self._positive_labels = 0
+        self._pairs = 0
+        self._shown_as = {"[MASK]": 0, "a random token": 0, "itself": 0}
 
     @property
-    def records(self) -> int:
-        return int(self.lengths.sum())
+    def _records(self) -> int:
+        return int(self._lengths.sum())
 
     @property
-    def tokens(self) -> int:
-        return int(self.lengths @ np.arange(len(self.lengths)))
+    def _tokens(self) -> int:
+        return int(self._lengths @ np.arange(len(self._lengths)))
 
     def add(self, batch: dict[str, np.ndarray]) -> None:
-        """Counts in records [B, length] that are without fault."""
+        """Adds valid records [B, length] to the sums."""
         lengths = np.count_nonzero(batch["input_mask"], axis=1)
-        self.lengths += np.bincount(lengths, minlength=len(self.lengths))
-        self.labels_of_one += int(batch["next_sentence_labels"].sum())
-        self.two_segments += int(batch["input_type_ids"].any(axis=1).sum())
+        self._lengths += np.bincount(lengths, minlength=len(self._lengths))
+        self._positive_labels += int(batch["next_sentence_labels"].sum())
+        self._pairs += int(batch["input_type_ids"].any(axis=1).sum())
         if self._layout.dynamic:
-            self.marked_at += batch["word_starts"].sum(axis=0)
-            return
+            self._marked_at += batch["word_starts"].sum(axis=0)
+        else:
+            self._add_predictions(batch)
+
+    def _add_predictions(self, batch: dict[str, np.ndarray]) -> None:
         rows, slots = np.nonzero(batch["masked_lm_weights"])
-        counts = np.bincount(rows, minlength=len(lengths))
-        self.predictions += np.bincount(counts, minlength=len(self.predictions))
+        counts = np.bincount(rows, minlength=len(batch["input_mask"]))
+        self._predictions += np.bincount(counts, minlength=len(self._predictions))
         positions = batch["masked_lm_positions"][rows, slots]
-        self.marked_at += np.bincount(positions, minlength=len(self.marked_at))
+        self._marked_at += np.bincount(positions, minlength=len(self._marked_at))
         if self._vocab:
             shown = batch["input_word_ids"][rows, positions]
             masked = int(np.count_nonzero(shown == self._vocab.mask_id))
             kept = int(np.count_nonzero(shown == batch["masked_lm_ids"][rows, slots]))
-            for name, count in zip(
-                self.shown_as, (masked, len(rows) - masked - kept, kept), strict=True
-            ):
-                self.shown_as[name] += count
+            self._shown_as["[MASK]"] += masked
+            self._shown_as["a random token"] += len(rows) - masked - kept
+            self._shown_as["itself"] += kept
 
     def lines(self) -> list[str]:
-        """What there is to say, a line each."""
-        if not self.records:
-            return ["no sound records"]
+        """Returns the statistics as lines of text."""
+        if not self._records:
+            return ["no valid records"]
         length = self._layout.max_seq_length
-        share = np.cumsum(self.lengths) / self.records
+        share = np.cumsum(self._lengths) / self._records
         quantiles = [int(np.searchsorted(share, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
-        mean = self.tokens / self.records
+        mean = self._tokens / self._records
         lines = [
-            f"records: {self.records:,}, {'dynamic' if self._layout.dynamic else 'masked'}, "
-            f"of {length} pieces",
-            f"fill: {mean / length:.2%} ({mean:.1f} pieces a record; "
-            f"{self.lengths[-1] / self.records:.2%} of the records are full)",
-            "lengths at 5, 25, 50, 75, 95 %: " + ", ".join(map(str, quantiles)),
+            f"records: {self._records:,}, {'dynamic' if self._layout.dynamic else 'masked'}, "
+            f"{length} tokens each",
+            f"fill: {mean / length:.2%} ({mean:.1f} tokens per record; "
+            f"{self._lengths[-1] / self._records:.2%} of the records are full)",
+            "length percentiles 5, 25, 50, 75, 95: " + ", ".join(map(str, quantiles)),
         ]
         if self._layout.dynamic:
-            words = int(self.marked_at.sum())
-            lines.append(f"words: {words / self.records:.1f} a record, masked when they are read")
+            words = int(self._marked_at.sum())
+            lines.append(f"words: {words / self._records:.1f} per record, masked while reading")
         else:
-            lines += self._lines_of_predictions()
-        if self.two_segments:
+            lines += self._prediction_lines()
+        if self._pairs:
             lines.append(
-                f"two segments: {self.two_segments / self.records:.2%} of the records; "
-                f"next_sentence_labels 1: {self.labels_of_one / self.records:.2%}"
+                f"two segments: {self._pairs / self._records:.2%} of the records; "
+                f"next_sentence_labels 1: {self._positive_labels / self._records:.2%}"
             )
         else:
-            lines.append("one segment in each record")
+            lines.append("one segment per record")
         return lines
 
-    def _lines_of_predictions(self) -> list[str]:
-        total = int(self.predictions @ np.arange(len(self.predictions)))
+    def _prediction_lines(self) -> list[str]:
+        total = int(self._predictions @ np.arange(len(self._predictions)))
         lines = [
-            f"predictions: {total / self.records:.2f} a record, {total / self.tokens:.2%} of the "
-            f"pieces; {self.predictions[0]:,} records have none, {self.predictions[-1]:,} all "
-            f"{self._layout.max_predictions_per_seq}"
+            f"predictions: {total / self._records:.2f} per record, {total / self._tokens:.2%} of "
+            f"the tokens; records with none: {self._predictions[0]:,}, with all "
+            f"{self._layout.max_predictions_per_seq}: {self._predictions[-1]:,}"
         ]
         if self._vocab and total:
-            shares = (f"{count / total:.2%} as {name}" for name, count in self.shown_as.items())
-            lines.append(f"shown: {', '.join(shares)}")
+            shares = (f"{count / total:.2%} as {name}" for name, count in self._shown_as.items())
+            lines.append(f"predicted tokens shown: {', '.join(shares)}")
         return lines
 
     def plot(self, path: str) -> None:
-        """Writes a picture of lengths, fill and mask positions; its ending says the format.
+        """Writes a figure of lengths, fill and masked positions in the format of the extension.
 
         Raises:
-            ValueError: the ending is no format of a picture.
+            ValueError: the extension is not that of an image format.
             OSError: the file cannot be written.
         """
-        # Half a second to import, for few.
+        # Imported here because it takes half a second and few runs plot.
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(15, 4), layout="constrained")
         FigureCanvasAgg(figure)
         left, middle, right = figure.subplots(1, 3)
-        left.bar(np.arange(len(self.lengths)), self.lengths, width=1)
-        left.set(title="Lengths", xlabel="pieces in a record", ylabel="records", yscale="log")
-        # At position p are the records longer than p.
-        present = self.records - np.cumsum(self.lengths)[:-1]
-        middle.plot(present / max(1, self.records))
+        left.bar(np.arange(len(self._lengths)), self._lengths, width=1)
+        left.set(title="Lengths", xlabel="tokens per record", ylabel="records", yscale="log")
+        # The records that are longer than p have a token at position p.
+        present = self._records - np.cumsum(self._lengths)[:-1]
+        middle.plot(present / max(1, self._records))
         middle.set(title="Fill", xlabel="position", ylabel="share of records", ylim=(0, 1.05))
-        what = "word starts" if self._layout.dynamic else "masked pieces"
-        right.plot(self.marked_at / np.maximum(1, present))
-        right.set(title=what.capitalize(), xlabel="position", ylabel="share of the pieces there")
+        title = "Word starts" if self._layout.dynamic else "Masked tokens"
+        right.plot(self._marked_at / np.maximum(1, present))
+        right.set(title=title, xlabel="position", ylabel="share of tokens at the position")
         right.set_ylim(bottom=0)
-        ending = os.path.splitext(path)[1][1:] or "png"
-        picture = io.BytesIO()
-        figure.savefig(picture, format=ending)
-        atomic_write(path, picture.getvalue())
+        image = io.BytesIO()
+        figure.savefig(image, format=os.path.splitext(path)[1][1:] or "png")
+        atomic_write(path, image.getvalue())

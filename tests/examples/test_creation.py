@@ -317,7 +317,7 @@ def test_files_in_several_folders_are_in_one_manifest(folder, options, capsys):
     run(options(num_shards=None, output_file=names))
     files = f"{folder}/out/a.tfrecord,{folder}/other/b.tfrecord"
     inspect.run(inspect.Options(input_file=files))
-    assert "as " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out
+    assert "matches " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out
 
 
 def test_what_an_earlier_run_made_outlives_an_error_of_the_user(folder, options, monkeypatch):

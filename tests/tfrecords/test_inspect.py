@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from tfrecords.checks import first_problem
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.inspect import Options, run
+from tfrecords.inspection import render_record
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
-from tfrecords.readable import readable
+from tfrecords.records import first_violation
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import write_records
 
@@ -92,12 +92,12 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
     out = capsys.readouterr().out
     assert out.count("[CLS] the [MASK→cat]s sat [SEP] {on} the [dog→mat] [SEP]") == 2
     for line in (
-        "records: 4, masked, of 12 pieces",
-        "fill: 83.33% (10.0 pieces a record; 0.00% of the records are full)",
-        "predictions: 2.25 a record, 22.50% of the pieces; 1 records have none, 0 all 4",
-        "shown: 33.33% as [MASK], 33.33% as a random piece, 33.33% as itself",
+        "records: 4, masked, 12 tokens each",
+        "fill: 83.33% (10.0 tokens per record; 0.00% of the records are full)",
+        "predictions: 2.25 per record, 22.50% of the tokens; records with none: 1, with all 4: 0",
+        "predicted tokens shown: 33.33% as [MASK], 33.33% as a random token, 33.33% as itself",
         "two segments: 75.00% of the records; next_sentence_labels 1: 75.00%",
-        f"Nothing is wrong with {file}; there is no manifest.",
+        f"No problems found in {file} (no manifest to compare with).",
     ):
         assert f"{line}\n" in out, out
 
@@ -107,13 +107,13 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys):
     run(Options(file, vocab_file, num_examples=1))
     out = capsys.readouterr().out
     assert "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]\n" in out
-    assert "records: 2, dynamic, of 10 pieces\n" in out
-    assert "words: 4.0 a record, masked when they are read\n" in out
+    assert "records: 2, dynamic, 10 tokens each\n" in out
+    assert "words: 4.0 per record, masked while reading\n" in out
 
 
 def test_ids_stand_for_pieces_without_a_vocabulary():
     record = {name: values[0] for name, values in arrays(STATIC).items()}
-    assert readable(record, None) == "2 5 [4→6] 8 7 3 {9} 5 [11→10] 3"
+    assert render_record(record, None) == "2 5 [4→6] 8 7 3 {9} 5 [11→10] 3"
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_ids_stand_for_pieces_without_a_vocabulary():
     [
         ({"input_mask": {3: 0}}, "input_mask is not ones followed by zeros"),
         ({"input_mask": {3: 2}}, "input_mask is not ones followed by zeros"),
-        ({"input_word_ids": {3: 14}}, "an id is outside the vocabulary of 14"),
+        ({"input_word_ids": {3: 14}}, "an id is outside the vocabulary of 14 tokens"),
         ({"input_word_ids": {11: 5}}, "an id in the padding is not 0"),
         ({"input_type_ids": {2: 2}}, "a segment id is neither 0 nor 1"),
         ({"input_type_ids": {10: 1}}, "a segment id in the padding is not 0"),
@@ -131,14 +131,14 @@ def test_ids_stand_for_pieces_without_a_vocabulary():
         ({"masked_lm_weights": {1: 0.0}}, "masked_lm_weights is not ones followed by zeros"),
         ({"masked_lm_positions": {3: 9}}, "a masked position in the padding is not 0"),
         ({"masked_lm_ids": {3: 9}}, "a label in the padding is not 0"),
-        ({"masked_lm_positions": {2: 10}}, "a masked position is not among the pieces of the row"),
-        ({"masked_lm_positions": {0: 0}}, "a masked position is not among the pieces of the row"),
-        ({"masked_lm_positions": {1: 2}}, "the masked positions do not ascend, or one occurs twic"),
-        ({"masked_lm_ids": {1: 14}}, "a label is outside the vocabulary of 14"),
-        ({"masked_lm_ids": {1: SEP}}, "[CLS] or [SEP] is to be predicted"),
-        ({"input_word_ids": {0: THE}}, "the first piece is not [CLS]"),
-        ({"input_word_ids": {3: CLS}}, "[CLS] occurs twice"),
-        ({"input_word_ids": {9: ON}}, "the last piece is not [SEP]"),
+        ({"masked_lm_positions": {2: 10}}, "a masked position is not that of a token after [CLS]"),
+        ({"masked_lm_positions": {0: 0}}, "a masked position is not that of a token after [CLS]"),
+        ({"masked_lm_positions": {1: 2}}, "the masked positions are not strictly ascending"),
+        ({"masked_lm_ids": {1: 14}}, "a label is outside the vocabulary of 14 tokens"),
+        ({"masked_lm_ids": {1: SEP}}, "a label is [CLS] or [SEP]"),
+        ({"input_word_ids": {0: THE}}, "the first token is not [CLS]"),
+        ({"input_word_ids": {3: CLS}}, "[CLS] occurs more than once"),
+        ({"input_word_ids": {9: ON}}, "the last token is not [SEP]"),
         ({"input_word_ids": {5: ON}}, "the first segment does not end with [SEP]"),
         ({"input_word_ids": {3: SEP}}, "[SEP] occurs inside a segment"),
     ],
@@ -146,7 +146,7 @@ def test_ids_stand_for_pieces_without_a_vocabulary():
 def test_each_rule(vocab_file, changes, message):
     """Oracle: the record that breaks the rule, the third of five."""
     records = [STATIC] * 2 + [changed(STATIC, **changes)] + [STATIC] * 2
-    found = first_problem(arrays(*records), load_vocab(vocab_file))
+    found = first_violation(arrays(*records), load_vocab(vocab_file))
     assert found is not None
     assert found[0] == 2 and found[1].startswith(message)
 
@@ -156,26 +156,26 @@ def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
     bad = changed(STATIC, masked_lm_positions={1: 2})
     file = write(tmp_path / "bad", *[STATIC] * 1029, bad, changed(STATIC, input_mask={3: 0}))
     good = write(tmp_path / "good", STATIC)
-    with pytest.raises(ValueError, match="1 of 2 files are bad"):
+    with pytest.raises(ValueError, match="^1 problem found"):
         run(Options(f"{file},{good}", num_examples=0))
     out = capsys.readouterr().out
-    assert f"BAD {file}, record 1030: the masked positions do not ascend" in out
+    assert f"BAD {file}, record 1030: the masked positions are not strictly ascending" in out
     assert "records: 1,025, masked" in out
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"word_starts": {1: 2}}, "word_starts has something other than 0 and 1"),
+        ({"word_starts": {1: 2}}, "word_starts has a value other than 0 and 1"),
         ({"word_starts": {0: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
         ({"word_starts": {5: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
         ({"word_starts": {9: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
-        ({"word_starts": {6: 0}}, "no word starts at the first piece of a segment"),
+        ({"word_starts": {6: 0}}, "no word starts at the first token of a segment"),
     ],
 )
 def test_each_rule_of_word_starts(vocab_file, changes, message):
     for vocab in (load_vocab(vocab_file), None):
-        found = first_problem(arrays(DYNAMIC, changed(DYNAMIC, **changes)), vocab)
+        found = first_violation(arrays(DYNAMIC, changed(DYNAMIC, **changes)), vocab)
         assert found == (1, message)
 
 
@@ -187,7 +187,7 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
         "header": (whole + whole[:9], "record 2: truncated in its first bytes"),
         "cut": (whole + whole[:40], "record 2: truncated or corrupt"),
         "flipped": (whole * 2 + whole[:30] + b"#" + whole[31:], "record 3: truncated or corrupt"),
-        "text": (b"no TFRecord file, whatever its name may be", "damaged, or not a TFRecord file"),
+        "text": (b"no TFRecord file, whatever its name may be", "damaged or not a TFRecord file"),
     }
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)
@@ -195,18 +195,18 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     write_records(str(tmp_path / "mixed"), mixed)
     damage["mixed"] = (
         b"",
-        "record 2: 10 input_word_ids and no predictions, where the first record of all has "
+        "record 2: 10 input_word_ids and no predictions, but the first record of all has "
         "12 input_word_ids and 4 predictions",
     )
     files = [good, *(str(tmp_path / name) for name in damage if name != "text")]
-    with pytest.raises(ValueError, match="4 of 5 files are bad"):
+    with pytest.raises(ValueError, match="^4 problems found"):
         run(Options(",".join(files)))
     out = capsys.readouterr().out
     for name, (_, message) in damage.items():
         if name != "text":
             assert f"BAD {tmp_path / name}, {message}" in out
     assert len(re.findall("^BAD ", out, re.M)) == 4
-    with pytest.raises(ValueError, match="1 of 1 files are bad"):
+    with pytest.raises(ValueError, match="^1 problem found"):
         run(Options(str(tmp_path / "text")))
     assert f"text: {damage['text'][1]}" in capsys.readouterr().out
 
@@ -220,21 +220,48 @@ def test_compares_with_the_manifest(tmp_path, capsys):
         try:
             run(Options(f"{tmp_path}/{file}", num_examples=0, **flags))
         except ValueError as error:
-            assert "files are bad" in str(error)
+            assert "problem" in str(error)
         return capsys.readouterr().out
 
     entries = [shard_entry(file, 2) for file in files]
-    assert f"as {manifest} says" in inspect(entries)
+    assert f"matches {manifest}" in inspect(entries)
     # A glob that takes the manifest in does not take it for records.
-    assert f"as {manifest} says" in inspect(entries, "a.*")
+    assert f"matches {manifest}" in inspect(entries, "a.*")
     for key, value in {"records": 3, "bytes": 7, "sha256": "00"}.items():
         out = inspect([entries[0], entries[1] | {key: value}])
-        assert f"BAD {files[1]}: {key} is {entries[1][key]}, the manifest says {value}\n" in out
+        assert f"BAD {files[1]}: {key} is {entries[1][key]}, but {value} in the manifest\n" in out
         assert out.count("BAD") == 1
     assert f"BAD {files[1]}: not in the manifest\n" in inspect(entries[:1])
     lost = entries[0] | {"file": "lost"}
     out = inspect([*entries, lost])
-    assert f"BAD {tmp_path}/lost: the manifest lists it, but it is not there\n" in out
+    assert f"BAD {tmp_path}/lost: listed in the manifest, but missing\n" in out
+
+
+def test_the_vocabulary_comes_from_the_manifest(tmp_path, vocab_file, capsys):
+    """Oracles: the words of a record written by hand; a vocabulary in which two tokens swap."""
+    file = write(tmp_path / "a.tfrecord", STATIC)
+    vocab = load_vocab(vocab_file)
+    manifest = {
+        "shards": [shard_entry(file, 1)],
+        "settings": {"vocab_file": vocab.sha256},
+        "vocabulary": "\n".join(TOKENS),
+    }
+    path = manifest_path(file)
+    write_manifest(path, manifest)
+    for flag, source in ((None, path), (vocab_file, vocab_file)):
+        run(Options(file, vocab_file=flag))
+        out = capsys.readouterr().out
+        assert f"vocabulary: 14 tokens from {source}\n" in out
+        assert "the [MASK→cat]s sat [SEP]" in out and "BAD" not in out
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join([*TOKENS[:-2], "york", "new"]))
+    with pytest.raises(ValueError, match="^1 problem found"):
+        run(Options(file, vocab_file=str(other)))
+    message = f"BAD {path}: the records were created with a vocabulary other than that of {other}\n"
+    assert message in capsys.readouterr().out
+    write_manifest(path, manifest | {"vocabulary": "the\ncat"})
+    with pytest.raises(ValueError, match=f"{path}: not a BERT vocabulary: it lacks"):
+        run(Options(file))
 
 
 def test_plot(tmp_path):
@@ -255,8 +282,8 @@ def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "inspect: error: 1 of 1 files are bad: see the lines above\n"
-    assert f"BAD {file}, record 1: the masked positions do not ascend" in done.stdout
+    assert done.stderr == "inspect: error: 1 problem found; see the lines that start with BAD\n"
+    assert f"BAD {file}, record 1: the masked positions are not strictly ascending" in done.stdout
 
 
 def test_what_is_no_example_is_named(tmp_path, capsys):

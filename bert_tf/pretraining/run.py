@@ -173,7 +173,6 @@ def _set_weights(
     resumed = set_initial_weights(
         driver, model, model.weights, options.init_checkpoint, mapping, say
     )
-    driver.check_workers_agree()
     if resumed and options.do_train:
         for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")

@@ -15,8 +15,10 @@ import tf_keras
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.training.checkpoints import Checkpointer
 from export import encoder, preprocessor
+from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 CONFIG = BertConfig(
@@ -33,8 +35,7 @@ CONFIG = BertConfig(
 def run_folder(tmp_path_factory) -> pathlib.Path:
     """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
     folder = tmp_path_factory.mktemp("run")
-    (folder / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
-    CONFIG.to_json_file(str(folder / "bert_config.json"))
+    RunFolder(str(folder)).write(ModelSpec(CONFIG, Vocabulary(tuple(VOCAB)), lower_case=True))
     return folder
 
 
@@ -54,7 +55,7 @@ def model(run_folder) -> BertPretrainer:
 @pytest.fixture(scope="module")
 def folder(model, run_folder) -> str:
     output = str(run_folder / "encoder")
-    encoder.run(encoder.Options(str(run_folder), str(run_folder / "vocab.txt"), output))
+    encoder.run(encoder.Options(checkpoint=str(run_folder), output_dir=output))
     return output
 
 
@@ -184,7 +185,7 @@ def test_weights_of_the_keras_layer_can_be_saved(folder, tmp_path):
 def test_the_pair_loads_without_our_packages(folder, run_folder, model, tmp_path):
     preprocessor_dir = str(tmp_path / "preprocessor")
     options = preprocessor.Options(
-        str(run_folder / "vocab.txt"), preprocessor_dir, max_seq_length=8
+        checkpoint=str(run_folder), output_dir=preprocessor_dir, max_seq_length=8
     )
     preprocessor.run(options)
     program = f"""
@@ -217,7 +218,7 @@ def test_a_bfloat16_policy_does_not_reach_the_export(run_folder, model, tmp_path
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         options = encoder.Options(
-            str(run_folder / "ckpt-7"), str(run_folder / "vocab.txt"), str(tmp_path / "encoder")
+            checkpoint=str(run_folder / "ckpt-7"), output_dir=str(tmp_path / "encoder")
         )
         encoder.run(options)
     finally:
@@ -235,15 +236,18 @@ def refuse(match: str, **changes):
 
 
 def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
-    vocab, output = str(run_folder / "vocab.txt"), str(tmp_path / "out")
-    good = dict(checkpoint=str(run_folder), vocab_file=vocab, output_dir=output)
+    output = str(tmp_path / "out")
+    good = dict(checkpoint=str(run_folder), output_dir=output)
     refuse("not empty", **good | {"output_dir": folder})
     refuse("no checkpoint", **good | {"checkpoint": str(tmp_path)})
     refuse("no checkpoint", **good | {"checkpoint": str(run_folder / "ckpt-8")})
     refuse("nowhere", **good | {"vocab_file": "nowhere"})
     big = tmp_path / "big.txt"
     big.write_text("\n".join([*VOCAB, *(f"word{i}" for i in range(20))]))
-    refuse("has 51 words, the encoder only 40", **good | {"vocab_file": str(big)})
+    refuse("vocabulary: .*big.txt says 51 tokens", **good | {"vocab_file": str(big)})
+    with pytest.raises(ValueError, match="big.txt has 51 tokens, more than the encoder's 40"):
+        encoder.export_encoder(model, str(big), output, do_lower_case=True)
+    refuse("do_lower_case: .*says False, but .*says True", **good, do_lower_case=False)
     assert not pathlib.Path(output).exists()
 
 

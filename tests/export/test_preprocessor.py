@@ -42,7 +42,8 @@ def vocab_file(tmp_path_factory) -> str:
 @pytest.fixture(scope="module")
 def folder(vocab_file, tmp_path_factory) -> str:
     folder = str(tmp_path_factory.mktemp("export") / "preprocessor")
-    preprocessor.run(preprocessor.Options(vocab_file, folder, max_seq_length=32))
+    options = dict(vocab_file=vocab_file, do_lower_case=True, max_seq_length=32)
+    preprocessor.run(preprocessor.Options(output_dir=folder, **options))
     return folder
 
 
@@ -93,7 +94,9 @@ def test_tokenize_equals_the_tokenizer(loaded, tokenizer):
 
 
 def test_cased_vocabulary(vocab_file, tmp_path):
-    options = preprocessor.Options(vocab_file, str(tmp_path / "out"), do_lower_case=False)
+    options = preprocessor.Options(
+        vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=False
+    )
     preprocessor.run(options)
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case=False)
     assert_equal(hub.load(options.output_dir).tokenize(TEXTS), tokenizer.tokenize(TEXTS))
@@ -153,12 +156,16 @@ def test_survives_move_load_save_load(folder, tokenizer, tmp_path):
 
 
 def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
-    def refuse(match, vocab_file, output_dir, **kwargs):
+    good = dict(vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=True)
+
+    def refuse(match, **changes):
         with pytest.raises((ValueError, OSError), match=match) as caught:
-            preprocessor.run(preprocessor.Options(vocab_file, str(output_dir), **kwargs))
+            preprocessor.run(preprocessor.Options(**good | changes))
         assert "\n" not in str(caught.value)
 
-    refuse("not empty", vocab_file, folder)
-    refuse("nowhere", "nowhere", tmp_path / "out")
-    refuse("too small", vocab_file, tmp_path / "out", max_seq_length=2)
+    refuse("not empty", output_dir=folder)
+    refuse("nowhere", vocab_file="nowhere")
+    refuse("--max_seq_length is 2", max_seq_length=2)
+    refuse("give --checkpoint, or --vocab_file", vocab_file=None)
+    refuse("give --do_lower_case or --nodo_lower_case", do_lower_case=None)
     assert not list(tmp_path.iterdir())

@@ -1,21 +1,25 @@
 """Pre-training from records on disk: the original's results file, resuming, and bad input."""
 
+import dataclasses
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
-from bert_tf.pretraining.records import made_with_other_vocabulary
+from bert_tf.presets import preset_config
+from bert_tf.pretraining.records import casings, check_records, name_records, vocabularies
+from bert_tf.resolution import resolve_model
+from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.trainer import Trainer
+from tfrecords.vocabulary import load_vocab
 
 
 def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
@@ -41,7 +45,7 @@ def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
     assert [path.stem for path in folder.glob("*.index")] == ["ckpt-4"]
 
     results = run(Options(**flags))
-    assert f"Going on from {folder}/ckpt-4, step 4." in capsys.readouterr().out
+    assert f"Resuming from {folder}/ckpt-4, step 4." in capsys.readouterr().out
     assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-4", "ckpt-8"]
     assert results["global_step"] == 12
     assert results["masked_lm_accuracy"] == results["next_sentence_accuracy"] == 1.0
@@ -73,7 +77,7 @@ def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
     expected = run(Options(**flags))
     start = {"init_checkpoint": flags["output_dir"], "output_dir": str(tmp_path / "second")}
     found = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
-    assert f"Starting from {flags['output_dir']}/ckpt-12: all " in capsys.readouterr().out
+    assert f"weights from {flags['output_dir']}/ckpt-12." in capsys.readouterr().out
     for name in ("masked_lm_loss", "next_sentence_loss"):
         assert found[name] == pytest.approx(expected[name], rel=1e-5)
     # Once the run has a checkpoint of its own, it needs the other no more.
@@ -110,41 +114,124 @@ def test_masking_flags_are_checked(flags, data):
     """Oracle: the message names the file or flag."""
     for change in ({"masking": "wordpiece"}, {"masked_lm_prob": 0.15}):
         (name,) = change
-        with pytest.raises(ValueError, match=f"--{name} is for .*train.tfrecord is masked already"):
+        with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is masked already"):
             run(Options(**flags | change))
     dynamic = {"input_file": str(data / "dynamic.tfrecord")}
     with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one is masked"):
         run(Options(**flags | dynamic))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
-    with pytest.raises(ValueError, match="dynamic.tfrecord is to be masked .* needs --vocab_file"):
+    with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* needs --vocab_file"):
         run(Options(**flags | alone))
 
 
-def test_tells_another_vocabulary(flags, data, tmp_path):
-    """Oracle: the vocabulary that data creation was given; how its lines end is no matter."""
-    text, vocab, records = (tmp_path / name for name in ("text.txt", "vocab.txt", "a.tfrecord"))
-    text.write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n")
-    vocab.write_text((data / "vocab.txt").read_text() + "\n")
-    names = {"input_file": text, "vocab_file": vocab, "output_file": records}
-    create_pretraining_data.run(
-        create_pretraining_data.Options(
-            **{name: str(path) for name, path in names.items()}, num_workers=1, dupe_factor=1
+@pytest.fixture(scope="module")
+def created(data, tmp_path_factory) -> pathlib.Path:
+    """Examples of a small cased text as create_pretraining_data leaves them, masked and dynamic."""
+    folder = tmp_path_factory.mktemp("created")
+    (folder / "text.txt").write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n" * 4)
+    (folder / "vocab.txt").write_text((data / "vocab.txt").read_text() + "\n")
+    for masking, changes in (("wordpiece", {}), ("dynamic", {"masked_lm_prob": 0.25})):
+        create_pretraining_data.run(
+            create_pretraining_data.Options(
+                input_file=str(folder / "text.txt"),
+                vocab_file=str(folder / "vocab.txt"),
+                output_file=str(folder / f"{masking}.tfrecord"),
+                masking=masking,
+                do_lower_case=False,
+                max_seq_length=24,
+                max_predictions_per_seq=4,
+                num_workers=1,
+                **changes,
+            )
         )
+    return folder
+
+
+@pytest.mark.parametrize("masking", ["wordpiece", "dynamic"])
+def test_the_manifest_replaces_flags(created, tmp_path, masking):
+    """Oracle: what data creation was given: lengths, vocabulary, casing, share of masks."""
+    options = Options(
+        input_file=str(created / f"{masking}.tfrecord"),
+        preset="tiny",
+        output_dir=str(tmp_path),
+        do_train=True,
+        num_train_steps=1,
+        train_batch_size=2,
     )
-    for content, same in (
-        (vocab.read_text(), True),
-        (vocab.read_text().replace("\n", "\r\n"), True),
-        ((data / "vocab.txt").read_text(), True),
-        (vocab.read_text().replace("w34", "w35"), False),
-    ):
-        vocab.write_bytes(content.encode())
-        options = Options(**flags | {"vocab_file": str(vocab)})
-        phase = SimpleNamespace(files=(str(data / "train.tfrecord"),), eval_files=(str(records),))
-        found = made_with_other_vocabulary(options, [phase])
-        assert found == (None if same else str(records))
-    # Without a manifest nothing is known.
-    phase.eval_files = ()
-    assert made_with_other_vocabulary(options, [phase]) is None
+    (records,) = name_records(options)
+    spec = resolve_model(
+        RunFolder(str(tmp_path)),
+        preset="tiny",
+        vocabs=vocabularies([records]),
+        casings=casings([records]),
+    )
+    assert spec.vocab == load_vocab(str(created / "vocab.txt"))
+    assert (spec.lower_case, spec.config.vocab_size) == (False, 40)
+    (phase,) = check_records(options, spec, [records], ())
+    assert (phase.train.max_seq_length, phase.train.max_predictions_per_seq) == (24, 4)
+    if masking == "dynamic":
+        assert phase.train.masking.masked_lm_prob == 0.25
+        # Dynamic records hold no predictions: any number of them may be asked for.
+        more = dataclasses.replace(options, max_predictions_per_seq=6)
+        (phase,) = check_records(more, spec, name_records(more), ())
+        assert phase.train.max_predictions_per_seq == 6
+    else:
+        assert phase.train.masking is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_seq_length": 16}, "max_seq_length: --max_seq_length says 16, but .*says 24"),
+        ({"max_predictions_per_seq": 3}, "--max_predictions_per_seq says 3, but .*says 4"),
+        ({"do_lower_case": True}, "do_lower_case: --do_lower_case says True, but .*says False"),
+        ({"vocab_file": "other.txt"}, r"--vocab_file=.*other.txt says 41 tokens.*says 40 tokens"),
+        ({"objective": "sop", "masking": "wordpiece"}, "--masking needs .* masked already"),
+    ],
+)
+def test_a_flag_that_contradicts_the_manifest_is_refused(created, tmp_path, change, message):
+    """Oracle: the message names the flag and the manifest; nothing is written."""
+    other = tmp_path / "other.txt"
+    other.write_text((created / "vocab.txt").read_text() + "w35\n")
+    if "vocab_file" in change:
+        change = {"vocab_file": str(other)}
+    flags = dict(input_file=str(created / "wordpiece.tfrecord"), preset="tiny", do_train=True)
+    output = tmp_path / "run"
+    with pytest.raises(ValueError, match=message) as error:
+        run(Options(**flags, output_dir=str(output), **change))
+    if "masking" not in change:
+        assert "wordpiece.manifest.json" in str(error.value)
+    assert not output.exists()
+
+
+def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_path):
+    """Oracle: the checksum, whatever ends the lines of the file."""
+    for name in ("wordpiece.tfrecord", "wordpiece.manifest.json"):
+        shutil.copy(created / name, tmp_path / name)
+    path = tmp_path / "wordpiece.manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["vocabulary"]
+    path.write_text(json.dumps(manifest))
+    text = (created / "vocab.txt").read_text()
+    flags = dict(
+        input_file=str(tmp_path / "wordpiece.tfrecord"),
+        preset="tiny",
+        do_train=True,
+        output_dir=str(tmp_path / "run"),
+    )
+    with pytest.raises(ValueError, match="--preset needs the size of the vocabulary"):
+        run(Options(**flags))
+    for content, same in ((text.replace("\n", "\r\n"), True), (text.replace("w34", "x"), False)):
+        (tmp_path / "vocab.txt").write_bytes(content.encode())
+        options = Options(**flags, vocab_file=str(tmp_path / "vocab.txt"))
+        (records,) = name_records(options)
+        vocab = load_vocab(options.vocab_file)
+        spec = ModelSpec(preset_config("tiny", len(vocab)), vocab)
+        if same:
+            check_records(options, spec, [records], ())
+        else:
+            with pytest.raises(ValueError, match="manifest.json says .* another vocabulary"):
+                check_records(options, spec, [records], ())
 
 
 @pytest.mark.parametrize(
@@ -153,9 +240,9 @@ def test_tells_another_vocabulary(flags, data, tmp_path):
         ({"input_file": "absent-*.tfrecord"}, "no file matches absent-"),
         ({"max_seq_length": 20}, "train.tfrecord: input_ids has 16 values where --max_seq_length"),
         ({"max_predictions_per_seq": 2}, "has 3 values where --max_predictions_per_seq=2"),
-        ({"max_seq_length": 33}, "--max_seq_length=33 is longer than the max_position_embedd"),
+        ({"max_seq_length": 33}, "max_seq_length 33 is more than the max_position_embeddings"),
         ({"do_train": False, "do_eval": False}, "nothing to do"),
-        ({"preset": "tiny"}, "give one of --bert_config_file and --preset"),
+        ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),
         ({"preset": "huge", "bert_config_file": None}, "no preset 'huge'"),
         (
             {"preset": "tiny", "bert_config_file": None, "vocab_file": None},
@@ -166,9 +253,11 @@ def test_tells_another_vocabulary(flags, data, tmp_path):
         ({"use_tpu": True}, "no TPU on this machine"),
         ({"use_tpu": True, "strategy": "cpu"}, "--use_tpu and --strategy=cpu contradict"),
         ({"tpu_name": "a", "strategy": "gpu"}, "--tpu_name and --strategy=gpu contradict"),
-        ({"task_index": 0, "strategy": "cpu"}, "--worker_hosts and --strategy=cpu contradict"),
+        ({"task_index": 0, "strategy": "cpu"}, "--task_index and --strategy=cpu contradict"),
+        ({"tpu_zone": "a"}, "--tpu_zone has no effect without --tpu_name"),
+        ({"learning_rate_power": 3.0}, "--learning_rate_power has no effect without"),
         ({"init_checkpoint": "absent"}, "absent: no checkpoint there"),
-        ({"do_train": False}, "no checkpoint to evaluate; train first"),
+        ({"do_train": False}, "holds no checkpoint to evaluate: train first"),
     ],
 )
 def test_what_flags_cannot_be_is_said(flags, change, message):
@@ -189,7 +278,9 @@ def test_another_configuration_in_the_same_folder_is_refused(flags, config, tmp_
     run(Options(**flags | {"num_train_steps": 1}))
     other = tmp_path / "other.json"
     other.write_text(json.dumps(config.to_dict() | {"hidden_act": "relu"}))
-    with pytest.raises(ValueError, match=r"bert_config.json is of another configuration"):
+    with pytest.raises(
+        ValueError, match="bert_config.json is another configuration than .*r.json"
+    ):
         run(Options(**flags | {"bert_config_file": str(other)}))
 
 

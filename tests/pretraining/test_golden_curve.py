@@ -1,6 +1,6 @@
 """The loss curve of the preset tiny, which no change but one of the algorithm may move.
 
-`golden_curve.json` was written by `python tests/run_pretraining/test_golden_curve.py` on a CPU in
+`golden_curve.json` was written by `python tests/pretraining/test_golden_curve.py` on a CPU in
 float32; write it anew only with a reason in the changelog.
 """
 

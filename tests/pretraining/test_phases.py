@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
+from bert_tf.pretraining import run as pretraining_run
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
-from bert_tf.pretraining.run import PreTrainer
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.metrics import read_metrics
 from tfrecords.manifest import shard_entry, write_manifest
@@ -32,14 +32,13 @@ def two_phases(flags, data, tmp_path) -> dict:
 def test_two_phases_are_one_run(two_phases, monkeypatch):
     """Oracles: the shares by hand; one schedule over both; what each phase reads."""
     seen = []
-    real = PreTrainer._dataset
+    real = pretraining_run.training_batches
 
-    def spy(self, phase, first_step=None):
-        if first_step is not None:
-            seen.append((phase.files[0].rpartition("/")[2], phase.train_batch_size, first_step))
-        return real(self, phase, first_step)
+    def spy(records, batch_size, *, context, first_step):
+        seen.append((records.files[0].rpartition("/")[2], batch_size, first_step))
+        return real(records, batch_size, context=context, first_step=first_step)
 
-    monkeypatch.setattr(PreTrainer, "_dataset", spy)
+    monkeypatch.setattr(pretraining_run, "training_batches", spy)
     run(Options(**two_phases))
     assert seen == [("train.tfrecord", 8, 0), ("dynamic.tfrecord", 4, 0)]
     folder = pathlib.Path(two_phases["output_dir"])
@@ -51,7 +50,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch):
     evaluations = read_metrics(str(folder / "eval_metrics.jsonl"))
     assert [line["step"] for line in evaluations] == [9, 12]
 
-    # Going on within the second phase takes its own steps up where they were.
+    # Resuming within the second phase continues with its own steps.
     (folder / "checkpoint").unlink()
     for path in folder.glob("ckpt-12*"):
         path.unlink()
@@ -63,12 +62,12 @@ def test_two_phases_are_one_run(two_phases, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "no JSON"),
-        ("{}", "not a list of objects"),
-        ("[]", "not a list of objects"),
+        ("{", "is not JSON"),
+        ("{}", "is not a list of objects"),
+        ("[]", "is not a list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is missing"),
-        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence'; known are"),
+        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence'; the keys are"),
         ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: max_seq_length cannot be '128'"),
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: train_batch_size is 0"),
     ],
@@ -100,7 +99,7 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
 def test_without_eval_files_records_are_held_out(flags, data, capsys):
     """Oracle: evaluation alone, later and in other batches, sees the same records."""
     results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))
-    assert "the first of every hundred records is held out to" in capsys.readouterr().out
+    assert "One record in a hundred of each file is held out" in capsys.readouterr().out
     alone = flags | {"eval_input_file": None, "do_train": False, "eval_batch_size": 5}
     assert run(Options(**alone)) == pytest.approx(results, rel=1e-5)
 
@@ -116,7 +115,7 @@ def test_what_was_held_out_stays_so(flags, data, tmp_path, capsys):
     for file, held_out in ((mine, True), (other, False)):
         capsys.readouterr()
         run(Options(**asked | {"do_train": False, "input_file": str(file)}))
-        assert ("is held out to evaluate on" in capsys.readouterr().out) == held_out
+        assert ("is held out of training" in capsys.readouterr().out) == held_out
         mine.unlink(missing_ok=True)
 
 
@@ -137,10 +136,12 @@ def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
         results = run(Options(**flags | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
-    with pytest.raises(ValueError, match="give --objective: .*nsp.tfrecord with .*=nsp, .*sop"):
+    with pytest.raises(
+        ValueError, match="give --objective: .*nsp.manifest.json with .*=nsp, "
+    ):
         run(Options(**flags | both))
     wanted = {"input_file": files["mlm"], "objective": "nsp"}
-    with pytest.raises(ValueError, match="mlm.tfrecord have no second sentence"):
+    with pytest.raises(ValueError, match="mlm.manifest.json says .* without a second segment"):
         run(Options(**flags | wanted))
     alone = {"objective": "mlm", "output_dir": str(tmp_path / "alone"), "num_train_steps": 2}
     assert "next_sentence_loss" not in run(Options(**flags | alone))

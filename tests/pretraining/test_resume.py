@@ -79,7 +79,7 @@ def test_kill_9_at_any_moment_changes_nothing(long_flags, tmp_path):
     process = start(long_flags)
     output = process.communicate()[0]
     assert process.returncode == 0, output
-    assert f"Going on from {folder}/ckpt-" in output
+    assert f"Resuming from {folder}/ckpt-" in output
     assert what_was_learnt(folder) == expected
 
 

@@ -116,7 +116,7 @@ def test_pretraining_goes_on_from_a_grown_checkpoint(old, tmp_path, capsys, plac
     # The same command goes on with the run, and does not grow it again.
     again = pretraining_options(old, tmp_path, **flags, num_train_steps=2)
     run_pretraining.run(again)
-    assert "Going on from" in capsys.readouterr().out
+    assert "Resuming from" in capsys.readouterr().out
     np.testing.assert_array_equal(weights(tmp_path / "ckpt-2")[TABLE], after[TABLE])
 
 

@@ -1,0 +1,146 @@
+"""What a run is on disk, and which of several sources decides what a command works on."""
+
+import dataclasses
+import json
+
+import pytest
+
+from bert_tf.config import BertConfig
+from bert_tf.presets import preset_config
+from bert_tf.resolution import agreed, resolve_model, resolve_vocab
+from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
+CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    return RunFolder(str(tmp_path / "run"))
+
+
+def save_checkpoint(run: RunFolder) -> None:
+    """Leaves the file by which a checkpoint is recognized."""
+    with open(run.file("ckpt-1.index"), "w"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "spec", [ModelSpec(CONFIG, VOCAB, False), ModelSpec(CONFIG, VOCAB, True), ModelSpec(CONFIG)]
+)
+def test_a_run_reads_what_it_wrote(run, spec):
+    """Oracle: round trip."""
+    run.write(spec, {"seed": 1})
+    assert run.read() == spec
+    assert run.read_flags() == {"seed": 1}
+
+
+def test_other_libraries_read_the_tokenizer(run):
+    """Oracle: KerasHub's and Hugging Face's key for casing, and the lines of vocab.txt."""
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    with open(run.file("tokenizer_config.json")) as file:
+        values = json.load(file)
+    assert values == {
+        "do_lower_case": False,
+        "model_max_length": 24,
+        "tokenizer_class": "BertTokenizer",
+    }
+    with open(run.file("vocab.txt")) as file:
+        assert file.read().split("\n") == [*VOCAB.tokens, ""]
+
+
+def test_changed_flags_leave_out_where_a_run_computes(run):
+    run.write(ModelSpec(CONFIG), {"strategy": "cpu", "rate": 0.1, "steps": 2})
+    changed = run.changed_flags({"strategy": "gpu", "rate": 0.2, "steps": 2, "new": 1})
+    assert changed == {"rate": (0.1, 0.2)}
+
+
+def test_a_damaged_file_is_named(run):
+    run.write(ModelSpec(CONFIG, VOCAB, True), {})
+    for name, read in (("flags.json", run.read_flags), ("tokenizer_config.json", run.read)):
+        with open(run.file(name), "w") as file:
+            file.write("[1")
+        with pytest.raises(ValueError, match=f"{run.path}/{name} is damaged .*remove it"):
+            read()
+
+
+def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_path):
+    """Oracle: flags, then the run itself, then the run that gives the weights."""
+    init = RunFolder(str(tmp_path / "init"))
+    init.write(ModelSpec(CONFIG, VOCAB, False))
+    nothing = dict(vocabs={}, casings={})
+    with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
+        resolve_model(run, **nothing)
+    assert resolve_model(run, **nothing, init=init) == ModelSpec(CONFIG, VOCAB, False)
+    dropout = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
+    dropout.to_json_file(str(tmp_path / "dropout.json"))
+    given = dict(bert_config_file=str(tmp_path / "dropout.json"))
+    assert resolve_model(run, **nothing, init=init, **given).config == dropout
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    assert resolve_model(run, **nothing).config == CONFIG
+    vocabs = {"--vocab_file=v": VOCAB}
+    fresh = RunFolder(str(tmp_path / "fresh"))
+    found = resolve_model(fresh, preset="tiny", vocabs=vocabs, casings={})
+    assert found == ModelSpec(preset_config("tiny", len(VOCAB)), VOCAB, None)
+
+
+def test_contradictions_name_both_sources(run, tmp_path):
+    other = Vocabulary((*VOCAB.tokens[:-1], "##c"))
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    vocabs = {"--vocab_file=v": other}
+    with pytest.raises(ValueError, match="vocabulary: --vocab_file=v says .*run/vocab.txt says"):
+        resolve_model(run, vocabs=vocabs, casings={})
+    with pytest.raises(ValueError, match="do_lower_case: a says True, but .*tokenizer_config.json"):
+        resolve_model(run, vocabs={}, casings={"a": True})
+    larger = {"--vocab_file=v": Vocabulary((*VOCAB.tokens, "c"))}
+    config = str(tmp_path / "config.json")
+    CONFIG.to_json_file(config)
+    with pytest.raises(ValueError, match="--vocab_file=v has 8 tokens, more than the vocab_size 7"):
+        empty = RunFolder(str(tmp_path / "empty"))
+        resolve_model(empty, bert_config_file=config, vocabs=larger, casings={})
+    deeper = dataclasses.replace(CONFIG, num_hidden_layers=2)
+    deeper.to_json_file(config)
+    start = RunFolder(str(tmp_path / "start"))
+    with pytest.raises(ValueError, match="config.json has num_hidden_layers 2, but .*run/bert_con"):
+        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
+    save_checkpoint(run)
+    with pytest.raises(ValueError, match="run/bert_config.json is another configuration than"):
+        resolve_model(run, bert_config_file=config, vocabs={}, casings={})
+
+
+def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
+    """Oracle: the mapping's sizes."""
+    init = RunFolder(str(tmp_path / "init"))
+    init.write(ModelSpec(CONFIG, VOCAB, False))
+    longer = Vocabulary((*VOCAB.tokens, "c"))
+    mapping = VocabularyMapping(7, 8, {7: (1,)})
+    vocabs = {"--vocab_file=v": longer}
+    spec = resolve_model(run, vocabs=vocabs, casings={}, init=init, mapping=mapping)
+    assert spec == ModelSpec(dataclasses.replace(CONFIG, vocab_size=8), longer, False)
+
+
+def test_agreed_ignores_sources_that_do_not_know():
+    assert agreed("a", {"x": None, "y": 2, "z": 2}) == ("y", 2)
+    assert agreed("a", {"x": None}) == (None, None)
+
+
+def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
+    """Oracle: a cased run; whatever would export it as uncased is refused."""
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    vocab_file = run.file("vocab.txt")
+    assert resolve_vocab(run, None, None) == (vocab_file, False)
+    # A copy of the flag's own beside the casing, and a vocabulary without one.
+    assert resolve_vocab(None, vocab_file, None) == (vocab_file, False)
+    for folder in (run, None):
+        with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but"):
+            resolve_vocab(folder, vocab_file, True)
+    alone = tmp_path / "vocab.txt"
+    alone.write_text("\n".join(VOCAB.tokens))
+    with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
+        resolve_vocab(None, str(alone), None)
+    assert resolve_vocab(None, str(alone), True) == (str(alone), True)
+    bare = RunFolder(str(tmp_path / "bare"))
+    with pytest.raises(ValueError, match="bare holds no vocab.txt: give --vocab_file"):
+        resolve_vocab(bare, None, True)

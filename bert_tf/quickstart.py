@@ -1,10 +1,10 @@
-"""Shows the whole way from text to a filled-in [MASK], in a few minutes on two cores.
+"""Runs every step from text to a filled-in [MASK], in a few minutes on two cores.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 
-The text is English prose that this machine has: the docstrings of Python's standard library, NumPy,
-Keras and TensorFlow. Every step is a command of this project, shown as you would type it. A step
-whose result is there already is not done again; remove the folder to start over.
+The text is English prose that every machine has: the docstrings of Python's standard library,
+NumPy, Keras and TensorFlow. Every step is a command of this project, shown as you would type it.
+Steps whose result exists are skipped; remove the folder to start over.
 """
 
 import ast
@@ -36,13 +36,13 @@ SENTENCES = (
 class Options(command.Options):
     """The flags."""
 
-    output_dir: str = option("quickstart", help="Folder for everything that is made.")
+    output_dir: str = option("quickstart", help="Folder for all files.")
     num_train_steps: int = option(3600, help="Pre-training steps of 32 examples.")
     vocab_size: int = option(8000, help="Size of the vocabulary.")
 
 
 def run(options: Options) -> None:
-    """Runs every step, then fills in the masks of `SENTENCES`."""
+    """Runs every step, then fills in the [MASK] of each of `SENTENCES`."""
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,6 @@ def run(options: Options) -> None:
         vocab_size=options.vocab_size,
         output_file=vocab,
     )
-    lengths = dict(max_seq_length=64, max_predictions_per_seq=10)
     for text, record, dupe_factor in zip(texts, records, (4, 1), strict=True):
         _step(
             record,
@@ -69,7 +68,8 @@ def run(options: Options) -> None:
             output_file=record,
             vocab_file=vocab,
             dupe_factor=dupe_factor,
-            **lengths,
+            max_seq_length=64,
+            max_predictions_per_seq=10,
         )
     _step(
         model / f"ckpt-{options.num_train_steps}.index",
@@ -79,7 +79,6 @@ def run(options: Options) -> None:
         input_file=records[0],
         eval_input_file=records[1],
         preset="tiny",
-        vocab_file=vocab,
         train_batch_size=32,
         eval_batch_size=64,
         learning_rate=0.001,
@@ -87,38 +86,37 @@ def run(options: Options) -> None:
         num_warmup_steps=options.num_train_steps // 10,
         save_checkpoints_steps=600,
         output_dir=model,
-        **lengths,
     )
-    _step(encoder, "export.encoder", checkpoint=model, vocab_file=vocab, output_dir=encoder)
+    _step(encoder, "export.encoder", checkpoint=model, output_dir=encoder)
     _step(
         preprocessor,
         "export.preprocessor",
-        vocab_file=vocab,
+        checkpoint=model,
         max_seq_length=64,
         output_dir=preprocessor,
     )
 
     _fill_masks(encoder, preprocessor, vocab)
     print(
-        f"\nAll of it is in {folder}/ after {(time.monotonic() - started) / 60:.1f} minutes:\n"
-        f"  {texts[0].name}, {texts[1].name}    the text, one sentence a line\n"
+        f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
+        f"  {texts[0].name}, {texts[1].name}    the text, one sentence per line\n"
         f"  {vocab.name}                 the vocabulary\n"
-        f"  *.tfrecord                examples with masked words and sentence pairs\n"
+        f"  *.tfrecord                examples: sentence pairs with masked words\n"
         f"  {model.name}/              checkpoints, curves, eval_results.txt\n"
         f"  {encoder.name}/, {preprocessor.name}/   SavedModels for hub.KerasLayer\n"
-        "Next: the same commands on your own text, or fine-tune: "
+        "Next: run the same commands on your own text, or fine-tune: "
         "python -m bert_tf.run_finetuning --help"
     )
 
 
 def _step(result: pathlib.Path, module: str, **flags: object) -> None:
-    """Shows and runs a command, unless its result is there."""
+    """Shows a command and runs it, unless its result exists."""
     arguments = [
         f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items()
     ]
     print("\n$ " + shlex.join(["python", "-m", module, *arguments]), flush=True)
     if result.exists():
-        print(f"{result} is there already.")
+        print(f"Skipped: {result} exists.")
         return
     status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
     if status:
@@ -126,13 +124,13 @@ def _step(result: pathlib.Path, module: str, **flags: object) -> None:
 
 
 def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
-    """Writes the docstrings as documents, every 20th to the held-out text."""
+    """Writes the docstrings as documents, every 20th of them to the held-out text."""
     from bert_tf.corpus.sentences import split_sentences
     from tfrecords.writer import atomic_write
 
     print(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...", flush=True)
     documents = []
-    for docstring in dict.fromkeys(_docstrings()):  # the same text is often there twice
+    for docstring in dict.fromkeys(_docstrings()):  # many texts occur twice
         sentences = split_sentences(" ".join(_prose(docstring)))
         if len(sentences) > 1:
             documents.append("\n".join(sentences) + "\n")
@@ -143,7 +141,7 @@ def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
 
 
 def _docstrings() -> Iterator[str]:
-    """Of every module, class and function, in a fixed order."""
+    """Yields the docstrings of all modules, classes and functions, in a fixed order."""
     folders = [pathlib.Path(sysconfig.get_path("stdlib"))]
     for name in PACKAGES:
         folders.append(pathlib.Path(importlib.util.find_spec(name).origin).parent)
@@ -155,14 +153,14 @@ def _docstrings() -> Iterator[str]:
             try:
                 tree = ast.parse(file.read_bytes())
             except (SyntaxError, ValueError):
-                continue  # a file that is bad on purpose, for some library's own tests
+                continue  # broken on purpose, for a library's own tests
             for node in ast.walk(tree):
                 if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False)):
                     yield inspect.cleandoc(text)
 
 
 def _prose(docstring: str) -> Iterator[str]:
-    """The paragraphs that are sentences rather than code, tables or lists of names."""
+    """Yields the paragraphs that are prose, not code, tables or lists of names."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"```.*?(```|$)", "\n\n", docstring, flags=re.S)):
         text = " ".join(paragraph.split())
         letters = sum(character.isalpha() or character in " ,." for character in text)
@@ -171,9 +169,9 @@ def _prose(docstring: str) -> Iterator[str]:
 
 
 def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathlib.Path) -> None:
-    """Prints the likeliest words for the [MASK] of each sentence, from the reloaded SavedModels."""
+    """Prints the likeliest words for each [MASK], as the reloaded SavedModels predict them."""
     import tensorflow as tf
-    import tensorflow_text  # noqa: F401  the preprocessor's operations
+    import tensorflow_text  # noqa: F401  registers the preprocessor's operations
 
     from tfrecords.vocabulary import load_vocab
 
@@ -185,7 +183,7 @@ def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathli
     tokens = load_vocab(str(vocab)).tokens
     encode, preprocess = hub.load(str(encoder)), hub.load(str(preprocessor))
     special = preprocess.tokenize.get_special_tokens_dict()
-    print("\nThe masked words, from the two SavedModels, loaded again:")
+    print("\nWhat the two SavedModels, loaded again, predict for each [MASK]:")
     for sentence in SENTENCES:
         left, right = (
             preprocess.tokenize(tf.constant([part])).merge_dims(1, 2)

@@ -1,4 +1,4 @@
-"""The objects inside an encoder's SavedModel."""
+"""The objects inside the SavedModel of an encoder."""
 
 import tensorflow as tf
 
@@ -9,9 +9,9 @@ POSITIONS = "masked_lm_positions"
 
 
 class ReusableModel(tf.train.Checkpoint):
-    """What hub.KerasLayer looks for: a call with `training`, and lists of variables.
+    """What hub.KerasLayer expects: a call with `training`, and lists of variables.
 
-    Not a tf.Module, whose `variables` are a property and are not saved.
+    This is not a tf.Module, because its `variables` are a property, which is not saved.
 
     Source: tensorflow/hub docs/reusable_saved_models.md.
     """
@@ -23,7 +23,7 @@ class ReusableModel(tf.train.Checkpoint):
         self.regularization_losses = []
         self.input_spec = {n: tf.TensorSpec([None, None], tf.int32, n) for n in input_names}
 
-        # A closure, because attributes would be saved: of the Keras layers only the variables are.
+        # A closure, because attributes are saved, and only the variables of Keras layers should be.
         @tf.function(autograph=False)
         def call(inputs, training=False):
             return function(inputs, training)
@@ -34,11 +34,12 @@ class ReusableModel(tf.train.Checkpoint):
 
 
 class EncoderModule(ReusableModel):
-    """Dict of int32 [B, S] to `default`, `pooled_output`, `sequence_output`, `encoder_outputs`.
+    """Maps a dict of int32 [B, S] to the outputs of an encoder.
 
-    `mlm` is the same with `masked_lm_positions` [B, P] and `mlm_logits` [B, P, V] besides; its head
-    is not among the variables of the root. `vocab_file` and `do_lower_case` say how text was
-    tokenized.
+    The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`. The
+    sub-object `mlm` also takes `masked_lm_positions` [B, P] and returns `mlm_logits` [B, P, V]; the
+    variables of its head are not among those of the root. `vocab_file` and `do_lower_case` describe
+    the tokenizer.
 
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """
@@ -48,7 +49,7 @@ class EncoderModule(ReusableModel):
 
         def encode(inputs, training):
             length = tf.shape(inputs["input_word_ids"])[1]
-            message = f"the encoder takes sequences of at most {longest}"
+            message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)
             return model.encoder(inputs, training=training)
 
@@ -72,7 +73,7 @@ class EncoderModule(ReusableModel):
         @tf.function(autograph=False, input_signature=[self.input_spec])
         def serving(inputs):
             outputs = encode_with_default(inputs, training=False)
-            # A signature returns no lists; the layers' outputs would be much to send, too.
+            # Signatures cannot return lists, and the outputs of all layers would be much to send.
             return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
 
         self.serving = serving

@@ -1,4 +1,4 @@
-"""The objects inside a preprocessor's SavedModel."""
+"""The objects inside the SavedModel of a preprocessor."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 
 
 class PreprocessorModule(tf.Module):
-    """Strings [B] to the encoder's inputs, int32 [B, seq_length], and each step by itself.
+    """Maps strings [B] to the encoder's inputs, int32 [B, seq_length]. Each step is a sub-object.
 
     Source: tensorflow/hub docs/common_saved_model_apis/text.md; tensorflow/models
     official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
@@ -32,7 +32,7 @@ class PreprocessorModule(tf.Module):
 
 
 class Tokenize(tf.Module):
-    """Strings [B] to ids, RaggedTensor int32 [B, (words), (pieces)]."""
+    """Maps strings [B] to token ids, RaggedTensor int32 [B, (words), (pieces)]."""
 
     def __init__(self, tokenizer: WordPieceTokenizer):
         super().__init__()
@@ -56,7 +56,7 @@ class Tokenize(tf.Module):
 
 
 class TokenizeWithOffsets(tf.Module):
-    """Strings [B] to [ids, starts, limits], all [B, (words), (pieces)]; offsets count bytes."""
+    """Maps strings [B] to ids, starts and limits in bytes, all [B, (words), (pieces)]."""
 
     def __init__(self, tokenizer: WordPieceTokenizer):
         super().__init__()
@@ -68,12 +68,12 @@ class TokenizeWithOffsets(tf.Module):
 
 
 class PackInputs(tf.Module):
-    """One or two RaggedTensors of `Tokenize`, with or without the words' level, to inputs."""
+    """Packs one or two RaggedTensors of token ids, of rank 2 or 3, into the encoder's inputs."""
 
     def __init__(self, vocab: Vocabulary, default_seq_length: int):
         super().__init__()
 
-        # A closure, because a method's default could not be this object's.
+        # A closure, because the default of a method cannot differ between objects.
         @tf.function(autograph=False)
         def call(inputs, seq_length=default_seq_length):
             return pack_segments(inputs, seq_length, vocab)

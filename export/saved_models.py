@@ -1,4 +1,4 @@
-"""Writing SavedModel folders that appear whole or not at all."""
+"""Writes SavedModel folders that appear complete or not at all."""
 
 import os
 from typing import Any
@@ -7,20 +7,20 @@ import tensorflow as tf
 
 
 def check_new_folder(path: str) -> None:
-    """Raises ValueError where something is already at `path`; an empty folder may be there."""
+    """Raises a ValueError unless `path` is new or an empty folder."""
     if not tf.io.gfile.exists(path):
         return
     if not tf.io.gfile.isdir(path):
-        raise ValueError(f"{path} is a file; give the name of a new folder")
+        raise ValueError(f"{path} is a file: name a new folder")
     if tf.io.gfile.listdir(path):
-        raise ValueError(f"{path} exists and is not empty; remove it or give another folder")
+        raise ValueError(f"{path} exists and is not empty: remove it or name another folder")
 
 
 def save_folder(trackable: Any, path: str, signatures: Any) -> None:
-    """Writes a SavedModel beside `path`, made with its parents where needed, then renames it.
+    """Writes a SavedModel beside `path`, then renames it. Creates parent folders.
 
     Raises:
-        ValueError: there is something at `path` already.
+        ValueError: `path` exists and is not an empty folder.
         OSError: the folder cannot be written.
     """
     check_new_folder(path)

@@ -1,4 +1,4 @@
-"""Lets the tables of a checkpoint grow with its vocabulary."""
+"""Grows the tables of a checkpoint with its vocabulary."""
 
 import dataclasses
 import json
@@ -10,18 +10,21 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 
-# The arrays of a model that have a row for every token.
+# The weights that have one row per token.
 _ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/output_bias)")
 
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyMapping:
-    """What the rows of new tokens start from; build_vocab --extend_vocab writes it as JSON.
+    """Says which old rows each new row is the mean of; written by build_vocab --extend_vocab.
 
     Attributes:
-      old_size, new_size: numbers of tokens.
-      starts_from: for each new id, the old ids whose rows' mean its row is; ids below `old_size`
-        that are not in it keep their rows.
+        old_size, new_size: the numbers of tokens.
+        starts_from: new id -> the old ids whose rows are averaged. Ids below `old_size` that are
+            not among the keys keep their rows.
+
+    Raises:
+        ValueError: sizes and ids do not fit each other; names them.
     """
 
     old_size: int
@@ -31,7 +34,9 @@ class VocabularyMapping:
     def __post_init__(self):
         sizes = isinstance(self.old_size, int) and isinstance(self.new_size, int)
         if not sizes or not 0 < self.old_size <= self.new_size:
-            raise ValueError(f"old_size {self.old_size} and new_size {self.new_size} do not fit")
+            raise ValueError(
+                f"old_size {self.old_size} and new_size {self.new_size} do not fit together"
+            )
         if missing := set(range(self.old_size, self.new_size)) - self.starts_from.keys():
             raise ValueError(f"it does not say what id {min(missing)} starts from")
         for new, old in self.starts_from.items():
@@ -44,11 +49,11 @@ class VocabularyMapping:
                 )
 
     def grows(self, path: str) -> bool:
-        """Whether the weight of this path has a row for every token."""
+        """Whether the weight of this path has one row per token."""
         return _ROWS_ARE_TOKENS.fullmatch(path) is not None
 
     def grow(self, rows: np.ndarray) -> np.ndarray:
-        """[old_size, ...] to [new_size, ...], of the same type."""
+        """Grows a table [old_size, ...] to [new_size, ...] of the same type."""
         grown = np.zeros((self.new_size, *rows.shape[1:]), rows.dtype)
         grown[: self.old_size] = rows
         for new, old in self.starts_from.items():
@@ -56,20 +61,20 @@ class VocabularyMapping:
         return grown
 
     def grow_config(self, config: BertConfig) -> BertConfig:
-        """The configuration for the new vocabulary; one that is not for the old one stays."""
+        """Returns the configuration for the new vocabulary, unless `config` is of another size."""
         if config.vocab_size != self.old_size:
             return config
         return dataclasses.replace(config, vocab_size=self.new_size)
 
     def describe(self) -> str:
-        """What growing does, as a line for people to read."""
+        """Describes the mapping in one line."""
         return (
-            f"{len(self.starts_from):,} of {self.new_size:,} word embeddings start from means of"
-            " those of their old pieces."
+            f"{len(self.starts_from):,} of {self.new_size:,} word embeddings start from the mean "
+            "of those of their old word pieces."
         )
 
     def to_json(self, tokens: tuple[str, ...]) -> str:
-        """The mapping with the tokens of the new vocabulary, to be read by people, too."""
+        """Returns the mapping as JSON, with the tokens of the new vocabulary for human readers."""
         lines = [
             json.dumps({"id": new, "token": tokens[new], "old_ids": list(old)}, ensure_ascii=False)
             for new, old in sorted(self.starts_from.items())
@@ -85,8 +90,8 @@ def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping.
 
     Raises:
-      ValueError: it is none, or does not fit itself.
-      OSError: there is no such file.
+        ValueError: the file holds no mapping, or an impossible one; names the file.
+        OSError: the file cannot be read.
     """
     try:
         with tf.io.gfile.GFile(path) as file:

@@ -15,12 +15,12 @@ def test_rows_grow_by_hand():
     assert grown.dtype == np.float32
     np.testing.assert_array_equal(grown[:3], rows)
     np.testing.assert_array_equal(grown[3:], np.float32([[2, 3], [13 / 3, 22 / 3]]))
-    # A replaced row: its old value counts, also where it starts from itself.
+    # Replaced rows: their old values count, even for themselves.
     same = VocabularyMapping(3, 3, {0: (1, 2), 1: (0, 1)})
     np.testing.assert_array_equal(same.grow(rows[:, 0]), [4, 2, 5])
 
 
-def test_which_weights_have_a_row_for_every_token():
+def test_which_weights_have_one_row_per_token():
     mapping = VocabularyMapping(3, 3, {})
     assert mapping.grows("encoder/embeddings/word_embeddings")
     assert mapping.grows("pretrainer/masked_lm/output_bias")
@@ -40,7 +40,7 @@ def test_the_file_round_trip_and_what_it_must_hold(tmp_path):
     missing = [data["new_tokens"][0]]
     for change, message in [
         ({"new_tokens": missing}, "does not say what id 3 starts from"),
-        ({"old_size": 5}, "old_size 5 and new_size 4 do not fit"),
+        ({"old_size": 5}, "old_size 5 and new_size 4 do not fit together"),
         ({"new_tokens": [{"id": 4, "old_ids": [0]}, *data["new_tokens"]]}, "id 4 is outside"),
         ({"new_tokens": [{"id": 3, "old_ids": [3]}]}, r"id 3 starts from \[3\]: give ids below 3"),
         ({"new_tokens": [{"id": 3, "old_ids": []}]}, r"id 3 starts from \[\]"),

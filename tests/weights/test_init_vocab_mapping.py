@@ -1,6 +1,6 @@
 """A checkpoint grows with its vocabulary, from build_vocab to both commands that train.
 
-Oracle: rows of new tokens are means of rows of the checkpoint, every other number is the same.
+Oracle: the rows of new tokens are means of rows of the checkpoint; all other weights are the same.
 """
 
 import json
@@ -94,12 +94,12 @@ def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
-def test_pretraining_goes_on_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
-    """With a learning rate of 0, what is saved is what was started from."""
+def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
+    """With a learning rate of 0, the run saves the weights that it started from."""
     flags = extend(old, placement)
     run_pretraining.run(pretraining_options(old, tmp_path, **flags))
     size = len(TOKENS) + 2 * (placement == "append")
-    assert f"2 of {size} word embeddings start from means" in capsys.readouterr().out
+    assert f"2 of {size} word embeddings start from the mean" in capsys.readouterr().out
     before, after = weights(old / "ckpt-9"), weights(tmp_path / "ckpt-1")
     for path in (TABLE, BIAS):
         expected = np.concatenate([before[path], before[path]])[:size]
@@ -113,7 +113,7 @@ def test_pretraining_goes_on_from_a_grown_checkpoint(old, tmp_path, capsys, plac
     config = json.loads((tmp_path / "bert_config.json").read_text())
     assert config["vocab_size"] == size
 
-    # The same command goes on with the run, and does not grow it again.
+    # The same command resumes the run and does not grow it again.
     again = pretraining_options(old, tmp_path, **flags, num_train_steps=2)
     run_pretraining.run(again)
     assert "Resuming from" in capsys.readouterr().out
@@ -133,14 +133,14 @@ def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
         **extend(old, "append"),
     )
     run_finetuning.run(options)
-    assert "2 of 15 word embeddings start from means" in capsys.readouterr().out
+    assert "2 of 15 word embeddings start from the mean" in capsys.readouterr().out
     before, after = weights(old / "ckpt-9")[TABLE], weights(tmp_path / "run/best/ckpt-2")[TABLE]
     np.testing.assert_array_equal(after[:13], before)
     mean = before[[7, 9, 10]].astype(np.float64).mean(axis=0).astype(np.float32)
     np.testing.assert_array_equal(after[13], mean)
 
 
-def test_what_does_not_fit_is_said(old, tmp_path):
+def test_flags_that_do_not_fit_are_named(old, tmp_path):
     flags = extend(old, "append")
     cases = [
         ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
@@ -164,7 +164,10 @@ def test_a_mapping_of_other_sizes_is_refused(old):
     before = [weight.numpy() for weight in model.weights]
     for mapping, message in [
         (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13 tokens"),
-        (VocabularyMapping(13, 15, {13: (0,), 14: (1,)}), "this model has a vocabulary of 14 tokens"),
+        (
+            VocabularyMapping(13, 15, {13: (0,), 14: (1,)}),
+            "this model has a vocabulary of 14",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             load_weights(str(old / "ckpt-9"), model.weights, mapping)

@@ -13,7 +13,7 @@ Contender = tuple[Callable[[int], float], int, str]
 
 
 def random_batch(sizes: dict) -> dict:
-    """What `pretraining_dataset` gives, in NumPy: random ids, no padding."""
+    """What `training_batches` gives, in NumPy: random ids, no padding."""
     import numpy as np
 
     random = np.random.default_rng(0)

@@ -152,7 +152,7 @@ def _trainer(options: Options, config: "BertConfig") -> "Trainer":
 
 
 def _example_batch(options: Options, size: int) -> "dict[str, tf.Tensor]":
-    """What `pretraining_dataset` gives, of zeros: only shapes and types matter."""
+    """What `training_batches` gives, of zeros: only shapes and types matter."""
     import tensorflow as tf
 
     tokens = tf.zeros([size, options.max_seq_length], tf.int32)

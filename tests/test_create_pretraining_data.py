@@ -163,7 +163,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
         ({"output_file": "{}/x,{}/./x"}, "named twice"),
         ({"output_file": "{}"}, "is a directory"),
         ({"output_file": ","}, "names no file"),
-        ({"output_file": "{}/text.txt/x"}, "cannot make the folder .*text.txt/x"),
+        ({"output_file": "{}/text.txt/x"}, "cannot create the folder .*text.txt/x"),
         ({"output_file": "{}/x,{}/y", "num_shards": 2}, "--num_shards needs one name"),
         ({"tfds": "wikipedia"}, "one of --input_file and --tfds"),
         (

@@ -1,11 +1,11 @@
-"""Names, types and lengths of the features of a pre-training record, and records made from arrays.
+"""Defines the features of a pre-training record and serializes arrays as records.
 
 A record is a `tf.train.Example` with the fixed-length features that google-research/bert's
-create_pretraining_data.py writes. Inside this project a feature always goes by its newer name, that
-of the TensorFlow Model Garden (`input_word_ids`, `input_type_ids`); on disk both sets occur.
+create_pretraining_data.py writes. This project uses the newer names of the TensorFlow Model Garden
+(`input_word_ids`, `input_type_ids`); files may have either names.
 
-A second kind of record, the dynamic one, holds the ids unmasked, and where words begin
-(`word_starts`) in place of the predictions: who reads it masks it anew in every epoch.
+A dynamic record contains the unmasked ids and the starts of words (`word_starts`) instead of the
+predictions. It is masked while reading, differently in every epoch.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from functools import lru_cache
 import numpy as np
 import tensorflow as tf
 
-# Our name: the name in files by google-research/bert. The Model Garden's "v2" files use ours.
+# Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
 
 
 def pretraining_features(
     max_seq_length: int, max_predictions_per_seq: int
 ) -> dict[str, tuple[type, int]]:
-    """The features of one pre-training record: name -> (int or float, number of values)."""
+    """Returns the type (int or float) and number of values of each feature of a masked record."""
     return {
         "input_word_ids": (int, max_seq_length),
         "input_mask": (int, max_seq_length),
@@ -34,10 +34,10 @@ def pretraining_features(
 
 
 def dynamic_features(max_seq_length: int) -> dict[str, tuple[type, int]]:
-    """The features of one dynamic record: name -> (int or float, number of values).
+    """Returns the type (int or float) and number of values of each feature of a dynamic record.
 
-    `word_starts` is 1 where a word, or whatever is to be masked as a whole, begins; 0 at its other
-    pieces, at [CLS] and [SEP], and in the padding.
+    `word_starts` is 1 at the first token of each unit, which is a word or anything else masked as
+    one. It is 0 at the unit's other tokens, at [CLS] and [SEP], and in the padding.
     """
     return {
         "input_word_ids": (int, max_seq_length),
@@ -50,7 +50,14 @@ def dynamic_features(max_seq_length: int) -> dict[str, tuple[type, int]]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How records are laid out; dynamic ones have no predictions (0 of them)."""
+    """The layout of a record.
+
+    Attributes:
+        dynamic: whether the record is dynamic.
+        original_names: whether its features have the names of google-research/bert.
+        max_seq_length: number of tokens, including padding.
+        max_predictions_per_seq: number of predictions, including padding; 0 for dynamic records.
+    """
 
     dynamic: bool
     original_names: bool
@@ -59,7 +66,7 @@ class Layout:
 
     @classmethod
     def of(cls, example: tf.train.Example) -> "Layout":
-        """The layout of a record, as far as it has one: a feature that it lacks has length 0."""
+        """Returns the layout of a record. A missing feature has length 0."""
         found = example.features.feature
 
         def length(name: str) -> int:
@@ -80,20 +87,20 @@ class Layout:
 
     @property
     def features(self) -> dict[str, tuple[type, int]]:
-        """Our name of every feature -> (int or float, number of values)."""
+        """The type (int or float) and number of values of each feature, by our names."""
         if self.dynamic:
             return dynamic_features(self.max_seq_length)
         return pretraining_features(self.max_seq_length, self.max_predictions_per_seq)
 
     def stored_name(self, name: str) -> str:
-        """What a feature is called in the file."""
+        """Returns the name of a feature in the file."""
         return ORIGINAL_NAMES.get(name, name) if self.original_names else name
 
     def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Records [B] to our name -> [B, length], int32 or float32.
+        """Parses serialized records [B] into features [B, length] by our names, int32 or float32.
 
         Raises:
-            tf.errors.InvalidArgumentError: a record is laid out in another way.
+            tf.errors.InvalidArgumentError: a record has a different layout.
         """
         description = {
             self.stored_name(name): tf.io.FixedLenFeature(
@@ -109,14 +116,14 @@ class Layout:
 
 
 def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
-    """Encodes row n of all arrays as the n-th `tf.train.Example`.
+    """Serializes row n of all arrays as the n-th `tf.train.Example`.
 
-    A whole batch is encoded at once, which is many times faster than one protobuf object a row.
-    The features stand in the order of the dict, so that equal arrays always give equal bytes.
+    Encoding a whole batch at once is many times faster than one protobuf object per row. The
+    features are in the order of the dict, so that equal arrays always give equal bytes.
 
     Args:
-        arrays: feature name -> [N, length]: non-negative integers become an `int64_list`, floats
-            a `float_list`.
+        arrays: values by feature name, [N, length]. Non-negative integers become an `int64_list`,
+            floats a `float_list`.
     """
     columns = []
     for name, values in arrays.items():
@@ -134,14 +141,14 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
 
 
 def _floats(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Little-endian float32 of [N, L], all rows joined, and the end of each row in it [N]."""
+    """Encodes [N, L] as little-endian float32; returns all rows joined and each row's end [N]."""
     rows, length = values.shape
     return values.astype("<f4").tobytes(), 4 * length * np.arange(1, rows + 1)
 
 
 def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Protobuf's base-128 numbers of [N, L], all rows joined, and the end of each row in it [N]."""
-    assert values.min(initial=0) >= 0, "negative numbers would need ten bytes each"
+    """Encodes [N, L] as protobuf varints; returns all rows joined and each row's end [N]."""
+    assert values.min(initial=0) >= 0, "negative numbers would take ten bytes each"
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     if width == 1:
         return values.astype(np.uint8).tobytes(), values.shape[1] * np.arange(1, len(values) + 1)
@@ -160,9 +167,9 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @lru_cache(maxsize=100_000)
 def _feature_header(name: str, is_float: bool, length: int) -> bytes:
-    """What precedes the values of one feature in `tf.train.Features`: its name and the lengths.
+    """Returns what precedes the values of a feature in `tf.train.Features`: name and lengths.
 
-    Field numbers: tensorflow/core/example/{example,feature}.proto.
+    The field numbers are those of tensorflow/core/example/{example,feature}.proto.
     """
     header = _length_delimited(1, length)
     header = _length_delimited(2 if is_float else 3, len(header) + length) + header
@@ -173,7 +180,7 @@ def _feature_header(name: str, is_float: bool, length: int) -> bytes:
 
 
 def _length_delimited(field: int, length: int) -> bytes:
-    """The tag and length before a string, message or packed list of `length` bytes."""
+    """Returns the tag and length that precede a string, message or packed list."""
     out = [field << 3 | 2]
     while length > 0x7F:
         out.append(length & 0x7F | 0x80)

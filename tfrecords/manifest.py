@@ -6,7 +6,8 @@ A manifest is a JSON object. Only `shards` is required:
                 the manifest
     settings    the settings of data creation by name, such as "max_seq_length" and "do_lower_case";
                 "vocab_file" is the checksum of the vocabulary (`Vocabulary.sha256`)
-    inputs      the files of text that the records were created from
+    inputs      list of {"file", "bytes", "modified", "sha256"}: the text files that the records
+                were created from; "modified" is in nanoseconds
     statistics  sums over the records
     vocabulary  all tokens in the order of their ids, joined by "\\n"
     bert_tf     the version of bert_tf that created the records

@@ -1,7 +1,7 @@
-"""The order of the records in training, and which records are held out from it.
+"""Determines the order of records in training, and which records are held out from it.
 
-The order of an epoch follows from the seed and the epoch's number alone. So a run that goes on at
-some step, on however many machines, finds the records of that step without a saved state.
+The order of an epoch depends only on the seed and the epoch number. A run that resumes at any step,
+on any number of machines, therefore finds the records of that step without saved state.
 """
 
 import os
@@ -14,7 +14,7 @@ from tfrecords.manifest import manifest_path, read_manifest
 from tfrecords.record_set import RecordSet
 from tfrecords.records import compression_of, open_records
 
-# Serialized records held back for shuffling: about 15 MB at length 128, 60 MB at 512.
+# Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
 SHUFFLE_BUFFER_RECORDS = 16_384
 FILES_READ_AT_ONCE = 8
 HELD_OUT_EVERY = 100
@@ -23,10 +23,10 @@ OpenFile = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
 
 def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset:
-    """The serialized records of a part of the files, once, as they stand there.
+    """Returns the serialized records of a part of the files once, in file order.
 
     Args:
-        part: "all"; "held_out": the first of every hundred records of each file; "train": the
+        part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
     """
     return _sources(files).flat_map(partial(_open_part, open_records, part))
@@ -35,15 +35,18 @@ def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset
 def training_records(
     files: Sequence[str], seed: int, part: str = "all", first_record: int = 0
 ) -> tf.data.Dataset:
-    """The serialized records of a part of the files, shuffled, epoch after epoch without end.
+    """Returns the serialized records of a part of the files, shuffled, for endless epochs.
 
     Args:
-        first_record: how many to leave out at the start. Whole epochs are left out unread; that
-            takes the number of records, from the manifest where there is one.
+        seed: seed of the order.
+        part: as for `records_in_order`.
+        first_record: how many records to skip at the start. Whole epochs are skipped without
+            reading them, given the number of records; files without a manifest are counted.
 
     Raises:
-        ValueError: no record is in that part.
-        tf.errors.DataLossError: a file is damaged; now, or while reading.
+        ValueError: the part has no records.
+        tf.errors.DataLossError: a file is damaged. Raised at once if its records are counted, else
+            while reading.
     """
     return _epochs(files, seed, part, first_record, open_records)
 
@@ -66,18 +69,18 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
 
 
 def count_records(files: Sequence[str]) -> list[int]:
-    """How many records each file has: as its manifest says, else by reading it.
+    """Returns the number of records of each file, from its manifest or by reading it.
 
-    A manifest counts that lists the file in its present size.
+    The manifest is used only if it lists the file with its current size.
 
     Raises:
         tf.errors.DataLossError: a file is damaged.
     """
-    known = {path: _listed(path) for path in set(map(manifest_path, files))}
+    listed = {path: _listed_counts(path) for path in set(map(manifest_path, files))}
     counts = []
     for file in files:
         entry = os.path.basename(file), tf.io.gfile.stat(file).length
-        count = known[manifest_path(file)].get(entry)
+        count = listed[manifest_path(file)].get(entry)
         counts.append(_count_by_reading(file) if count is None else count)
     return counts
 
@@ -85,12 +88,12 @@ def count_records(files: Sequence[str]) -> list[int]:
 def _epochs(
     files: Sequence[str], seed: int, part: str, first_record: int, open_file: OpenFile
 ) -> tf.data.Dataset:
-    """`training_records`, or what else `open_file` gives in place of each record."""
+    """Returns `training_records`, with elements of `open_file` in place of records."""
     if not any(True for _ in records_in_order(files, part).take(1)):
-        # Epochs without a record would follow each other for ever.
+        # An endless sequence of empty epochs would never yield a record.
         raise ValueError(
-            f"{', '.join(files)}: all records are held out, the first of every {HELD_OUT_EVERY} of "
-            "each file: none is left to train on; give files of more records"
+            f"{', '.join(files)}: no records are left to train on, because the first of every "
+            f"{HELD_OUT_EVERY} records of each file is held out; use files with more records"
         )
     first_epoch = skipped = 0
     if first_record:
@@ -108,8 +111,8 @@ def _epoch(
     open_file: OpenFile,
     epoch: tf.Tensor,
 ) -> tf.data.Dataset:
-    # Inside a dataset's function this is the seed of its graph: without it the order would
-    # depend on the program's global seed, too.
+    # In a function of a dataset, this sets the seed of the function's graph. Without it, the order
+    # would also depend on the global seed of the program.
     tf.compat.v1.set_random_seed(1)
     root = tf.stack([tf.constant(seed, tf.int64), epoch])
     seeds = tf.random.stateless_uniform([2], root, 1, 2**31 - 1, tf.int64, alg="philox")
@@ -123,13 +126,13 @@ def _epoch(
 
 
 def _sources(files: Sequence[str]) -> tf.data.Dataset:
-    """The files and their compressions."""
+    """Returns a dataset of the files and their compressions."""
     compressions = [compression_of(file) for file in files]
     return tf.data.Dataset.from_tensor_slices((list(files), compressions))
 
 
 def _numbered_records(file: tf.Tensor, compression: tf.Tensor) -> tf.data.Dataset:
-    """The file, the number and the content of each record, as a dict."""
+    """Returns the file, number and content of each record as a dict."""
     numbers = tf.data.Dataset.counter(1)
     names = tf.data.Dataset.from_tensors(file).repeat()
     records = open_records(file, compression)
@@ -143,7 +146,7 @@ def _open_part(
     if part == "held_out":
         return records.shard(HELD_OUT_EVERY, 0)
     if part == "train":
-        # Many times cheaper than a filter, which is a function called for every record.
+        # Many times faster than a filter, which calls a function for every record.
         hundreds = records.batch(HELD_OUT_EVERY)
         return hundreds.map(partial(tf.nest.map_structure, lambda values: values[1:])).unbatch()
     assert part == "all", part
@@ -155,8 +158,8 @@ def _size_of_part(count: int, part: str) -> int:
     return {"all": count, "held_out": held_out, "train": count - held_out}[part]
 
 
-def _listed(manifest: str) -> dict[tuple[str, int], int]:
-    """Name and size of a file -> its number of records, as a manifest says; {} where none is."""
+def _listed_counts(manifest: str) -> dict[tuple[str, int], int]:
+    """Returns the number of records per file name and size; {} without a valid manifest."""
     if not tf.io.gfile.exists(manifest):
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Describes a set of pre-training records: which files, of what shape, in which order."""
+"""Describes a set of pre-training records: the files, their contents and their order."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,10 @@ class RecordSet:
         max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
             masking "left_to_right".
         vocab_size: upper bound of all token ids.
-        seed: seed of the order of training.
+        seed: seed of the training order.
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
-        masking: how to mask dynamic records; None for records masked on disk.
+        masking: how to mask dynamic records; None for records that are already masked.
     """
 
     files: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Writes TFRecord files and small files that appear whole or not at all."""
+"""Writes TFRecord files and other files atomically: they appear complete or not at all."""
 
 import contextlib
 import os
@@ -9,18 +9,18 @@ import tensorflow as tf
 
 @contextlib.contextmanager
 def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
-    """Gives the name of a file to write, which takes the place of `path` when the block ends well.
+    """Yields the name of a temporary file that replaces `path` when the block succeeds.
 
-    When it raises, what was written is removed and what stood at `path` is left alone.
+    If the block raises, the temporary file is removed and `path` stays as it was.
 
     Args:
-        path: its folder is made where needed.
-        temporary: the name to give; by default one of this process, beside `path`.
+        path: the file to write. Its folder is created if necessary.
+        temporary: name of the temporary file; by default one of this process only.
 
     Raises:
         OSError: the file cannot be written.
     """
-    # In the same folder, so that the rename stays within one file system.
+    # In the same folder, because a rename is atomic only within a file system.
     temporary = temporary or f"{path}.tmp-{os.getpid()}"
     try:
         if folder := os.path.dirname(path):
@@ -35,19 +35,19 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
 
 
 def make_folder(path: str) -> None:
-    """Makes a folder and its parents, unless it is there.
+    """Creates a folder and its parents unless it exists.
 
     Raises:
-        OSError: it cannot be made, or a file has its name.
+        OSError: the folder cannot be created, or a file has its name.
     """
     try:
         tf.io.gfile.makedirs(path)
     except tf.errors.OpError as error:
-        raise OSError(f"cannot make the folder {path}: {error.message}") from error
+        raise OSError(f"cannot create the folder {path}: {error.message}") from error
 
 
 def atomic_write(path: str, data: bytes | str) -> None:
-    """Writes `data` to `path`, whole or not at all.
+    """Writes `data` to `path` atomically.
 
     Raises:
         OSError: the file cannot be written.
@@ -58,7 +58,7 @@ def atomic_write(path: str, data: bytes | str) -> None:
 
 
 def write_records(path: str, records: Iterable[bytes], compression: str = "") -> None:
-    """Writes serialized records to a TFRecord file, whole or not at all.
+    """Writes serialized records to a TFRecord file atomically.
 
     Args:
         compression: "" or "GZIP".
@@ -73,14 +73,14 @@ def write_records(path: str, records: Iterable[bytes], compression: str = "") ->
 
 
 def join_files(parts: Sequence[str], path: str) -> None:
-    """Writes the contents of `parts`, one after the other, to `path`, whole or not at all.
+    """Concatenates the files `parts` into `path` atomically.
 
-    TFRecord files joined so are a TFRecord file, compressed ones too.
+    Concatenated TFRecord files, even compressed ones, are a valid TFRecord file.
 
     Raises:
-        OSError: a part cannot be read or `path` not written.
+        OSError: a part cannot be read or `path` cannot be written.
     """
-    # A fixed name: what a killed run left is written over by the next.
+    # A fixed name, so that the next run overwrites what a killed run left behind.
     with (
         whole_file(path, f"{path}.joining") as temporary,
         tf.io.gfile.GFile(temporary, "wb") as target,
@@ -92,23 +92,27 @@ def join_files(parts: Sequence[str], path: str) -> None:
 
 
 def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raises a ValueError for what must not be written over, and for a name that is no file's.
+    """Checks that output files overwrite neither inputs nor each other.
 
     Args:
-        files: the names that a user gave for output.
-        inputs: the files that are read.
+        files: the output files.
+        inputs: the input files.
+
+    Raises:
+        ValueError: an output file is also an input file, is named twice or is a directory, or there
+            are no output files.
     """
     if not files:
-        raise ValueError("output_file names no file")
-    seen = {absolute_path(file): "an input file" for file in inputs}
+        raise ValueError("--output_file names no file")
+    used = {absolute_path(file): "is an input file too" for file in inputs}
     for file in files:
-        if taken := seen.get(absolute_path(file)):
-            raise ValueError(f"output_file {file} is {taken} too: name another")
-        seen[absolute_path(file)] = "named twice: an output file"
+        if problem := used.get(absolute_path(file)):
+            raise ValueError(f"--output_file: {file} {problem}; choose another name")
+        used[absolute_path(file)] = "is named twice"
         if tf.io.gfile.isdir(file):
-            raise ValueError(f"output_file {file} is a directory: name a file in it")
+            raise ValueError(f"--output_file: {file} is a directory; name a file in it")
 
 
 def absolute_path(path: str) -> str:
-    """A file's one name, however it was given."""
+    """Returns the canonical path of a file, to recognize it under different names."""
     return path if "://" in path else os.path.realpath(path)

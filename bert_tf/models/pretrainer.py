@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.cross_entropy import cross_entropy
+from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
 
@@ -94,7 +94,7 @@ class PretrainingObjective:
         self.measures = self.losses + tuple(f"{kind}_accuracy" for kind in kinds)
 
     def counts(self, batch: dict) -> dict:
-        """The number of masked words and of pairs in a batch of `pretraining_dataset`."""
+        """The number of masked words and of pairs in a batch of `training_batches`."""
         words = ops.sum(batch["masked_lm_weights"])
         pairs = ops.sum(batch["example_weights"])
         return self._chosen(words, pairs, words, pairs)
@@ -128,5 +128,5 @@ def _loss_and_hits(logits, labels, weights, recompute):
     # Not ops.argmax, whose care for negative zeros takes several passes over all logits.
     best = ops.top_k(logits, 1)[1][..., 0]
     hits = ops.cast(ops.equal(best, labels), "float32")
-    losses = cross_entropy(logits, labels, recompute)
+    losses = fused.cross_entropy(logits, labels, recompute)
     return ops.sum(losses * weights), ops.sum(hits * weights)

@@ -1,5 +1,8 @@
-"""Masking while reading. Oracles: a plain-Python restatement of google-research/bert's
-`create_masked_lm_predictions`, and the proportions it says, within four standard deviations."""
+"""Dynamic masking.
+
+Oracles: google-research/bert's `create_masked_lm_predictions` restated in plain Python, and the
+proportions it documents, within four standard deviations.
+"""
 
 import numpy as np
 import pytest
@@ -28,9 +31,9 @@ S, P = 40, 5
 
 
 def dynamic_arrays(rows: int, seed: int = 0, length: int = S) -> dict[str, np.ndarray]:
-    """Rows [CLS] A [SEP] B [SEP] of random lengths and words of one to four pieces."""
+    """Returns rows [CLS] A [SEP] B [SEP] of random lengths and words of several tokens."""
     rng = np.random.default_rng(seed)
-    end = rng.integers(5, length, (rows, 1))  # of the last [SEP]
+    end = rng.integers(5, length, (rows, 1))  # position of the last [SEP]
     middle = rng.integers(2, end - 1)
     column = np.arange(length)
     ids = rng.integers(5, VOCAB, (rows, length))
@@ -65,8 +68,8 @@ def mask(
 
 def words(arrays, row: int) -> list[list[int]]:
     found: list[list[int]] = []
-    for column, piece in enumerate(arrays["input_word_ids"][row]):
-        if piece in (CLS, SEP, PAD):
+    for column, token in enumerate(arrays["input_word_ids"][row]):
+        if token in (CLS, SEP, PAD):
             continue
         if arrays["word_starts"][row, column]:
             found.append([])
@@ -77,7 +80,7 @@ def words(arrays, row: int) -> list[list[int]]:
 @pytest.mark.parametrize("units", ["wordpiece", "whole_word"])
 @pytest.mark.parametrize(("max_predictions", "prob"), [(P, 0.15), (S + 3, 1.0)])
 def test_masked_rows_keep_the_contract(units, max_predictions, prob):
-    """Oracle: what the original writes, and the rows before they were masked."""
+    """Oracle: the rules of the original, and the rows before masking."""
     arrays = dynamic_arrays(500)
     masked = mask(arrays, max_predictions=max_predictions, units=units, masked_lm_prob=prob)
     for row in range(500):
@@ -141,7 +144,7 @@ def test_proportions(units):
     def near(count: int, share: float, n: int = n) -> bool:
         return abs(count - n * share) < 4 * np.sqrt(n * share * (1 - share))
 
-    # A random piece is the right one, or [MASK], once in VOCAB times each.
+    # A random token is the right one or [MASK] with probability 1 / VOCAB each.
     assert near(np.count_nonzero(shown == MASK), 0.8 + 0.1 / VOCAB)
     assert near(np.count_nonzero(shown == labels), 0.1 + 0.1 / VOCAB)
     random = shown[(shown != MASK) & (shown != labels)]
@@ -149,20 +152,20 @@ def test_proportions(units):
     assert counts[MASK] == 0
     counts = np.delete(counts, MASK)
     expected = len(random) / (VOCAB - 1)
-    deviation = ((counts - expected) ** 2 / expected).sum()  # chi squared of VOCAB - 2
+    deviation = ((counts - expected) ** 2 / expected).sum()  # chi squared with VOCAB - 2 degrees
     assert abs(deviation - (VOCAB - 2)) < 5 * np.sqrt(2 * (VOCAB - 2))
-    # Every maskable piece of a row is as likely as any other (whole words: short ones more so).
+    # All maskable tokens of a row are equally likely (of whole words, short ones are more likely).
     if units == "wordpiece":
-        is_piece = (arrays["input_mask"] > 0) & ~np.isin(arrays["input_word_ids"], (CLS, SEP))
-        share = masked["masked_lm_weights"].sum(axis=1) / is_piece.sum(axis=1)
-        expected = (is_piece * share[:, None]).sum(axis=0)
+        is_token = (arrays["input_mask"] > 0) & ~np.isin(arrays["input_word_ids"], (CLS, SEP))
+        share = masked["masked_lm_weights"].sum(axis=1) / is_token.sum(axis=1)
+        expected = (is_token * share[:, None]).sum(axis=0)
         found = np.bincount(positions, minlength=60)
-        spread = np.sqrt((is_piece * (share * (1 - share))[:, None]).sum(axis=0))
+        spread = np.sqrt((is_token * (share * (1 - share))[:, None]).sum(axis=0))
         assert (np.abs(found - expected) <= 4.5 * spread).all()
 
 
-def test_whole_words_are_chosen_as_by_the_original():
-    """Oracle: the distribution of the original's loop over many shuffles of one row."""
+def test_whole_words_have_the_distribution_of_the_original():
+    """Oracle: the original's loop over many shuffles of one row."""
     arrays = dynamic_arrays(1, seed=5)
     many = {name: np.repeat(values, 20_000, axis=0) for name, values in arrays.items()}
     masked = mask(many, units="whole_word")
@@ -182,7 +185,7 @@ def test_whole_words_are_chosen_as_by_the_original():
     assert np.abs(found - expected).max() < 4 * np.sqrt(2 * 0.25 / 20_000)
 
 
-def test_rows_are_masked_alike_together_and_one_by_one():
+def test_rows_get_the_same_masks_together_and_one_by_one():
     """Oracle: the batch masked as a whole."""
     same = {name: np.repeat(values, 12, axis=0) for name, values in dynamic_arrays(1).items()}
 
@@ -194,13 +197,13 @@ def test_rows_are_masked_alike_together_and_one_by_one():
         whole = masks(0, 12, units=units)
         parts = [masks(0, 1, units=units), masks(1, 5, units=units), masks(5, 12, units=units)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
-        assert len(np.unique(whole, axis=0)) > 8  # rows differ, though some may by chance not
+        assert len(np.unique(whole, axis=0)) > 8  # rows differ, except by chance
     for change in ({"number": 1}, {"seed": 2**32 - 1}, {"stream": TRAINING}):
         assert (masks(0, 12, **change) != masks(0, 12)).any()
 
 
-def test_left_to_right_predicts_every_next_piece():
-    """A worked example: the last [SEP] is predicted, too, and nothing from it."""
+def test_left_to_right_predicts_every_next_token():
+    """Oracle: a worked example, in which the last [SEP] is predicted and predicts nothing."""
     row = {
         "input_word_ids": [CLS, 11, 12, SEP, 13, SEP, PAD, PAD],
         "input_mask": [1, 1, 1, 1, 1, 1, 0, 0],
@@ -241,7 +244,7 @@ def _training(file, batch_size, take, context=None, first_step=0, **changes) -> 
 
 
 def _by_row(batches: list[dict], arrays) -> dict[bytes, list[bytes]]:
-    """The masked forms of each unmasked row."""
+    """Returns the masked forms of each unmasked row."""
     found: dict[bytes, list[bytes]] = {}
     for batch in batches:
         for row in range(len(batch["input_word_ids"])):
@@ -253,7 +256,7 @@ def _by_row(batches: list[dict], arrays) -> dict[bytes, list[bytes]]:
     return found
 
 
-def test_every_epoch_is_masked_anew_and_as_the_seed_says(tmp_path):
+def test_every_epoch_has_new_masks_that_depend_on_the_seed(tmp_path):
     arrays = dynamic_arrays(60)
     file = _write(tmp_path / "records", arrays)
     assert check_files(_record_set(file))
@@ -262,15 +265,15 @@ def test_every_epoch_is_masked_anew_and_as_the_seed_says(tmp_path):
     assert set(forms) == {row.astype(np.int32).tobytes() for row in arrays["input_word_ids"]}
     assert {len(found) for found in forms.values()} == {3}
     different = sum(len(set(found)) == 3 for found in forms.values())
-    assert different > 50  # short rows may be masked alike by chance
+    assert different > 50  # short rows may get equal masks by chance
     np.testing.assert_equal(_training(file, 6, 30), first)
     other = _training(file, 6, 1, seed=1)[0]
     assert (other["masked_lm_positions"] != first[0]["masked_lm_positions"]).any()
 
 
 @pytest.mark.parametrize("units", ["wordpiece", "whole_word"])
-def test_masks_depend_on_the_step_and_the_row_in_it_alone(tmp_path, units):
-    """Oracle: the uninterrupted run of one replica, over three epochs."""
+def test_masks_depend_only_on_the_step_and_the_row(tmp_path, units):
+    """Oracle: the uninterrupted run of one replica over three epochs."""
     file = _write(tmp_path / "records", dynamic_arrays(30))
     whole = _training(file, 8, 12, units=units)
     np.testing.assert_equal(_training(file, 8, 5, first_step=7, units=units), whole[7:])
@@ -299,11 +302,11 @@ def test_left_to_right_batches(tmp_path):
         assert {row.tobytes() for row in ids} == {
             row.astype(np.int32).tobytes() for row in arrays["input_word_ids"]
         }
-        np.testing.assert_array_equal(rows["masked_lm_ids"], ids[:, 1:])  # what pads is 0
+        np.testing.assert_array_equal(rows["masked_lm_ids"], ids[:, 1:])  # padding is 0
         np.testing.assert_array_equal(rows["masked_lm_weights"], rows["input_mask"][:, 1:])
 
 
-def test_evaluation_masks_a_record_the_same_whatever_the_batches(tmp_path):
+def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
     arrays = dynamic_arrays(150)
     file = _write(tmp_path / "records", arrays)
 
@@ -327,7 +330,7 @@ def test_evaluation_masks_a_record_the_same_whatever_the_batches(tmp_path):
     assert (changed["masked_lm_positions"] != positions).any()
 
 
-def test_bad_dynamic_records_are_named(tmp_path):
+def test_errors_name_bad_dynamic_records(tmp_path):
     arrays = dynamic_arrays(10)
     file = _write(tmp_path / "good", arrays)
     with pytest.raises(ValueError, match="good: input_word_ids has 40 .*max_seq_length=41"):

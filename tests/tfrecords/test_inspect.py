@@ -111,7 +111,7 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys):
     assert "words: 4.0 per record, masked while reading\n" in out
 
 
-def test_ids_stand_for_pieces_without_a_vocabulary():
+def test_ids_stand_for_tokens_without_a_vocabulary():
     record = {name: values[0] for name, values in arrays(STATIC).items()}
     assert render_record(record, None) == "2 5 [4→6] 8 7 3 {9} 5 [11→10] 3"
 

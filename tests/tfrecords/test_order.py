@@ -1,4 +1,4 @@
-"""Oracles: the records as they were written, and the order of the uninterrupted stream."""
+"""The order of records. Oracles: the records as written, and the uninterrupted stream."""
 
 import itertools
 
@@ -16,7 +16,7 @@ SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}
 
 @pytest.fixture(params=["", "GZIP"])
 def files(request, tmp_path, monkeypatch) -> list[str]:
-    """Files of records that say their file and number; larger than the buffer for shuffling."""
+    """Files of records that name their file and number; larger than the shuffle buffer."""
     monkeypatch.setattr(order, "SHUFFLE_BUFFER_RECORDS", 64)
     for name, size in SIZES.items():
         records = (f"{name} {number}".encode() for number in range(1, size + 1))
@@ -25,7 +25,7 @@ def files(request, tmp_path, monkeypatch) -> list[str]:
 
 
 def _all(part: str) -> list[bytes]:
-    """Oracle of what is held out: the first of every hundred records of each file."""
+    """Oracle of the split: the first of every 100 records of each file is held out."""
     found = []
     for name, size in SIZES.items():
         for number in range(1, size + 1):
@@ -47,7 +47,7 @@ def test_parts(files):
 
 
 @pytest.mark.parametrize("part", ["all", "train", "held_out"])
-def test_each_record_comes_once_an_epoch_in_an_order_that_follows_the_seed(files, part):
+def test_every_epoch_has_each_record_once_in_the_order_of_the_seed(files, part):
     expected = _all(part)
     size = len(expected)
 
@@ -64,7 +64,7 @@ def test_each_record_comes_once_an_epoch_in_an_order_that_follows_the_seed(files
 
 
 def test_the_order_is_well_mixed(files):
-    """Oracle: a random order; one through a small buffer comes near it, file by file does not."""
+    """Oracle: the share of neighbors from the same file in a random order."""
     records = _take(training_records(files, seed=1), sum(SIZES.values()))
     same = sum(left[:1] == right[:1] for left, right in itertools.pairwise(records))
     share = sum((size / len(records)) ** 2 for size in SIZES.values())
@@ -83,19 +83,19 @@ def test_the_order_does_not_depend_on_the_global_seed(files):
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
-def test_a_stream_that_goes_on_is_the_tail_of_the_uninterrupted_one(files, part):
+def test_a_resumed_stream_equals_the_tail_of_the_uninterrupted_one(files, part):
     size = len(_all(part))
     whole = _take(training_records(files, 5, part), 3 * size)
     for first in (17, size, 2 * size + 3):
         assert _take(training_records(files, 5, part, first), 30) == whole[first : first + 30]
-    # For ever, were the epochs before read.
+    # This would never end if it read the skipped epochs.
     late = _take(training_records(files, 5, part, size * 10**9), size)
     assert sorted(late) == sorted(whole[:size])
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
 def test_the_records_of_a_step_are_named(files, part):
-    """Oracle: the contents of the very rows."""
+    """Oracle: the contents of the rows."""
     rows = _take(training_records(files, 9, part), 60 * 7)
     lengths = dict(max_seq_length=1, max_predictions_per_seq=1, vocab_size=1)
     records = RecordSet(files=tuple(files), seed=9, part=part, **lengths)
@@ -107,14 +107,16 @@ def test_the_records_of_a_step_are_named(files, part):
         assert named == rows[7 * step : 7 * (step + 1)]
 
 
-def test_files_that_are_held_out_whole_are_an_error_not_an_endless_loop(files):
-    with pytest.raises(ValueError, match="/c: all records are held out, the first of every 100"):
+def test_training_without_records_is_an_error_not_an_endless_loop(files):
+    with pytest.raises(
+        ValueError, match="/c: no records are left to train on, .* first of every 100"
+    ):
         training_records([files[2]], seed=1, part="train")
     assert _take(training_records([files[2]], seed=1), 2) == [b"c 1"] * 2
 
 
-def test_records_are_counted_by_the_manifest_where_it_is_of_these_files(tmp_path):
-    """Oracles: the numbers written; a manifest that lies shows that it was believed."""
+def test_counts_come_from_a_manifest_that_matches_the_files(tmp_path):
+    """Oracles: the numbers written; a wrong count in the manifest, which shows that it is used."""
     files = [str(tmp_path / f"x.tfrecord-{index:05}-of-00003") for index in range(3)]
     for index, file in enumerate(files):
         write_records(file, [b"record"] * (1500 + index), "GZIP" if index else "")

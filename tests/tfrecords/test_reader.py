@@ -248,7 +248,7 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     [
         ("input_word_ids", VOCAB, "input_ids has id 500, outside the vocabulary of 500"),
         ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has id 507, outside"),
-        ("masked_lm_positions", S, "masked_lm_positions has 12, beyond the 12 ids"),
+        ("masked_lm_positions", S, "masked_lm_positions has position 12, outside the 12"),
     ],
 )
 def test_values_out_of_range_fail_and_are_named(tmp_path, batches, name, value, message):

@@ -1,4 +1,4 @@
-"""The project as a whole: its import rules, the tree in README.md, and what importing costs."""
+"""The project as a whole: its import rules, the maps of its files, and what importing costs."""
 
 import pathlib
 import re
@@ -26,12 +26,14 @@ def test_imports_go_down_the_layers_only():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_readme_prints_the_tree():
+def test_the_architecture_page_prints_the_tree():
     """Oracle: the files of the three packages; __init__.py files have no line of their own."""
-    tree = re.search(r"```\n(tfrecords/.*?)```", (ROOT / "README.md").read_text(), re.S)[1]
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    tree = re.search(r"```\n(tfrecords/.*?)```", page, re.S)[1]
     printed, folders = set(), []
     for line in tree.splitlines():
-        indent, name = re.match(r"( *)(\S+)", line).groups()
+        indent, name, clause = re.match(r"( *)(\S+) *(.*)", line).groups()
+        assert clause, f"{name} has no clause"
         folders[len(indent) // 2 :] = [name.rstrip("/")] if name.endswith("/") else []
         if name.endswith(".py"):
             printed.add("/".join([*folders, name]))
@@ -42,6 +44,15 @@ def test_readme_prints_the_tree():
         if path.name != "__init__.py"
     }
     assert printed == files
+
+
+def test_the_readme_names_every_room():
+    """Oracle: the folders of the three packages, and the pages in docs/."""
+    readme = (ROOT / "README.md").read_text()
+    rooms = [*PACKAGES, *(path.parent.name for path in (ROOT / "bert_tf").glob("*/__init__.py"))]
+    assert [room for room in rooms if f"{room}/ " not in readme] == []
+    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
+    assert [page for page in pages if f"(docs/{page})" not in readme] == []
 
 
 def test_importing_bert_tf_does_not_import_tensorflow():

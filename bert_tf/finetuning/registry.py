@@ -7,11 +7,11 @@ TASKS = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
 
 
 def get_task(name: str) -> Task:
-    """The task of this name.
+    """Returns the task of this name.
 
     Raises:
         ValueError: there is none.
     """
     if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {', '.join(TASKS)}")
+        raise ValueError(f"no task {name!r}; choose one of {', '.join(TASKS)}")
     return TASKS[name]

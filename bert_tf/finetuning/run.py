@@ -1,196 +1,160 @@
-"""Trains a task's model, keeps the best weights, evaluates."""
+"""Fine-tunes an encoder on a task, from flags to a run folder."""
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Callable
 
-import keras
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import EncodedExamples, eval_batches, train_batches
-from bert_tf.models.task_model import BertTaskModel, ClassificationObjective
-from bert_tf.training import checkpoints, loop, optimizers, schedules
-from bert_tf.training.reports import EVAL_RESULTS, Reports, write_results
-from bert_tf.training.trainer import Trainer
-from bert_tf.weights.growing import VocabularyMapping
-from bert_tf.weights.loading import load_weights
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import get_task
+from bert_tf.finetuning.task import Task
+from bert_tf.flags import make_strategy
+from bert_tf.resolution import check_length, resolve_model
+from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.driver import BEST
+from bert_tf.training.reports import EVAL_RESULTS, read_results
+from bert_tf.training.strategy import check_batch_size, is_chief, set_precision
+from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from tfrecords.vocabulary import load_vocab
 
-BEST = "best"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to train; the names are those of the flags of google-research/bert's run_classifier."""
-
-    train_batch_size: int = 32
-    eval_batch_size: int = 32
-    learning_rate: float = 5e-5
-    num_train_epochs: float = 3.0
-    warmup_proportion: float = 0.1
-    seed: int = 12345
-
-    def num_train_steps(self, num_examples: int) -> int:
-        """Raises a ValueError where there is not one step."""
-        steps = int(num_examples * self.num_train_epochs / self.train_batch_size)
-        if steps < 1:
-            raise ValueError(
-                f"{num_examples} examples and --num_train_epochs={self.num_train_epochs} make no "
-                f"step of --train_batch_size={self.train_batch_size}"
-            )
-        return steps
+# In flags.json: whether all steps are taken and the results written.
+FINISHED = "finished"
 
 
-class FineTuner:
-    """Trains on "train", evaluates "dev" after every epoch, and keeps the best weights.
-
-    Best are those of the highest accuracy, the first of equals; they are saved in `folder/best`.
-    `start`, then `train`. Until `train` nothing is written.
+def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
+    """Fine-tunes and evaluates as the options say; resumes the run in the output folder.
 
     Args:
-        folder: for checkpoints and results; an interrupted run there is taken up.
-        splits: "train", "dev" and perhaps "test".
+        task: used instead of the registered task with the name `options.task`.
+
+    Returns:
+        The results in `eval_results.txt`.
 
     Raises:
-        ValueError: there are too few examples for one step.
+        ValueError, OSError: one line that names the flag or file and what to do.
+        Interrupted: a signal stopped training, after a checkpoint was saved.
     """
+    task = task or get_task(options.task)
+    run = RunFolder(options.output_dir)
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    spec = _resolve_model(options, run, mapping)
+    # The workers of several machines must meet before TensorFlow computes anything.
+    strategy = make_strategy(options)
+    say = print if is_chief(strategy) else _say_nothing
+    if _is_finished(options, run):
+        say(f"{run.path} holds a finished run; choose another --output_dir to repeat it.")
+        return read_results(run.file(EVAL_RESULTS))
+    for flag in ("train_batch_size", "eval_batch_size"):
+        check_batch_size(strategy, flag, getattr(options, flag))
+    set_precision(options.precision)
+    tuner = FineTuner(options, task, spec.config, _read(options, task, spec, say), strategy)
+    tuner.set_initial_weights(mapping, say)
+    flags = dataclasses.asdict(options)
+    if is_chief(strategy):
+        run.write(spec, flags | {FINISHED: False})
+        RunFolder(run.file(BEST)).write(spec)
+    results = tuner.train()
+    if is_chief(strategy):
+        run.write(spec, flags | {FINISHED: True})
+    say(_summary(options, task, results))
+    return results
 
-    def __init__(
-        self,
-        folder: str,
-        config: BertConfig,
-        num_classes: int,
-        splits: Mapping[str, EncodedExamples],
-        settings: Settings,
-        strategy: tf.distribute.Strategy,
-    ):
-        self.folder, self.splits, self.settings = folder, splits, settings
-        self.num_train_steps = total = settings.num_train_steps(len(splits["train"]))
-        keras.utils.set_random_seed(settings.seed)
-        with strategy.scope():
-            self.model = BertTaskModel(config, num_classes)
-            optimizer = optimizers.AdamW(self.model.trainable_weights)
-        schedule = schedules.linear_warmup_and_decay(
-            settings.learning_rate, total, int(total * settings.warmup_proportion)
-        )
-        self.trainer = Trainer(
-            strategy,
-            self.model,
-            ClassificationObjective(),
-            optimizer,
-            schedule,
-            seed=settings.seed,
-        )
-        self.checkpointer = checkpoints.Checkpointer(
-            folder, self.model, self.trainer.state, max_to_keep=1
-        )
-        weights_only = {"step": self.trainer.step}
-        self.best = checkpoints.Checkpointer(
-            f"{folder}/{BEST}", self.model, weights_only, max_to_keep=1
-        )
-        self.best_results = f"{folder}/{BEST}/{EVAL_RESULTS}"
 
-    def start(
-        self, init_checkpoint: str | None = None, mapping: VocabularyMapping | None = None
-    ) -> None:
-        """Sets the weights: the interrupted run's, else the encoder's of a checkpoint, else random.
+def _resolve_model(
+    options: FineTuningOptions, run: RunFolder, mapping: VocabularyMapping | None
+) -> ModelSpec:
+    """Returns the encoder's configuration with its vocabulary and casing."""
+    if mapping and not options.init_checkpoint:
+        raise ValueError("--init_vocab_mapping needs --init_checkpoint, whose embeddings grow")
+    resumes = run.has_checkpoint()
+    if not (options.init_checkpoint or options.preset or options.bert_config_file or resumes):
+        raise ValueError("give --init_checkpoint, or --preset to train from scratch")
+    init = None
+    # A run that resumes no longer needs the checkpoint that it started from.
+    if options.init_checkpoint and not resumes:
+        init = RunFolder.of_checkpoint(options.init_checkpoint)
+    vocab = load_vocab(options.vocab_file) if options.vocab_file else None
+    spec = resolve_model(
+        run,
+        bert_config_file=options.bert_config_file,
+        preset=options.preset,
+        vocabs={f"--vocab_file={options.vocab_file}": vocab},
+        casings={"--do_lower_case": options.do_lower_case},
+        init=init,
+        mapping=mapping,
+    )
+    check_length(spec.config, options.max_seq_length)
+    if spec.vocab is None:
+        raise ValueError("give --vocab_file: there is no vocab.txt beside --init_checkpoint")
+    return spec if spec.lower_case is not None else dataclasses.replace(spec, lower_case=True)
 
-        Args:
-            mapping: lets the word embeddings of the checkpoint grow with an extended vocabulary.
 
-        Raises:
-            ValueError: `init_checkpoint` is of another model.
-        """
-        if path := self.checkpointer.restore():
-            print(f"Going on from {path}, step {self.trainer.step.numpy():,}.")
-        elif init_checkpoint:
-            _load_encoder(self.model, checkpoints.latest_checkpoint(init_checkpoint), mapping)
-        else:
-            print("All weights start from random numbers.")
+def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
+    """Whether the run in the output folder is finished.
 
-    def train(self) -> dict[str, float]:
-        """Trains what is left to train, then evaluates the best weights on "test", if there is one.
-
-        Returns:
-            `eval_accuracy`, `eval_loss` on "dev" of the best weights, `global_step`, their step,
-            and `test_accuracy`, `test_loss`; `folder/eval_results.txt` holds the same.
-
-        Raises:
-            ValueError: the loss is not finite.
-        """
-        settings, step = self.settings, int(self.trainer.step.numpy())
-        epochs = max(1, round(settings.num_train_epochs))
-        epoch_steps = math.ceil(self.num_train_steps / epochs)
-        with Reports(self.folder, step, self.num_train_steps) as self.reports:
-            # A run may have been killed between saving and evaluating.
-            finished = step % epoch_steps == 0 or step == self.num_train_steps
-            if step and finished and self.reports.last_evaluation.get("global_step") != step:
-                self.after_epoch(step)
-            self.reports.begin_phase(settings.train_batch_size)
-            loop.fit(
-                self.trainer,
-                iter(self.batches("train", skip=step * settings.train_batch_size)),
-                self.num_train_steps,
-                self.checkpointer,
-                self.reports,
-                epoch_steps,
-                on_checkpoint=self.after_epoch,
+    Raises:
+        ValueError: the folder holds something else, or a run with other flags.
+    """
+    saved = run.read_flags()
+    if FINISHED not in saved:
+        if tf.io.gfile.isdir(run.path) and tf.io.gfile.listdir(run.path):
+            raise ValueError(
+                f"{run.path} is not empty and holds no fine-tuning run; choose another --output_dir"
             )
-        return self.finish()
-
-    def batches(self, split: str, skip: int = 0):
-        strategy, settings = self.trainer.strategy, self.settings
-        static = isinstance(strategy, tf.distribute.TPUStrategy)
-        examples = self.splits[split]
-
-        def dataset(context):
-            if split == "train":
-                size = settings.train_batch_size
-                return train_batches(examples, size, settings.seed, skip, static, context)
-            return eval_batches(examples, settings.eval_batch_size, static, context)
-
-        return strategy.distribute_datasets_from_function(dataset)
-
-    def evaluate(self, split: str, prefix: str) -> dict[str, float]:
-        means = self.trainer.evaluate(self.batches(split))
-        return {f"{prefix}_{name}": value for name, value in means.items()}
-
-    def after_epoch(self, step: int) -> None:
-        results = self.evaluate("dev", "eval")
-        so_far = read_results(self.best_results).get("eval_accuracy", -1.0)
-        if results["eval_accuracy"] > so_far:
-            self.best.save()
-            write_results(self.best_results, results | {"global_step": step})
-        self.reports.evaluation(step, results)
-
-    def finish(self) -> dict[str, float]:
-        results = read_results(self.best_results)
-        if "test" in self.splits:
-            path = checkpoints.latest_checkpoint(f"{self.folder}/{BEST}")
-            load_weights(path, self.model.weights)
-            results |= self.evaluate("test", "test")
-        write_results(f"{self.folder}/{EVAL_RESULTS}", results)
-        return results
+        return False
+    if not run.has_checkpoint():
+        return False  # stopped before its first checkpoint: there is nothing to resume
+    for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
+        raise ValueError(
+            f"{run.path} holds a run with --{name}={then}, not {now}; choose another --output_dir, "
+            "or use the same flags to resume"
+        )
+    return saved[FINISHED]
 
 
-def read_results(path: str) -> dict[str, float]:
-    """The `key = value` lines of a file; {} where there is none."""
-    if not tf.io.gfile.exists(path):
-        return {}
-    with tf.io.gfile.GFile(path) as file:
-        pairs = (line.split(" = ") for line in file.read().splitlines())
-        values = {key: float(value) for key, value in pairs}
-    return values | {"global_step": int(values["global_step"])}
+def _read(
+    options: FineTuningOptions, task: Task, spec: ModelSpec, say: Callable[[str], None]
+) -> dict[str, Features]:
+    """Reads and tokenizes all splits."""
+    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    splits = {}
+    for name, examples in task.read_splits(options.data_dir, options.random_seed).items():
+        splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
+        say(_describe_split(name, splits[name]))
+    return splits
 
 
-def _load_encoder(model: BertTaskModel, checkpoint: str, mapping: VocabularyMapping | None) -> None:
-    load_weights(checkpoint, model.encoder.weights, mapping)
-    taken = {weight.path for weight in model.encoder.weights}
-    fresh = [weight.path for weight in model.weights if weight.path not in taken]
-    unused = sorted(checkpoints.saved_shapes(checkpoint).keys() - taken)
-    print(f"From {checkpoint}: the encoder, {len(taken)} arrays.")
-    if mapping:
-        print(mapping.describe())
-    print(f"Start from random numbers: {', '.join(fresh)}.")
-    if unused:
-        print(f"Not used of the checkpoint: {', '.join(unused)}.")
+def _describe_split(name: str, features: Features) -> str:
+    line = f"{name}: {len(features):,} examples"
+    if features.num_truncated:
+        share = features.num_truncated / len(features)
+        line += (
+            f", {features.num_truncated:,} ({share:.1%}) truncated to "
+            f"{features.max_seq_length} tokens"
+        )
+    if features.num_not_utf8:
+        line += f", {features.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
+    return line
+
+
+def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) -> str:
+    metric, folder = task.metric, options.output_dir
+    name = metric.capitalize()
+    lines = [
+        f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}, used to choose the best epoch."
+    ]
+    if f"test_{metric}" in results:
+        lines.append(f"{name} {results[f'test_{metric}']:.4f} on the test set.")
+    lines += [
+        f"Wrote {folder}: {EVAL_RESULTS}, {BEST} (the best weights), curves.png, metrics.jsonl. "
+        f"For TensorBoard: tensorboard --logdir={folder}",
+        f"Next: python -m export.classifier --checkpoint={folder} --output_dir=classifier",
+    ]
+    return "\n".join(lines)
+
+
+def _say_nothing(*_: object) -> None:
+    """Replaces `print` on all workers but the chief."""

@@ -1,111 +1,74 @@
-"""What a fine-tuning task is, and how its examples are read."""
+"""The interface of a fine-tuning task."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+import abc
+from collections.abc import Mapping, Sized
 
+import keras
 import numpy as np
+import tensorflow as tf
 
-HELD_OUT = 0.1
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.features import Features
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.trainer import Objective
 
-
-class Examples(NamedTuple):
-    """Parallel sequences: texts as bytes of UTF-8, and the index of each one's label."""
-
-    texts_a: list[bytes]
-    texts_b: list[bytes] | None
-    labels: np.ndarray  # int32
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, indices: np.ndarray) -> "Examples":
-        """The examples at `indices`, in their order."""
-        texts_b = self.texts_b and [self.texts_b[i] for i in indices]
-        return Examples([self.texts_a[i] for i in indices], texts_b, self.labels[indices])
+Outputs = Mapping[str, np.ndarray | list[np.ndarray]]
 
 
-class TfdsSource(NamedTuple):
-    """A dataset of tensorflow-datasets: its name, its fields, its names for our splits."""
+class Task(abc.ABC):
+    """What to fine-tune an encoder for: data, model, objective, metrics and serving.
 
-    name: str
-    text_a: str
-    text_b: str | None = None
-    dev_split: str = "validation"
-
-
-@dataclass(frozen=True)
-class Task:
-    """A classification of texts, or of pairs of texts.
-
-    Args:
-        name: what `--task` calls it.
-        labels: the classes' names, in the order of their numbers and of the model's outputs.
-        read_files: gives the `Examples` of a split of the official files in a folder.
-        tfds: where to read from when there is no folder.
-        has_dev, has_test: whether there is a "dev" split, and a "test" split with labels. Where
-            there is no "dev", the share `HELD_OUT` of "train" is held out for it.
+    Attributes:
+        name: the value of --task.
+        objective: what to minimize, and which outputs to predict.
+        metric: the key of `score` that chooses the best weights; higher is better.
+        token_outputs: names of the outputs that have an entry per token.
+        dev_set: what the "dev" split is, for messages.
     """
 
     name: str
-    labels: tuple[str, ...]
-    read_files: Callable[[str, str], Examples]
-    tfds: TfdsSource
-    has_dev: bool = True
-    has_test: bool = False
+    objective: Objective
+    metric: str
+    token_outputs: tuple[str, ...] = ()
+    dev_set: str = "the dev set"
 
-    @property
-    def pairs(self) -> bool:
-        """Whether an example is two texts."""
-        return self.tfds.text_b is not None
+    @abc.abstractmethod
+    def read_splits(self, data_dir: str | None, seed: int) -> dict[str, Sized]:
+        """Reads the examples of "train", "dev" and, if it has targets, "test".
 
+        Args:
+            data_dir: the folder of the task's files, if the user gave one.
+            seed: decides what is held out of "train" where the task has no "dev".
 
-def load_splits(task: Task, data_dir: str | None, seed: int) -> dict[str, Examples]:
-    """The examples of "train", "dev" and, where it has labels, "test".
+        Raises:
+            ValueError, OSError: files are missing or malformed; the message names them.
+        """
 
-    Args:
-        data_dir: folder of the official files, or None for tensorflow-datasets.
-        seed: decides what is held out where the task has no "dev".
+    @abc.abstractmethod
+    def featurize(
+        self, examples: Sized, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        """Tokenizes the examples of a split."""
 
-    Raises:
-        ValueError, OSError: files are missing or malformed; the message names them.
-    """
+    @abc.abstractmethod
+    def build_model(self, config: BertConfig) -> keras.Model:
+        """Builds the model: a `BertEncoder` as its attribute `encoder`, with a head."""
 
-    def read(split: str) -> Examples:
-        examples = task.read_files(data_dir, split) if data_dir else _read_tfds(task.tfds, split)
-        if not len(examples):
-            raise ValueError(f"{data_dir or task.tfds.name}: no examples in {split} of {task.name}")
-        return examples
+    @abc.abstractmethod
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
+        """Computes the metrics of predictions.
 
-    splits = {"train": read("train")}
-    if task.has_dev:
-        splits["dev"] = read("dev")
-    else:
-        splits["train"], splits["dev"] = hold_out(splits["train"], seed)
-    if task.has_test:
-        splits["test"] = read("test")
-    return splits
+        Args:
+            outputs: what `Trainer.predict` returned for the objective's outputs.
+            features: what `featurize` returned for the same split.
+        """
 
+    @abc.abstractmethod
+    def serving(
+        self, model: keras.Model, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> tf.Module:
+        """Builds the module to export; its attribute `serving` is the default signature."""
 
-def hold_out(examples: Examples, seed: int) -> tuple[Examples, Examples]:
-    """Divides into the rest and the share `HELD_OUT`, which has every label's share of examples."""
-    random = np.random.default_rng(seed)
-    held_out = np.zeros(len(examples), bool)
-    for label in np.unique(examples.labels):
-        indices = np.flatnonzero(examples.labels == label)
-        count = max(1, round(HELD_OUT * len(indices)))
-        held_out[random.choice(indices, count, replace=False)] = True
-    return examples.take(np.flatnonzero(~held_out)), examples.take(np.flatnonzero(held_out))
-
-
-def _read_tfds(source: TfdsSource, split: str) -> Examples:
-    # Slow to import, and not needed for local files.
-    import tensorflow_datasets as tfds
-
-    split = source.dev_split if split == "dev" else split
-    rows = list(tfds.as_numpy(tfds.load(source.name, split=split)))
-    return Examples(
-        [row[source.text_a] for row in rows],
-        [row[source.text_b] for row in rows] if source.text_b else None,
-        np.array([row["label"] for row in rows], np.int32),
-    )
+    @abc.abstractmethod
+    def example_call(self) -> str:
+        """Returns the arguments of a call of the exported module, with a comment on its result."""

@@ -1,5 +1,6 @@
 """Trains in phases: steps, reports, checkpoints, evaluations, the best weights, resuming."""
 
+import contextlib
 import math
 import signal
 import time
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
-from bert_tf.training.strategy import is_chief, mean_over_workers
+from bert_tf.training.strategy import explain_lost_workers, is_chief, mean_over_workers
 from bert_tf.training.trainer import Batch, Trainer
 
 BEST = "best"
@@ -156,6 +157,7 @@ class Driver:
         Raises:
             NonFiniteLoss: names the step.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
+            OSError: a file cannot be written, or the connection to a worker was lost.
         """
         stop = StopRequest()
         with self._reports(phases[-1].until_step) as reports:
@@ -180,8 +182,11 @@ class Driver:
             self._evaluate(evaluate, reports)
         return reports.last_evaluation
 
-    def _reports(self, num_train_steps: int) -> Reports:
-        return Reports(self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
+    @contextlib.contextmanager
+    def _reports(self, num_train_steps: int) -> Iterator[Reports]:
+        arguments = (self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
+        with explain_lost_workers(), Reports(*arguments) as reports:
+            yield reports
 
     def _evaluation_is_due(self, phases: Sequence[Phase], reports: Reports) -> bool:
         """Whether the weights at the start of training have to be evaluated."""

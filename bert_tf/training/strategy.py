@@ -1,10 +1,11 @@
 """Chooses devices, CPU, GPUs, several machines or a TPU, and the precision."""
 
+import contextlib
 import functools
 import json
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import keras
 import tensorflow as tf
@@ -75,6 +76,8 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
 
 def _workers() -> list[str]:
     """Returns the hosts that train, as TF_CONFIG names them."""
+    if not os.environ.get("TF_CONFIG"):
+        return []
     try:
         cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
         return [host for job in ("chief", "worker") for host in cluster.as_dict().get(job, [])]
@@ -88,7 +91,8 @@ def _workers() -> list[str]:
 def _multi_worker_strategy() -> tf.distribute.Strategy:
     if not _workers():
         raise ValueError(
-            "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"
+            "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG with the "
+            "workers"
         )
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -154,6 +158,18 @@ def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float])
 def _mean_of_replicas(strategy: tf.distribute.Strategy):
     # In eager mode every reduction would start threads of its own.
     return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
+
+
+@contextlib.contextmanager
+def explain_lost_workers() -> Iterator[None]:
+    """Turns TensorFlow's errors for a lost worker or TPU into an OSError that says what to do."""
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+        raise OSError(
+            "the connection to another machine was lost: run the same command again, on every "
+            "worker, to resume from the last checkpoint"
+        ) from error
 
 
 def check_batch_size(

@@ -1,13 +1,13 @@
-"""The SavedModel of a classifier of pairs, against the model on the packing by itself."""
+"""The SavedModel of a classifier of pairs, compared with the model on packed inputs."""
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.finetuning.tasks.classification import TextClassifier
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export.classifier_module import TextClassifier
 from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 

@@ -1,5 +1,6 @@
-"""Batches, against the packing of every example by itself."""
+"""Batches, compared with the packing of every example by itself."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -7,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import encode, eval_batches, train_batches
-from bert_tf.finetuning.task import Examples
+from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.features import encode_texts
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -21,29 +23,31 @@ LONGEST = 40
 NAMES = ("input_word_ids", "input_mask", "input_type_ids")
 
 
-def make_examples(count: int = 53, pairs: bool = True) -> Examples:
+def make_examples(count: int = 53, pairs: bool = True) -> TextExamples:
     random = np.random.default_rng(0)
 
     def text() -> bytes:
         return " ".join(random.choice(list("abcdefghij"), random.integers(1, 30))).encode()
 
     texts_b = [text() for _ in range(count)] if pairs else None
-    # The label is the example's number, so that it can be told.
-    return Examples([text() for _ in range(count)], texts_b, np.arange(count, dtype=np.int32))
+    # An example's label is its number.
+    labels = np.arange(count, dtype=np.int32)
+    return TextExamples([text() for _ in range(count)], texts_b, {"labels": labels})
 
 
-def packed(examples: Examples) -> dict[str, np.ndarray]:
-    columns = [texts for texts in examples[:2] if texts is not None]
+def packed(examples: TextExamples) -> dict[str, np.ndarray]:
+    columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
     segments = [TOKENIZER.tokenize_flat(texts) for texts in columns]
     values = pack_segments(segments, LONGEST, TOKENIZER.vocab)
     return {name: values[name].numpy() for name in NAMES}
 
 
 def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
-    """Every row is its example's, padded to the batch's own length."""
+    """Every row is its example, padded to the length of the batch."""
     length = batch["input_word_ids"].shape[1]
     real = batch["example_weights"] == 1
-    # The rows that only fill the batch are copies of some example.
+    np.testing.assert_array_equal(batch["example_index"], np.where(real, batch["labels"], -1))
+    # Rows that only fill the batch are copies of some example.
     longest = expected["input_mask"][batch["labels"]].sum(axis=1).max()
     labels = batch["labels"][real]
     assert length in (min(-(-longest // 16) * 16, LONGEST), LONGEST)
@@ -55,7 +59,7 @@ def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
 @pytest.mark.parametrize("pairs", [True, False])
 def test_eval_batches_hold_every_example_once(pairs):
     examples = make_examples(pairs=pairs)
-    batches = list(eval_batches(encode(examples, TOKENIZER, LONGEST, ""), 8).as_numpy_iterator())
+    batches = list(eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8).as_numpy_iterator())
     for batch in batches:
         assert_rows(batch, packed(examples))
     assert {len(batch["labels"]) for batch in batches} == {8}
@@ -67,10 +71,10 @@ def test_eval_batches_hold_every_example_once(pairs):
 
 def test_train_batches_are_shuffled_anew_each_epoch_and_can_be_continued():
     examples = make_examples(48)
-    encoded = encode(examples, TOKENIZER, LONGEST, "")
+    encoded = encode_texts(examples, TOKENIZER, LONGEST)
 
     def take(seed: int = 5, skip: int = 0) -> list[dict]:
-        batches = train_batches(encoded, 8, seed, skip).as_numpy_iterator()
+        batches = train_batches(encoded, 8, seed, skip=skip).as_numpy_iterator()
         return list(itertools.islice(batches, 12 - skip // 8))
 
     batches = take()
@@ -86,7 +90,7 @@ def test_train_batches_are_shuffled_anew_each_epoch_and_can_be_continued():
 
 
 def test_static_length_is_known_to_the_graph():
-    encoded = encode(make_examples(), TOKENIZER, LONGEST, "")
+    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
     dataset = eval_batches(encoded, 8, static_length=True)
     assert dataset.element_spec["input_word_ids"].shape == [8, LONGEST]
     for batch in dataset.as_numpy_iterator():
@@ -98,7 +102,7 @@ def test_padding_does_not_change_the_logits():
     model = BertTaskModel(config, 3)
     examples = make_examples()
     expected = model(packed(examples)).numpy()
-    for batch in eval_batches(encode(examples, TOKENIZER, LONGEST, ""), 16).as_numpy_iterator():
+    for batch in eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 16).as_numpy_iterator():
         real = batch["example_weights"] == 1
         logits = model(batch).numpy()[real]
         np.testing.assert_allclose(logits, expected[batch["labels"][real]], atol=1e-6)
@@ -106,8 +110,37 @@ def test_padding_does_not_change_the_logits():
 
 def test_counts_truncated_and_broken_texts():
     texts = [b"a b c d e", b"a b c d e f", b"a \xff b", "é".encode()]
-    examples = Examples(texts, None, np.zeros(4, np.int32))
-    encoded = encode(examples, TOKENIZER, max_seq_length=7, description="")
-    assert (encoded.truncated, encoded.not_utf8) == (1, 1)
-    pairs = Examples(texts, [b"a", b"", b"", b"a b c d"], np.zeros(4, np.int32))
-    assert encode(pairs, TOKENIZER, max_seq_length=8, description="").truncated == 2
+    encoded = encode_texts(TextExamples(texts, None, {}), TOKENIZER, max_seq_length=7)
+    assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)
+    pairs = TextExamples(texts, [b"a", b"", b"", b"a b c d"], {})
+    assert encode_texts(pairs, TOKENIZER, max_seq_length=8).num_truncated == 2
+
+
+@pytest.mark.parametrize("pipelines", [1, 2])
+def test_replicas_of_a_step_share_its_length_and_its_rows(pipelines):
+    """Oracle: the batches of one replica."""
+    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
+    whole = list(eval_batches(encoded, 8).as_numpy_iterator())
+    contexts = [
+        tf.distribute.InputContext(pipelines, pipeline, num_replicas_in_sync=4)
+        for pipeline in range(pipelines)
+    ]
+    per_pipeline = 4 // pipelines
+    streams = [eval_batches(encoded, 8, context=c).as_numpy_iterator() for c in contexts]
+    for expected in whole:
+        parts = [next(stream) for stream in streams for _ in range(per_pipeline)]
+        assert {part["input_word_ids"].shape for part in parts} == {
+            (2, expected["input_word_ids"].shape[1])
+        }
+        indices = np.concatenate([part["example_index"] for part in parts])
+        assert sorted(indices) == sorted(expected["example_index"])
+    assert not any(list(stream) for stream in streams)
+
+
+def test_targets_per_token_are_padded_with_minus_one():
+    """Oracle: the ids themselves as targets."""
+    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
+    encoded = dataclasses.replace(encoded, targets={"copy": encoded.ids})
+    for batch in eval_batches(encoded, 8).as_numpy_iterator():
+        expected = np.where(batch["input_mask"], batch["input_word_ids"], -1)
+        np.testing.assert_array_equal(batch["copy"], expected)

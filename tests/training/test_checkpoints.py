@@ -1,4 +1,4 @@
-"""Checkpoints: everything comes back, by name, or nothing does; damage is named and passed over."""
+"""Checkpoints: everything is restored by name or nothing is; damaged ones are named and skipped."""
 
 import dataclasses
 import os
@@ -69,7 +69,9 @@ def test_a_deeper_checkpoint_is_of_another_model(
     """Oracle: the layer that this model lacks."""
     deeper = make_trainer(strategy, dataclasses.replace(config, num_hidden_layers=3))
     path = make_checkpointer(tmp_path, deeper).save()
-    with pytest.raises(ValueError, match="has encoder/layer_2/.* besides; it is of another model"):
+    with pytest.raises(
+        ValueError, match="has an additional encoder/layer_2/.*; it is of another model"
+    ):
         load_weights(path, BertPretrainer(config).encoder.weights)
 
 
@@ -93,10 +95,10 @@ def _damage(folder, step: int, damage: str) -> None:
 @pytest.mark.parametrize(
     "damage", ["data cut", "data lost", "index cut", "index empty", "byte flipped"]
 )
-def test_the_one_before_a_damaged_checkpoint_is_used(
+def test_the_checkpoint_before_a_damaged_one_is_used(
     tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage
 ):
-    """Oracle: the checkpoint that was damaged, and the weights of the one before."""
+    """Oracle: the checkpoint that was damaged, and the weights of the previous one."""
     trainer = make_trainer(strategy)
     checkpointer = make_checkpointer(tmp_path, trainer)
     good = checkpointer.save()
@@ -109,19 +111,19 @@ def test_the_one_before_a_damaged_checkpoint_is_used(
     again.model.set_weights([w + 2 for w in again.model.get_weights()])
     checkpointer = make_checkpointer(tmp_path, again)
     assert checkpointer.restore() == good
-    assert f"{tmp_path}/ckpt-7 is damaged or incomplete. The one before" in capsys.readouterr().out
+    assert f"{tmp_path}/ckpt-7 is damaged or incomplete. Using the prev" in capsys.readouterr().out
     assert again.step.numpy() == 0
     for weight, value in zip(again.model.weights, expected, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
-    # The next one is the newest to everyone.
+    # The next checkpoint counts as the newest everywhere.
     again.step.assign(3)
     assert checkpointer.save() == latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-3")
 
 
-def test_what_a_kill_in_saving_leaves_is_the_newest(
+def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):
-    """Oracle: the checkpoint, which is whole, where the file that names it was not written."""
+    """Oracle: the checkpoint, which is complete though the file that lists it was not written."""
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
@@ -130,14 +132,16 @@ def test_what_a_kill_in_saving_leaves_is_the_newest(
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
 
 
-def test_where_no_checkpoint_can_be_read_nothing_starts_over(
+def test_a_run_without_a_readable_checkpoint_does_not_start_over(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):
-    """Oracle: the one checkpoint, which is damaged."""
+    """Oracle: the only checkpoint, which is damaged."""
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     _damage(tmp_path, 0, "data cut")
-    with pytest.raises(OSError, match=f"{path} is damaged or incomplete, and no checkpoint before"):
+    with pytest.raises(
+        OSError, match=f"{path} is damaged or incomplete, and no earlier checkpoint"
+    ):
         make_checkpointer(tmp_path, trainer).restore()
     _damage(tmp_path, 0, "data lost")
     with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
@@ -147,14 +151,14 @@ def test_where_no_checkpoint_can_be_read_nothing_starts_over(
 def test_a_lost_state_file_does_not_start_a_run_over(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):
-    """Oracle: the checkpoints that are there all the same."""
+    """Oracle: the checkpoint, which is still in the folder."""
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
     assert make_checkpointer(tmp_path, trainer).restore() == path
 
 
-def test_old_checkpoints_are_deleted_after_a_restart_too(
+def test_old_checkpoints_are_deleted_after_a_restart(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):
     """Oracle: the files in the folder; `max_to_keep` is 2."""
@@ -169,7 +173,7 @@ def test_another_optimizer_is_named(tmp_path, strategy, make_trainer, make_check
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     state = trainer.state | {"update_count": tf.Variable(0)}
-    with pytest.raises(ValueError, match=f"{path} was written by a run with another optimizer"):
+    with pytest.raises(ValueError, match=f"{path} was written with another optimizer"):
         Checkpointer(str(tmp_path), trainer.model, state).restore()
 
 

@@ -1,4 +1,4 @@
-"""Strategies: what is missing is named."""
+"""Strategies: messages name what is missing or wrong."""
 
 import pytest
 import tensorflow as tf
@@ -32,21 +32,32 @@ def test_one_process_is_its_own_chief():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"worker_hosts": ["a:1", "b:1"]}, "--worker_hosts and --task_index belong together"),
-        ({"task_index": 0}, "--worker_hosts and --task_index belong together"),
-        ({"worker_hosts": ["a:1", "b:1"], "task_index": 2}, "--task_index=2, but .* names 2 work"),
+        ({"worker_hosts": ["a:1", "b:1"]}, "--worker_hosts and --task_index need each other"),
+        ({"task_index": 0}, "--worker_hosts and --task_index need each other"),
+        (
+            {"worker_hosts": ["a:1", "b:1"], "task_index": 2},
+            "--task_index=2 is out of range: .* names 2 w",
+        ),
         ({"worker_hosts": ["a", "b:1"], "task_index": 0}, "'a' is not of the form host:port"),
         ({"worker_hosts": ["a:1", "a:1"], "task_index": 0}, "names a worker twice: a:1, a:1"),
         ({}, "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"),
     ],
 )
-def test_workers_have_to_be_said(monkeypatch, arguments, message):
+def test_wrong_worker_flags_are_named(monkeypatch, arguments, message):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match=message):
         make_strategy("multi_worker", **arguments)
 
 
-@pytest.mark.parametrize("value", ["{", "[]", '{"cluster": []}', '{"cluster": {"worker": 1}}'])
+@pytest.mark.parametrize("value", ["", "[]", "{}"])
+def test_tf_config_without_workers_names_none(monkeypatch, value):
+    monkeypatch.setenv("TF_CONFIG", value)
+    assert make_strategy("auto").num_replicas_in_sync == 1
+    with pytest.raises(ValueError, match="needs --worker_hosts .* or TF_CONFIG with the workers"):
+        make_strategy("multi_worker")
+
+
+@pytest.mark.parametrize("value", ["{", '{"cluster": []}', '{"cluster": {"worker": 1}}'])
 def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
     with pytest.raises(ValueError, match="TF_CONFIG is .*; it must be like"):

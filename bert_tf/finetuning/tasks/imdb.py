@@ -1,19 +1,23 @@
-"""The Large Movie Review Dataset (Maas et al. 2011): is a review positive or negative?"""
+"""The Large Movie Review Dataset (Maas et al. 2011): positive and negative reviews."""
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.task import Examples, Task, TfdsSource
+from bert_tf.finetuning.examples import TextExamples, TfdsSource
+from bert_tf.finetuning.tasks.classification import ClassificationTask
 
 LABELS = ("neg", "pos")
 
 
-def read_files(data_dir: str, split: str) -> Examples:
-    """Reads `aclImdb/<split>/{neg,pos}/*.txt`; `data_dir` is the folder aclImdb or its parent.
+def read_files(data_dir: str, split: str) -> TextExamples:
+    """Reads `aclImdb/<split>/{neg,pos}/*.txt`.
+
+    Args:
+        data_dir: the folder aclImdb, or its parent.
 
     Raises:
         FileNotFoundError: a folder is missing.
-        ValueError: a folder has no reviews.
+        ValueError: a folder contains no reviews.
     """
     root = data_dir
     if tf.io.gfile.isdir(f"{data_dir}/aclImdb"):
@@ -23,20 +27,20 @@ def read_files(data_dir: str, split: str) -> Examples:
         folder = f"{root}/{split}/{label}"
         if not tf.io.gfile.isdir(folder):
             raise FileNotFoundError(
-                f"{folder}: no such folder; the data directory must be aclImdb or its parent"
+                f"{folder}: no such folder; --data_dir must be aclImdb or its parent"
             )
         names = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".txt"))
         if not names:
-            raise ValueError(f"{folder}: no reviews (*.txt) in it")
+            raise ValueError(f"{folder} contains no reviews (*.txt)")
         for name in names:
             with tf.io.gfile.GFile(f"{folder}/{name}", "rb") as file:
                 texts.append(file.read())
         labels += [index] * len(names)
-    return Examples(texts, None, np.array(labels, np.int32))
+    return TextExamples(texts, None, {"labels": np.array(labels, np.int32)})
 
 
 TASKS = (
-    Task(
+    ClassificationTask(
         name="imdb",
         labels=LABELS,
         read_files=read_files,

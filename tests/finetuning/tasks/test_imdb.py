@@ -3,7 +3,6 @@
 import pytest
 
 from bert_tf.finetuning.registry import get_task
-from bert_tf.finetuning.task import load_splits
 
 
 @pytest.fixture
@@ -19,27 +18,27 @@ def parent(tmp_path):
 
 
 def test_reads_both_labels_from_the_folder_or_its_parent(parent):
-    splits = load_splits(get_task("imdb"), str(parent), seed=0)
+    splits = get_task("imdb").read_splits(str(parent), seed=0)
     assert {name: len(examples) for name, examples in splits.items()} == {
         "train": 36,
         "dev": 4,
         "test": 40,
     }
     for name, examples in splits.items():
-        for text, label in zip(examples.texts_a, examples.labels, strict=True):
+        for text, label in zip(examples.texts_a, examples.targets["labels"], strict=True):
             assert text.decode().split()[:2] == [
                 name.replace("dev", "train"),
                 ("neg", "pos")[label],
             ]
     assert len(set(splits["train"].texts_a + splits["dev"].texts_a)) == 40
-    inside = load_splits(get_task("imdb"), str(parent / "aclImdb"), seed=0)
+    inside = get_task("imdb").read_splits(str(parent / "aclImdb"), seed=0)
     assert inside["dev"].texts_a == splits["dev"].texts_a
 
 
 def test_missing_and_empty_folders_are_named(parent):
     with pytest.raises(FileNotFoundError, match="nowhere/train/neg: no such folder"):
-        load_splits(get_task("imdb"), "nowhere", seed=0)
+        get_task("imdb").read_splits("nowhere", seed=0)
     for review in (parent / "aclImdb" / "test" / "pos").iterdir():
         review.unlink()
-    with pytest.raises(ValueError, match="test/pos: no reviews"):
-        load_splits(get_task("imdb"), str(parent), seed=0)
+    with pytest.raises(ValueError, match="test/pos contains no reviews"):
+        get_task("imdb").read_splits(str(parent), seed=0)

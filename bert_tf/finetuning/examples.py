@@ -1,0 +1,74 @@
+"""Examples of text tasks, and where they come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+HELD_OUT = 0.1
+
+
+@dataclass(frozen=True)
+class TextExamples:
+    """Texts, or pairs of texts, and what is to be predicted for each.
+
+    Attributes:
+        texts_a: UTF-8 bytes.
+        texts_b: the second texts of pairs; None for single texts.
+        targets: name -> array [N, ...].
+    """
+
+    texts_a: list[bytes]
+    texts_b: list[bytes] | None
+    targets: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.texts_a)
+
+    def take(self, indices: np.ndarray) -> "TextExamples":
+        """Returns the examples at `indices`, in that order."""
+        return TextExamples(
+            [self.texts_a[i] for i in indices],
+            self.texts_b and [self.texts_b[i] for i in indices],
+            {name: values[indices] for name, values in self.targets.items()},
+        )
+
+
+class TfdsSource(NamedTuple):
+    """A dataset of tensorflow-datasets: its name, its fields and its name for "dev"."""
+
+    name: str
+    text_a: str
+    text_b: str | None = None
+    dev_split: str = "validation"
+
+    def read(self, split: str) -> TextExamples:
+        """Reads "train", "dev" or "test" with the target `labels`; downloads it if necessary."""
+        # Slow to import, and not needed for local files.
+        import tensorflow_datasets as tfds
+
+        split = self.dev_split if split == "dev" else split
+        rows = list(tfds.as_numpy(tfds.load(self.name, split=split)))
+        return TextExamples(
+            [row[self.text_a] for row in rows],
+            [row[self.text_b] for row in rows] if self.text_b else None,
+            {"labels": np.array([row["label"] for row in rows], np.int32)},
+        )
+
+
+def hold_out(
+    examples: TextExamples, groups: np.ndarray, seed: int
+) -> tuple[TextExamples, TextExamples]:
+    """Splits examples into the rest and a random tenth (`HELD_OUT`) of every group.
+
+    Args:
+        groups: the group of each example, such as its label [N].
+    """
+    random = np.random.default_rng(seed)
+    held_out = np.zeros(len(examples), bool)
+    for group in np.unique(groups):
+        indices = np.flatnonzero(groups == group)
+        count = max(1, round(HELD_OUT * len(indices)))
+        held_out[random.choice(indices, count, replace=False)] = True
+    return examples.take(np.flatnonzero(~held_out)), examples.take(np.flatnonzero(held_out))

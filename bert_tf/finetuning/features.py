@@ -1,0 +1,81 @@
+"""Tokenizes the examples of text tasks once, before training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+_TEXTS_PER_CALL = 512
+
+
+@dataclass(frozen=True)
+class Features:
+    """Tokenized examples without padding. A task may extend it with what its `score` needs.
+
+    Attributes:
+        ids, types: token and segment ids, int32 [N, (length)].
+        targets: name -> array [N, ...], or RaggedTensor [N, (length)] for a target per token.
+        pad_id: the id of [PAD].
+        max_seq_length: no example is longer.
+        num_truncated: number of examples that were truncated.
+        num_not_utf8: number of texts with bytes that are not UTF-8, which were dropped.
+    """
+
+    ids: tf.RaggedTensor
+    types: tf.RaggedTensor
+    targets: Mapping[str, np.ndarray | tf.RaggedTensor]
+    pad_id: int
+    max_seq_length: int
+    num_truncated: int = 0
+    num_not_utf8: int = 0
+
+    def __len__(self) -> int:
+        return int(self.ids.nrows())
+
+
+def encode_texts(
+    examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> Features:
+    """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
+    columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
+
+    def pack(*texts):
+        segments = [tokenizer.tokenize_flat(text) for text in texts]
+        num_tokens = tf.add_n([segment.row_lengths() for segment in segments])
+        truncated = num_tokens + len(segments) + 1 > max_seq_length
+        packed = pack_segments(segments, max_seq_length, tokenizer.vocab)
+        mask = tf.cast(packed["input_mask"], tf.bool)
+        ids = tf.ragged.boolean_mask(packed["input_word_ids"], mask)
+        types = tf.ragged.boolean_mask(packed["input_type_ids"], mask)
+        return ids, types, tf.math.count_nonzero(truncated)
+
+    dataset = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(_TEXTS_PER_CALL)
+    parts = []
+    with tqdm(total=len(examples), desc="tokenizing", unit="example", leave=False) as bar:
+        for part in dataset.map(pack, tf.data.AUTOTUNE):
+            parts.append(part)
+            bar.update(int(part[0].nrows()))
+    ids, types, truncated = zip(*parts, strict=True)
+    return Features(
+        ids=tf.concat(ids, 0),
+        types=tf.concat(types, 0),
+        targets=examples.targets,
+        pad_id=tokenizer.vocab.pad_id,
+        max_seq_length=max_seq_length,
+        num_truncated=int(sum(truncated)),
+        num_not_utf8=sum(not _is_utf8(text) for texts in columns for text in texts),
+    )
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""The settings of fine-tuning, which are the flags of run_finetuning.
+
+Those of google-research/bert's run_classifier keep their names and defaults.
+"""
+
+from dataclasses import dataclass
+
+from bert_tf.flags import DeviceOptions
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(DeviceOptions):
+    """What to fine-tune, on what, and how."""
+
+    task: str = option(help="sst2 or imdb.")
+    output_dir: str = option(help="Run folder: checkpoints, best weights, results and logs.")
+    data_dir: str | None = option(
+        None,
+        help="Folder of the task's official files, or its parent: SST-2 with train.tsv and "
+        "dev.tsv, or aclImdb. Without it tensorflow-datasets downloads them.",
+    )
+    init_checkpoint: str | None = option(
+        None,
+        help="Run folder of run_pretraining, or a checkpoint in one, whose encoder to start "
+        "from. Configuration, vocabulary and casing come from the folder.",
+    )
+    init_vocab_mapping: str | None = option(
+        None,
+        help="The .mapping.json of build_vocab --extend_vocab. The word embeddings of "
+        "--init_checkpoint grow by it; --vocab_file is the extended vocabulary.",
+    )
+    bert_config_file: str | None = option(
+        None,
+        help="The encoder's bert_config.json. Needed only where --init_checkpoint has none, or to "
+        "change dropout.",
+    )
+    preset: str | None = option(
+        None,
+        help="A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
+        "from scratch.",
+    )
+    vocab_file: str | None = option(
+        None,
+        help="The encoder's vocabulary. Needed only with --preset, or where --init_checkpoint has "
+        "no vocab.txt.",
+    )
+    do_lower_case: bool | None = option(
+        None,
+        help="Whether to lower-case the text. Default: as --init_checkpoint was trained, else "
+        "true.",
+    )
+    max_seq_length: int = option(128, at_least=5, help="Longer examples are truncated, in tokens.")
+    train_batch_size: int = option(
+        32, at_least=1, help="Examples per training step, over all devices together."
+    )
+    eval_batch_size: int = option(
+        32, at_least=1, help="Examples per evaluation step, over all devices together."
+    )
+    learning_rate: float = option(
+        5e-5, at_least=0, help="AdamW's peak learning rate, reached at the end of the warm-up."
+    )
+    num_train_epochs: float = option(3.0, at_least=0, help="Epochs over the training examples.")
+    warmup_proportion: float = option(
+        0.1, at_least=0, at_most=1, help="Share of the steps over which the learning rate rises."
+    )
+    random_seed: int = option(
+        12345,
+        at_least=0,
+        at_most=2**32 - 1,
+        help="Seed of the new weights, the order of the data and dropout.",
+        aliases=("seed",),
+    )
+
+    def num_train_steps(self, num_examples: int) -> int:
+        """Returns the number of steps for this number of training examples.
+
+        Raises:
+            ValueError: there would be none.
+        """
+        steps = int(num_examples * self.num_train_epochs / self.train_batch_size)
+        if steps < 1:
+            raise ValueError(
+                f"--num_train_epochs={self.num_train_epochs} over {num_examples} examples are less "
+                f"than one step of --train_batch_size={self.train_batch_size}"
+            )
+        return steps

@@ -1,0 +1,71 @@
+"""Exports the best weights of a fine-tuning run as a SavedModel, from raw text to predictions.
+
+  python -m export.classifier --checkpoint=run-sst2 --output_dir=classifier
+
+where `run-sst2` is the output folder of run_finetuning. To use it:
+
+  import tensorflow as tf, tensorflow_text  # the latter registers operations
+  classify = tf.saved_model.load("classifier")
+  classify(["a text", "another"])  # a dict of probabilities [batch, classes] and label [batch]
+"""
+
+import os
+from dataclasses import dataclass
+
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(command.Options):
+    """The flags."""
+
+    checkpoint: str = option(help="Output folder of run_finetuning.")
+    output_dir: str = option(help="Folder to write; must be new or empty.")
+
+
+def run(options: Options) -> None:
+    """Exports the best weights of a fine-tuning run.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    from bert_tf.finetuning.registry import get_task
+    from bert_tf.run_folder import RunFolder
+    from bert_tf.text.tokenizer import WordPieceTokenizer
+    from bert_tf.training.checkpoints import latest_checkpoint
+    from bert_tf.training.driver import BEST
+    from bert_tf.training.strategy import set_precision
+    from bert_tf.weights.loading import load_weights
+    from export.saved_models import check_new_folder, save_folder
+
+    check_new_folder(options.output_dir)
+    folder = RunFolder(options.checkpoint)
+    flags = folder.read_flags()
+    if "task" not in flags:
+        raise ValueError(f"{folder.path} is not the output folder of run_finetuning")
+    task = get_task(flags["task"])
+    best = latest_checkpoint(os.path.join(folder.path, BEST))
+    spec = folder.read()
+    # Outputs are float32, whatever the precision of training was.
+    set_precision("float32")
+    model = task.build_model(spec.config)
+    load_weights(best, model.weights)
+    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    module = task.serving(model, tokenizer, flags["max_seq_length"])
+    save_folder(module, options.output_dir, {"serving_default": module.serving})
+    print(
+        f"Wrote the model of {best} to {options.output_dir}. To use it:\n"
+        "  import tensorflow as tf, tensorflow_text\n"
+        f"  model = tf.saved_model.load({options.output_dir!r})\n"
+        f"  model{task.example_call()}"
+    )
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Tiny fine-tuning data: sentences in which one word gives the label away."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.training import checkpoints
+from tfrecords.vocabulary import Vocabulary
+
+WORDS = ("good", "bad", *"abcdefgh")
+VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
+CONFIG = BertConfig(20, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.1)
+CONFIG_TRAINED = BertConfig.from_dict(CONFIG.to_dict() | {"hidden_dropout_prob": 0.2})
+
+
+def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        label = int(random.integers(2))
+        words = [*random.choice(WORDS[2:], random.integers(1, 20)), *[WORDS[1 - label]] * 6]
+        random.shuffle(words)
+        rows.append((" ".join(words), label))
+    return rows
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """A function (count, seed) -> pairs of a text and its label."""
+    return _sentences
+
+
+@pytest.fixture(scope="session")
+def config() -> BertConfig:
+    return CONFIG
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> pathlib.Path:
+    """SST-2 and IMDB made of such sentences, a vocabulary and a configuration."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "vocab.txt").write_text("\n".join(VOCAB.tokens))
+    CONFIG.to_json_file(str(folder / "bert_config.json"))
+    (folder / "SST-2").mkdir()
+    for seed, (split, count) in enumerate({"train": 320, "dev": 50}.items()):
+        lines = [f"{text}\t{label}\n" for text, label in _sentences(count, seed)]
+        (folder / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    for split in ("train", "test"):
+        for label in ("neg", "pos"):
+            (folder / "aclImdb" / split / label).mkdir(parents=True)
+        for index, (text, label) in enumerate(_sentences(160, seed=len(split))):
+            path = folder / "aclImdb" / split / ("neg", "pos")[label] / f"{index}_1.txt"
+            path.write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory) -> str:
+    """A run folder of run_pretraining with another dropout rate and a cased vocabulary."""
+    folder = str(tmp_path_factory.mktemp("pretrained"))
+    model = BertPretrainer(CONFIG_TRAINED)
+    RunFolder(folder).write(ModelSpec(CONFIG_TRAINED, VOCAB, lower_case=False))
+    step = tf.Variable(9, dtype=tf.int64)
+    checkpoints.Checkpointer(folder, model, {"step": step}).save()
+    return folder

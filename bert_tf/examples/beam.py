@@ -1,13 +1,15 @@
-"""Data creation on Apache Beam: the same pieces of work, so the same bytes.
+"""Runs data creation on Apache Beam. The steps are the same, and so are the bytes.
 
-The workers share the work folder and the output folder, which must be where all of them see them
-(`gs://`, `hdfs://`, a network disk). One pipeline tokenizes, a second makes the shards.
+The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
+network disk). One pipeline tokenizes, a second one makes the shards.
 """
 
 import shlex
 
-from bert_tf.examples.plan import Segment
-from bert_tf.examples.work import Work, make_shard, read_group, tokenize_part
+from bert_tf.examples.job import Job
+from bert_tf.examples.plan import ShardPart
+from bert_tf.examples.steps import make_shard, read_group, tokenize_block
+from bert_tf.examples.work_folder import WorkFolder
 
 try:
     import apache_beam as beam
@@ -19,38 +21,40 @@ except ImportError:
 
 
 class BeamRunner:
-    """Does the work on a Beam runner.
+    """Runs the steps as Beam pipelines.
 
     Args:
-        runner: "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner".
-        options: further options of Beam, as on its command line.
+        runner: "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
+        options: Further options of Beam, as on its command line.
     """
 
     def __init__(self, runner: str, options: str = "") -> None:
         self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
-        # What workers get is pickled by reference; the main session holds nothing of use.
+        # Workers import what they need by name. The main session holds nothing for them.
         self._options.view_as(SetupOptions).save_main_session = False
 
-    def tokenize(self, work: Work) -> None:
-        """Leaves every chunk of the input in the work folder."""
+    def tokenize(self, job: Job, folder: WorkFolder) -> None:
+        """Turns every block of the input into a chunk."""
         print("Tokenizing ...", flush=True)
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline
-                | beam.Create(range(len(work.groups)))
+                | beam.Create(range(len(job.groups)))
                 | "Spread groups" >> beam.Reshuffle()
-                | "Read" >> beam.FlatMap(lambda group: read_group(work, group))
+                | "Read" >> beam.FlatMap(lambda group: read_group(job, folder, group))
                 | "Spread blocks" >> beam.Reshuffle()
-                | "Tokenize" >> beam.Map(lambda part: tokenize_part(work, part))
+                | "Tokenize" >> beam.Map(lambda numbered: tokenize_block(job, folder, numbered))
             )
 
-    def make(self, work: Work, names: list[str], shards: list[list[Segment]]) -> None:
-        """Leaves the shards, given by their segments, under their final names."""
+    def make_shards(
+        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
+    ) -> None:
+        """Makes shards, each given by its parts."""
         print(f"Making {len(shards)} files ...", flush=True)
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline
                 | beam.Create(shards)
                 | "Spread shards" >> beam.Reshuffle()
-                | "Make" >> beam.Map(lambda shard: make_shard(work, names, shard))
+                | "Make" >> beam.Map(lambda parts: make_shard(job, folder, chunk_names, parts))
             )

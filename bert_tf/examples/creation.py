@@ -1,45 +1,41 @@
-"""Creates pre-training files from text: what is asked, what is there already, what is left to do.
+"""Creates the files of a job, or those that are missing.
 
-google-research/bert holds all examples in memory and shuffles them once, as a whole. Here memory
-does not grow with the input, and the order is made in three steps: passes over chunks of text are
-put in random order and dealt to the output files; the records of a *segment*, some dozens of such
-passes, are shuffled together; a file is its segments, one after the other. So the `dupe_factor`
-copies of a text lie far apart and neighbours come from all parts of the corpus, but the order is
-not a uniform permutation of all examples. (The reader shuffles again.)
+Text flows one way: blocks of text are tokenized to chunks, `dupe_factor` passes over each chunk
+make examples, and passes are shuffled together in the parts of a shard, which are joined. The steps
+are in `steps`, what they make in `plan`, and the state on disk in `work_folder`.
 
-The same input, settings and seed give the same bytes, whoever does the work. What was made of what
-is kept in a manifest beside the files, written last. Until then all state is in a work folder: the
-same call after a failure, a kill or a power cut makes only what is missing.
+google-research/bert holds all examples in memory and shuffles them once. Here memory does not grow
+with the input, and examples are shuffled in three steps: passes over chunks are put in random order
+and dealt to the shards; the examples of some dozens of passes, a part, are shuffled together; a
+shard is its parts one after the other. So the copies of a text lie far apart and neighbors come
+from all over the corpus, but the order is not a uniform permutation of all examples. (The reader
+shuffles again.)
+
+The same input, settings and seed give the same bytes, whoever does the work. After a failure, a
+kill or a power cut, the same call makes only what is missing. The manifest is written last.
 """
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import tensorflow as tf
-from tqdm import tqdm
 
-from bert_tf import __version__
 from bert_tf.examples.documents import TextCounts
+from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts
-from bert_tf.examples.plan import Segment, plan_segments
-from bert_tf.examples.work import Work, known, read_json, write_json
-from tfrecords.manifest import (
-    MANIFEST_END,
-    file_sha256,
-    manifest_path,
-    read_manifest,
-    write_manifest,
-)
-from tfrecords.writer import make_folder
+from bert_tf.examples.plan import ShardPart, plan_shards
+from bert_tf.examples.previous_output import describe_job, remove_other_output, restore_finished
+from bert_tf.examples.work_folder import WorkFolder, remove_files
+from tfrecords.manifest import manifest_path, write_manifest
 
 
 @dataclass
-class Statistics:
-    """What was read and made. `long_sentences` are those longer than any example."""
+class CreationStatistics:
+    """What was read and made.
+
+    Attributes:
+        long_sentences: Sentences that are longer than any example.
+    """
 
     text: TextCounts = field(default_factory=TextCounts)
     long_sentences: int = 0
@@ -53,7 +49,7 @@ class Statistics:
         }
 
     @classmethod
-    def from_dict(cls, values: dict) -> "Statistics":
+    def from_dict(cls, values: dict) -> "CreationStatistics":
         return cls(
             TextCounts.from_dict(values["text"]),
             values["long_sentences"],
@@ -62,284 +58,108 @@ class Statistics:
 
 
 class Runner(Protocol):
-    """Does the two maps of data creation: `local.LocalRunner`, `beam.BeamRunner`."""
+    """Decides where the steps run: `local.LocalRunner`, `beam.BeamRunner`."""
 
-    def tokenize(self, work: Work) -> None:
-        """Leaves every chunk of the input in the work folder."""
+    def tokenize(self, job: Job, folder: WorkFolder) -> None:
+        """Turns every block of the input into a chunk."""
 
-    def make(self, work: Work, names: list[str], shards: list[list[Segment]]) -> None:
-        """Leaves the shards, given by their segments, under their final names."""
-
-
-def work_folder(output_file: str) -> str:
-    """Where the state of an unfinished run is kept."""
-    return manifest_path(output_file).removesuffix(MANIFEST_END) + ".unfinished"
+    def make_shards(
+        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
+    ) -> None:
+        """Makes shards, each given by its parts."""
 
 
-def create(
-    work: Work, settings: dict[str, object], runner: Runner, overwrite: bool = False
-) -> Statistics:
-    """Makes what is missing of the output files, then their manifest.
+def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatistics:
+    """Makes the missing output files of a job, then their manifest.
 
     Args:
-        settings: what the output depends on besides the input: flag name -> JSON value.
-        overwrite: replace files that were made of something else.
+        job: What to make.
+        runner: Runs the steps.
+        overwrite: Whether to replace files of another job.
 
     Raises:
-        ValueError: the files there were made with other settings or of other input; names the
-            difference. Or the text gives no example; nothing is left then.
-        OSError: an input cannot be read or a file not written. The same call then goes on.
+        ValueError: The existing files were made with other settings or from other input; names the
+            difference. Or the text gives no example; then no new file is left behind.
+        OSError: An input cannot be read or a file not written. The same call then resumes.
     """
-    _check_work_folder(work)
-    make_folder(work.folder)
-    with _locked(work.folder):
-        going_on = tf.io.gfile.exists(work.path("job.json"))
+    folder = WorkFolder.beside(job.output_files[0])
+    with folder.locked():
+        resumes = folder.has_job()
         try:
-            job = _job(work, settings)
-            statistics = _finished(work, job, overwrite)
+            description = describe_job(job, folder)
+            manifest = restore_finished(job, folder, description, overwrite)
         except (ValueError, OSError):
-            if not going_on:
-                tf.io.gfile.rmtree(work.folder)
+            if not resumes:
+                folder.remove()
             raise
-        if not statistics:
-            write_json(work.path("job.json"), job)
+        if not manifest:
+            folder.write_job(description)
             try:
-                statistics = _make(work, job, runner)
+                manifest = _make_files(job, folder, runner, description)
             except ValueError:
-                # What an earlier run made may be worth hours; what this one did ends here again.
-                if not going_on:
-                    if not tf.io.gfile.exists(manifest_path(work.output_files[0])):
-                        _remove(work.output_files[shard] for shard in _shards_made(work))
-                    tf.io.gfile.rmtree(work.folder)
+                # The same call would end here again. But what an earlier run made may be worth
+                # hours, and other settings may save it.
+                if not resumes:
+                    _remove_new_files(job, folder)
                 raise
-        tf.io.gfile.rmtree(work.folder)
-        return statistics
+        folder.remove()
+        return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _make(work: Work, job: dict, runner: Runner) -> Statistics:
-    names, tokens, statistics = _chunks(work, runner)
-    segments = plan_segments(tokens, work.dupe_factor, len(work.output_files), work.seed)
-    shards: list[list[Segment]] = [[] for _ in work.output_files]
-    for segment in segments:
-        shards[segment.shard].append(segment)
-    _remove_old(work, job)
-    missing = [shard for shard in shards if not _shard_done(work, shard[0].shard)]
-    _remove(work.shard_path(shard[0].shard) for shard in missing)  # of files that are gone
-    runner.make(work, names, missing)
-    entries = [read_json(work.shard_path(shard)) for shard in range(len(shards))]
+def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict) -> dict:
+    """Makes the shards and the manifest, which it returns."""
+    runner.tokenize(job, folder)
+    chunks = folder.chunk_counts()
+    statistics = _sum_chunks(chunks)
+    _check_text(job, statistics.text)
+    tokens = {name: counts["tokens"] for name, counts in chunks.items() if counts["tokens"]}
+    num_shards = len(job.output_files)
+    shards = plan_shards([*tokens.values()], job.dupe_factor, num_shards, job.random_seed)
+    remove_other_output(job, description)
+    missing = []
+    for shard, file in enumerate(job.output_files):
+        if not folder.has_shard(shard, file):
+            folder.forget_shard(shard)
+            missing.append(shards[shard])
+    runner.make_shards(job, folder, [*tokens], missing)
+    entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
         statistics.examples += ExampleCounts.from_dict(entry["counts"])
-    write_manifest(
-        manifest_path(work.output_files[0]),
-        job | {"statistics": statistics.to_dict(), "shards": entries},
-    )
-    return statistics
-
-
-def _chunks(work: Work, runner: Runner) -> tuple[list[str], list[int], Statistics]:
-    """The names and sizes of the chunks that hold text, and what was read."""
-    runner.tokenize(work)
-    names, tokens, statistics = [], [], Statistics()
-    made_here = tf.io.gfile.exists(work.path("chunks"))
-    for file in sorted(tf.io.gfile.listdir(work.path("chunks")) if made_here else ()):
-        name, ending = os.path.splitext(file)
-        if ending != ".npz":
-            continue
-        made = known(work.path("chunks", file))
-        assert made, f"{file} was made just now"
-        statistics.text += TextCounts.from_dict(made["text"])
-        statistics.long_sentences += made["long_sentences"]
-        if made["tokens"]:
-            names.append(name)
-            tokens.append(made["tokens"])
-    _check_text(work, statistics.text)
-    return names, tokens, statistics
-
-
-def _check_text(work: Work, counts: TextCounts) -> None:
-    first, *others = [file for group in work.groups for file in group] or [work.tfds]
-    source = f"{first} and {len(others)} more" if others else first
-    if not counts.documents:
-        raise ValueError(f"no text in {source}: only blank lines, or nothing the tokenizer keeps")
-    if counts.sentences == 1:
-        raise ValueError(
-            f"only one sentence in {source}: write one sentence a line and a blank line between "
-            "documents, or give --split_sentences"
-        )
-
-
-def _finished(work: Work, job: dict, overwrite: bool) -> Statistics | None:
-    """The statistics of what is there already; None where something is to be made.
-
-    Raises:
-        ValueError: what is there is something else, and not to be overwritten.
-    """
-    unfinished = read_json(work.path("job.json"))
-    if unfinished and not _difference(unfinished, job):
-        return None
-    manifest = manifest_path(work.output_files[0])
-    old = _old_manifest(manifest, overwrite)
-    if old and not _difference(old, job):
-        _clear(work)
-        for shard, entry in enumerate(old["shards"]):
-            write_json(work.shard_path(shard), entry)
-        if all(_shard_done(work, shard) for shard in range(len(work.output_files))):
-            return Statistics.from_dict(old["statistics"])
-        return None
-    if not overwrite:
-        for where, other in ((work.folder, unfinished), (manifest, old)):
-            if other:
-                raise ValueError(
-                    f"{where} says that these files were made {_difference(other, job)}: name "
-                    "another --output_file, or replace them with --overwrite"
-                )
-        for file in work.output_files:
-            if tf.io.gfile.exists(file):
-                raise ValueError(
-                    f"{file} is there already, and no {os.path.basename(manifest)} beside it says "
-                    "what made it: name another --output_file, or replace it with --overwrite"
-                )
-    _clear(work)
-    return None
-
-
-def _old_manifest(path: str, overwrite: bool) -> dict | None:
-    """The manifest of what is there; None if there is none, or one not worth keeping."""
-    if not tf.io.gfile.exists(path):
-        return None
-    try:
-        manifest = read_manifest(path)
-        if not manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"}:
-            raise ValueError(f"{path} does not say what the files were made of")
-    except ValueError as error:
-        if overwrite:
-            return None
-        raise ValueError(f"{error}: replace it with --overwrite") from None
+    manifest = description | {
+        "vocabulary": "\n".join(job.examples.vocab.tokens),
+        "statistics": statistics.to_dict(),
+        "shards": entries,
+    }
+    write_manifest(manifest_path(job.output_files[0]), manifest)
     return manifest
 
 
-def _shard_done(work: Work, shard: int) -> bool:
-    entry, file = read_json(work.shard_path(shard)), work.output_files[shard]
-    if not entry or not tf.io.gfile.exists(file):
-        return False
-    return entry.get("bytes") == tf.io.gfile.stat(file).length
+def _sum_chunks(chunks: dict[str, dict]) -> CreationStatistics:
+    statistics = CreationStatistics()
+    for counts in chunks.values():
+        statistics.text += TextCounts.from_dict(counts["text"])
+        statistics.long_sentences += counts["long_sentences"]
+    return statistics
 
 
-def _difference(old: dict, new: dict) -> str | None:
-    """In what two jobs differ first."""
-    if old.get("bert_tf") != new["bert_tf"]:
-        return f"by bert_tf {old.get('bert_tf')}, this is {new['bert_tf']}"
-    settings = old.get("settings", {})
-    for name, value in new["settings"].items():
-        if settings.get(name) != value:
-            return f"with --{name}={settings.get(name)}, now it is {value}"
-    return _input_difference(old.get("inputs", []), new["inputs"])
-
-
-def _input_difference(old: list[dict], new: list[dict]) -> str | None:
-    if len(old) != len(new):
-        return f"of {len(old)} input files, now there are {len(new)}"
-    for before, now in zip(old, new, strict=True):
-        if before["sha256"] != now["sha256"]:
-            if before["file"] != now["file"]:
-                return f"of {before['file']}, where now comes {now['file']}"
-            return f"of {now['file']} as it was before it changed"
-    return None
-
-
-def _job(work: Work, settings: dict[str, object]) -> dict:
-    files = [file for group in work.groups for file in group]
-    known_files: dict[str, dict] = {}
-    for path in (manifest_path(work.output_files[0]), work.path("job.json")):
-        old = read_json(path) or {}
-        known_files |= {entry["file"]: entry for entry in old.get("inputs", ())}
-    return {
-        "bert_tf": __version__,
-        "settings": settings,
-        "inputs": _fingerprints(files, known_files),
-    }
-
-
-def _fingerprints(files: Sequence[str], known: dict[str, dict]) -> list[dict]:
-    """Size, time and checksum of every file; read only where size or time is not as known."""
-    stats = {file: tf.io.gfile.stat(file) for file in files}
-    entries = []
-    with tqdm(
-        total=sum(stat.length for stat in stats.values()),
-        desc="Reading",
-        unit="B",
-        unit_scale=True,
-        delay=2,
-    ) as progress:
-        for file in files:
-            stat = stats[file]
-            entry = {"file": file, "bytes": stat.length, "modified": stat.mtime_nsec}
-            before = known.get(file, {})
-            if entry.items() <= before.items():
-                entries.append(before)
-                progress.update(stat.length)
-            else:
-                entries.append(entry | {"sha256": file_sha256(file, progress.update)})
-    return entries
-
-
-def _remove_old(work: Work, job: dict) -> None:
-    """Removes the manifest of something else, and its shards that have other names."""
-    manifest = manifest_path(work.output_files[0])
-    old = _old_manifest(manifest, overwrite=True)
-    if old and not _difference(old, job):
-        return
-    ours = {os.path.basename(file) for file in work.output_files}
-    folder = os.path.dirname(manifest)
-    # A base name: what a manifest says cannot reach another folder.
-    names = {os.path.basename(entry["file"]) for entry in old["shards"]} if old else set()
-    _remove([manifest, *(os.path.join(folder, name) for name in names - ours)])
-
-
-def _remove(files: Iterable[str]) -> None:
-    for file in files:
-        if tf.io.gfile.exists(file):
-            tf.io.gfile.remove(file)
-
-
-def _shards_made(work: Work) -> list[int]:
-    return [
-        shard
-        for shard in range(len(work.output_files))
-        if tf.io.gfile.exists(work.shard_path(shard))
-    ]
-
-
-def _check_work_folder(work: Work) -> None:
-    folder = work.folder
-    if tf.io.gfile.exists(folder) and not (
-        tf.io.gfile.isdir(folder)
-        and {"lock", "job.json"} & set(tf.io.gfile.listdir(folder) or ["lock"])
-    ):
+def _check_text(job: Job, counts: TextCounts) -> None:
+    if not counts.documents:
         raise ValueError(
-            f"{folder} is in the way: unfinished work is kept under that name; rename it, or name "
-            "another --output_file"
+            f"no text in {job.source}: all lines are blank or have no character that the tokenizer "
+            "keeps"
+        )
+    if counts.sentences == 1:
+        raise ValueError(
+            f"only one sentence in {job.source}: write one sentence per line and a blank line "
+            "between documents, or pass --split_sentences"
         )
 
 
-def _clear(work: Work) -> None:
-    for name in tf.io.gfile.listdir(work.folder):
-        path = work.path(name.rstrip("/"))
-        if tf.io.gfile.isdir(path):
-            tf.io.gfile.rmtree(path)
-        elif name != "lock":
-            tf.io.gfile.remove(path)
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[None]:
-    """Keeps a second run on this machine from the same work folder."""
-    if "://" in folder:
-        yield
-        return
-    with open(os.path.join(folder, "lock"), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(f"another run is writing to {folder}: wait for it or stop it") from None
-        yield
+def _remove_new_files(job: Job, folder: WorkFolder) -> None:
+    """Removes the work folder, and the shards if no manifest of earlier files covers them."""
+    if not tf.io.gfile.exists(manifest_path(job.output_files[0])):
+        finished = (
+            file for shard, file in enumerate(job.output_files) if folder.shard_entry(shard)
+        )
+        remove_files(finished)
+    folder.remove()

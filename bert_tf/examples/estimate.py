@@ -1,101 +1,128 @@
-"""How long data creation takes and how much disk, from a sample of the text."""
+"""Estimates the time and disk space of a job from a sample of its text."""
 
 import itertools
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
 from bert_tf.corpus.compression import estimate_content_bytes
 from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
-from bert_tf.examples.documents import Chunk, TextCounts, make_chunk
-from bert_tf.examples.pipeline import ExampleCounts, make_examples, unit_seed
-from bert_tf.examples.work import Work
+from bert_tf.examples.chunk import Chunk
+from bert_tf.examples.documents import TextCounts, make_chunk
+from bert_tf.examples.job import Job
+from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 
 _SAMPLES = 8
 
 
-def estimate(work: Work, num_workers: int) -> str:
-    """What creating the files would take, as lines for people; writes nothing.
+@dataclass(frozen=True)
+class _Sample:
+    """What one pass over a sample of the text gave, and the CPU seconds of its two steps."""
+
+    bytes: int
+    documents: int
+    text: TextCounts
+    examples: ExampleCounts
+    record_bytes: int
+    tokenizing: float
+    making: float
+
+
+def estimate(job: Job, num_workers: int) -> str:
+    """Returns what a job would take, as lines for people. Writes nothing.
 
     Up to eight blocks, from files all over the input, are tokenized and made into examples once.
 
     Raises:
-        ValueError: the sample holds no text.
-        OSError: an input cannot be read.
+        ValueError: The sample holds no text.
+        OSError: An input cannot be read.
     """
-    tokenizer = WordPieceTokenizer(work.settings.vocab, lower_case=work.lower_case)
-    blocks = list(_sample(work))
-    if not blocks:
-        raise ValueError(f"no text in {work.tfds or work.groups[0][0]}")
-    make_chunk(replace(blocks[0], data=blocks[0].data[:10_000]), tokenizer, work.text)  # traces
-    started = time.process_time()
-    made = [make_chunk(block, tokenizer, work.text) for block in blocks]
-    chunks = [chunk for chunk, _ in made if chunk.num_documents]
-    tokenizing = time.process_time() - started
-    text = sum((counts for _, counts in made), TextCounts())
-    if not chunks:
-        raise ValueError(f"no text in the first blocks of {work.tfds or work.groups[0][0]}")
-    started = time.process_time()
-    examples, record_bytes, documents = _make(work, chunks)
-    making = time.process_time() - started
-
-    sampled = sum(len(block.data) for block in blocks)
-    total = estimate_content_bytes([file for group in work.groups for file in group])
-    # The sample may be all there is.
-    scale = max(1.0, total / sampled) if total else 1.0
-    passes = scale * work.dupe_factor
-    seconds = (scale * tokenizing + passes * making) / num_workers
-    files = len(work.output_files)
-    disk = passes * record_bytes
-    share = " (TFDS: of this sample alone)" if work.tfds else ""
+    sample = _measure(job)
+    total = max(estimate_content_bytes(job.input_files), sample.bytes)
+    scale = total / sample.bytes
+    passes = scale * job.dupe_factor
+    seconds = (scale * sample.tokenizing + passes * sample.making) / num_workers
+    num_files = len(job.output_files)
+    disk = passes * sample.record_bytes
+    what = "file" if num_files == 1 else "files"
+    unknown = sample.text.unknown_tokens / sample.text.tokens
+    scope = " (the size of a TFDS dataset is unknown: all figures are for the sample)"
     return "\n".join(
         [
-            f"A sample of {sampled / 1e6:.1f} MB of about {max(total, sampled) / 1e6:,.1f} MB of "
-            f"text{share}: {documents:,} documents, {text.unknown_tokens / text.tokens:.3%} [UNK].",
-            f"About {text.tokens * scale:,.0f} tokens and, with --dupe_factor={work.dupe_factor}, "
-            f"{examples.examples * passes:,.0f} examples in {files} file{'s' * (files > 1)} of "
-            f"{disk / files / 1e6:,.1f} MB.",
-            f"About {_duration(seconds)} with --num_workers={num_workers}, once they run; "
-            f"{disk / 1e6:,.0f} MB for the files and, until they are done, up to "
-            f"{(disk + 3 * total) / 1e6:,.0f} MB more.",
+            f"Sample: {sample.bytes / 1e6:.1f} MB of about {total / 1e6:,.1f} MB of text"
+            f"{scope if job.tfds else ''}, {sample.documents:,} documents, {unknown:.3%} [UNK].",
+            f"Output: about {sample.text.tokens * scale:,.0f} tokens of text and, with "
+            f"--dupe_factor={job.dupe_factor}, {sample.examples.examples * passes:,.0f} examples "
+            f"in {num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
+            f"Time: about {_duration(seconds)} with --num_workers={num_workers}.",
+            f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
+            "the job runs.",
             "Nothing was written (--dry_run).",
         ]
     )
 
 
-def _sample(work: Work) -> list[Block]:
-    if work.tfds:
-        blocks = tfds_blocks(work.tfds, work.block_bytes, work.tfds_dir)
+def _measure(job: Job) -> _Sample:
+    tokenizer = WordPieceTokenizer(job.examples.vocab, lower_case=job.text.lower_case)
+    blocks = _sample_blocks(job)
+    if not blocks:
+        raise ValueError(f"no text in {job.source}")
+    # The first call traces the tokenizer's graph, which must not count.
+    make_chunk(replace(blocks[0], data=blocks[0].data[:10_000]), tokenizer, job.text)
+    started = time.process_time()
+    made = [make_chunk(block, tokenizer, job.text) for block in blocks]
+    tokenizing = time.process_time() - started
+    chunks = [chunk for chunk, _ in made if chunk.num_documents]
+    if not chunks:
+        raise ValueError(f"no text in the first blocks of {job.source}")
+    started = time.process_time()
+    examples, record_bytes = _make_examples(job, chunks)
+    return _Sample(
+        bytes=sum(len(block.data) for block in blocks),
+        documents=sum(chunk.num_documents for chunk in chunks),
+        text=sum((counts for _, counts in made), TextCounts()),
+        examples=examples,
+        record_bytes=record_bytes,
+        tokenizing=tokenizing,
+        making=time.process_time() - started,
+    )
+
+
+def _sample_blocks(job: Job) -> list[Block]:
+    if job.tfds:
+        blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
         return list(itertools.islice(blocks, _SAMPLES))
-    groups = work.groups[:: max(1, len(work.groups) // _SAMPLES)][:_SAMPLES]
+    groups = job.groups[:: max(1, len(job.groups) // _SAMPLES)][:_SAMPLES]
     each = _SAMPLES // len(groups)
     return [
         block
         for group in groups
-        for block in itertools.islice(read_blocks(group, work.block_bytes), each)
+        for block in itertools.islice(read_blocks(group, job.block_bytes), each)
     ]
 
 
-def _make(work: Work, chunks: list[Chunk]) -> tuple[ExampleCounts, int, int]:
-    """One pass over the chunks: counts, bytes as they are on disk, documents."""
+def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
+    """Makes one pass over the chunks; returns the counts and the size of the records on disk."""
     counts, size = ExampleCounts(), 0
     with tf.io.TFRecordWriter(os.devnull) as writer:
         for index, chunk in enumerate(chunks):
             partner = chunks[index - 1] if len(chunks) > 1 else None
-            arrays, made = make_examples(chunk, partner, unit_seed(0, index, 0), work.settings)
+            arrays, chunk_counts = make_examples(
+                chunk, partner, pass_seed(0, index, 0), job.examples
+            )
             for record in serialize_examples(arrays):
                 writer.write(record)
-                size += len(record) + 16  # lengths and checksums around it
-            counts += made
-    return counts, size, sum(chunk.num_documents for chunk in chunks)
+                size += len(record) + 16  # TFRecord adds a length and two checksums.
+            counts += chunk_counts
+    return counts, size
 
 
 def _duration(seconds: float) -> str:
-    hours, minutes = divmod(max(1, round(seconds / 60)), 60)
     if seconds < 90:
         return f"{max(1, round(seconds))} seconds"
+    hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} hours {minutes} minutes" if hours else f"{minutes} minutes"

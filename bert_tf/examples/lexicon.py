@@ -1,39 +1,40 @@
-"""Words and phrases that are masked as one, as entities are in ERNIE (arXiv 1904.09223)."""
+"""Phrases that are masked as one unit, as entities are in ERNIE (arXiv 1904.09223)."""
 
 import functools
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
 class Lexicon:
-    """Finds phrases in text, both as WordPieces.
+    """Finds phrases in tokenized text.
 
     A phrase that the vocabulary cannot spell is never found.
 
     Args:
-        phrases: as they stand in a text.
-        tokenizer: the one of the text.
+        phrases: Words and phrases as they appear in text.
+        tokenizer: The tokenizer of the text.
     """
 
     def __init__(self, phrases: Sequence[str], tokenizer: WordPieceTokenizer) -> None:
         self._vocab_size = len(tokenizer.vocab)
         lines = [phrase.encode("utf-8") for phrase in phrases]
-        pieces, splits = tokenizer.tokenize_lines(lines)
-        # A trie: each state is a beginning of phrases, state 0 the empty one.
+        token_ids, splits = tokenizer.tokenize_lines(lines)
+        # A trie: each state stands for a prefix of phrases, state 0 for the empty prefix.
         states: dict[tuple[int, int], int] = {}
         ends = set()
         unk_id = tokenizer.vocab.unk_id
-        for phrase in np.split(pieces, splits[1:-1]):
+        for phrase in np.split(token_ids, splits[1:-1]):
             state = 0
             if len(phrase) and unk_id not in phrase:
-                for piece in phrase.tolist():
-                    state = states.setdefault((state, piece), len(states) + 1)
+                for token_id in phrase.tolist():
+                    state = states.setdefault((state, token_id), len(states) + 1)
                 ends.add(state)
-        # Sorted by state and piece, as one number.
-        keys = [state * self._vocab_size + piece for state, piece in states]
+        # State and token packed into one number and sorted, for a vectorized search.
+        keys = [state * self._vocab_size + token_id for state, token_id in states]
         order = np.argsort(np.array(keys, np.int64))
         self._keys = np.array(keys, np.int64)[order]
         self._next = np.array([*states.values()], np.int64)[order]
@@ -41,31 +42,31 @@ class Lexicon:
         self._is_end[list(ends)] = True
 
     def join_units(
-        self, pieces: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
+        self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> np.ndarray:
-        """`unit_starts` [T] with each phrase found as one unit.
+        """Returns `unit_starts` [T] with every phrase joined into one unit.
 
-        From the left, the longest phrase that begins and ends where units do is taken, inside one
-        sentence.
+        Takes the longest phrase from left to right. A phrase begins and ends at borders of units
+        and lies within one sentence.
 
         Args:
-            pieces: [T] ids.
-            unit_starts: [T] bool; sentences begin units.
+            token_ids: [T] ids.
+            unit_starts: [T] bool. Every sentence begins a unit.
             sentence_starts: [sentences + 1].
         """
         unit_starts = unit_starts.copy()
         free = 0
-        for start, end in zip(*self._longest(pieces, unit_starts, sentence_starts), strict=True):
+        for start, end in zip(*self._longest(token_ids, unit_starts, sentence_starts), strict=True):
             if start >= free:
                 unit_starts[start + 1 : end] = False
                 free = end
         return unit_starts
 
     def _longest(
-        self, pieces: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
+        self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> tuple[list[int], list[int]]:
-        """Where phrases begin, ascending, and where the longest from there ends."""
-        size = len(pieces)
+        """Returns where phrases begin, ascending, and where the longest phrase from there ends."""
+        size = len(token_ids)
         may_end = np.append(unit_starts, True)
         is_border = np.zeros(size + 1, np.bool_)
         is_border[sentence_starts] = True
@@ -74,7 +75,7 @@ class Lexicon:
         state = np.zeros(len(begin), np.int64)
         longest = np.zeros(size, np.int64)
         while len(place) and len(self._keys):
-            key = state * self._vocab_size + pieces[place]
+            key = state * self._vocab_size + token_ids[place]
             found = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
             match = self._keys[found] == key
             begin, place, state = begin[match], place[match] + 1, self._next[found[match]]
@@ -88,5 +89,22 @@ class Lexicon:
 
 @functools.lru_cache(maxsize=1)
 def load_lexicon(phrases: tuple[str, ...], tokenizer: WordPieceTokenizer) -> Lexicon:
-    """The lexicon, made once in a process."""
+    """Returns the lexicon, which is built once per process."""
     return Lexicon(phrases, tokenizer)
+
+
+def read_phrases(file: str) -> tuple[str, ...]:
+    """Reads a file with one phrase per line.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file holds no phrase.
+    """
+    try:
+        with tf.io.gfile.GFile(file) as stream:
+            phrases = [line.strip() for line in stream.read().split("\n")]
+    except (tf.errors.OpError, UnicodeDecodeError) as error:
+        raise OSError(f"cannot read the lexicon {file}: {error}") from None
+    if not any(phrases):
+        raise ValueError(f"the lexicon {file} is empty: write one phrase per line")
+    return tuple(filter(None, dict.fromkeys(phrases)))

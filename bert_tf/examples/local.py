@@ -1,56 +1,59 @@
-"""Data creation by processes of one machine."""
+"""Runs data creation in processes of this machine."""
 
 from collections import deque
 
 from tqdm import tqdm
 
 from bert_tf.corpus.compression import estimate_content_bytes
-from bert_tf.examples.plan import Segment
-from bert_tf.examples.work import Work, join_shard, make_segment, read_group, tokenize_part
+from bert_tf.examples.job import Job
+from bert_tf.examples.plan import ShardPart
+from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
+from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.workers import Task, Workers
 
 
 class LocalRunner:
-    """Does the pieces of work on `workers`, and shows how far they are."""
+    """Runs the steps on `workers` and shows their progress."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def tokenize(self, work: Work) -> None:
-        """Leaves every chunk of the input in the work folder."""
-        size = estimate_content_bytes([file for group in work.groups for file in group])
+    def tokenize(self, job: Job, folder: WorkFolder) -> None:
+        """Turns every block of the input into a chunk."""
+        size = estimate_content_bytes(job.input_files)
         with tqdm(total=size or None, desc="Tokenizing", unit="B", unit_scale=True) as progress:
             tasks = (
-                (tokenize_part, work, part)
-                for group in range(len(work.groups))
-                for part in read_group(work, group)
+                (tokenize_block, job, folder, numbered)
+                for group in range(len(job.groups))
+                for numbered in read_group(job, folder, group)
             )
-            for (_, _, part), _ in self._workers.results(tasks):
-                progress.update(len(part.block.data))
+            for (*_, numbered), _ in self._workers.results(tasks):
+                progress.update(len(numbered.block.data))
 
-    def make(self, work: Work, names: list[str], shards: list[list[Segment]]) -> None:
-        """Leaves the shards, given by their segments, under their final names."""
-        left = {segments[0].shard: len(segments) for segments in shards}
-        by_shard = {segments[0].shard: segments for segments in shards}
+    def make_shards(
+        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
+    ) -> None:
+        """Makes shards, each given by its parts."""
+        parts_of = {parts[0].shard: parts for parts in shards}
+        parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
+        all_parts = [part for parts in shards for part in parts]
         examples = 0
         with tqdm(
-            total=sum(segment.tokens for segments in shards for segment in segments),
+            total=sum(part.tokens for part in all_parts),
             desc="Making examples",
             unit=" tokens",
             unit_scale=True,
         ) as progress:
-            # A shard is joined as soon as its segments are there: they take disk space twice.
+            # Joins go first, because the parts of a shard double its disk space until then.
             joins: deque[Task] = deque()
-            tasks = (
-                (make_segment, work, names, segment) for segments in shards for segment in segments
-            )
-            for task, made in self._workers.results(tasks, first=joins):
-                if task[0] is not make_segment:
+            tasks = ((make_part, job, folder, chunk_names, part) for part in all_parts)
+            for task, result in self._workers.results(tasks, first=joins):
+                if task[0] is not make_part:
                     continue
-                segment = task[-1]
-                examples += made
+                part = task[-1]
+                examples += result
                 progress.set_postfix(examples=f"{examples:,}", refresh=False)
-                progress.update(segment.tokens)
-                left[segment.shard] -= 1
-                if not left[segment.shard]:
-                    joins.append((join_shard, work, by_shard[segment.shard]))
+                progress.update(part.tokens)
+                parts_left[part.shard] -= 1
+                if not parts_left[part.shard]:
+                    joins.append((join_shard, job, folder, parts_of[part.shard]))

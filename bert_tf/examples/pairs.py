@@ -1,29 +1,32 @@
-"""Pairs of segments of a chunk, as spans of its pieces.
+"""Sentence pairs of a chunk, as ranges of its tokens.
 
-Next-sentence pairs: the algorithm is `create_instances_from_document` and `truncate_seq_pair` of
-google-research/bert's create_pretraining_data.py, as index arithmetic. One thing differs on
-purpose: a "random next" segment there may come from the same document after ten unlucky draws, or
-always in a corpus of one document; here it never does.
+Next-sentence pairs follow `create_instances_from_document` and `truncate_seq_pair` of
+google-research/bert's create_pretraining_data.py, as index arithmetic. There is one deliberate
+difference: in the original, a "random next" segment may come from the same document after ten
+failed draws, and always does in a corpus of one document. Here it never does.
 
-Sentence-order pairs: those of ALBERT (google-research/albert, the file of the same name), which
-swaps the two segments half the time. There a sentence that stands alone gets a random segment of
-another document all the same, labelled as swapped; here it takes its neighbour.
+Sentence-order pairs follow ALBERT (the file of the same name in google-research/albert), which
+swaps the two segments half the time. In ALBERT, a sentence without a neighbor gets a random segment
+of another document, labeled as swapped. Here it is paired with the sentence before it.
 """
 
+import dataclasses
 from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_tf.examples.documents import Chunk
+from bert_tf.examples.chunk import Chunk
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Pair n is pieces[a_start:a_end] and pieces[b_start:b_end]; all arrays are [N].
+    """Pair n is token_ids[a_start:a_end] and token_ids[b_start:b_end]. All arrays are [N].
 
-    `labels` (bool) says that B is a random segment, or that the two are swapped; `cut_tokens` how
-    many pieces were cut off the pair to make it fit. `documents_without_pairs` is a number.
+    Attributes:
+        labels: bool, whether B is a random segment, or whether the segments are swapped.
+        cut_tokens: How many tokens were cut off a pair to make it fit.
+        documents_without_pairs: A number.
     """
 
     a_start: np.ndarray
@@ -35,16 +38,6 @@ class Pairs:
     documents_without_pairs: int
 
 
-def join_chunks(chunk: Chunk, partner: Chunk) -> Chunk:
-    """A chunk of the documents of both."""
-    return Chunk(
-        np.concatenate([chunk.pieces, partner.pieces]),
-        np.concatenate([chunk.unit_starts, partner.unit_starts]),
-        np.append(chunk.sentence_starts, len(chunk.pieces) + partner.sentence_starts[1:]),
-        np.append(chunk.document_starts, chunk.document_starts[-1] + partner.document_starts[1:]),
-    )
-
-
 def next_sentence_pairs(
     chunk: Chunk,
     max_tokens: int,
@@ -52,96 +45,93 @@ def next_sentence_pairs(
     rng: np.random.Generator,
     documents: int | None = None,
 ) -> Pairs:
-    """Pairs from the first `documents` of the chunk (all, if not given), once over.
+    """Returns pairs that cover the first `documents` of the chunk (default: all) once.
 
-    Sentences are gathered until they fill the target length. Some of the first become segment A;
-    half the time the others are segment B, else B is a run of sentences from a random other
-    document (one of those after the first `documents`, where there are any) and the others are put
-    back. A chunk of one document gives no random pairs: all its pairs are true neighbours, and a
-    document of one sentence gives none at all.
+    Collects sentences until they fill the target length. Some of the first become segment A. Half
+    the time the rest become segment B; otherwise B is a run of sentences from a random other
+    document (one after the first `documents`, if there are any), and the rest start the next pair.
+    A chunk of one document gives no random pairs. A document of one sentence then gives no pair.
 
     Args:
-        max_tokens: the longest pair, without [CLS] and the two [SEP]; at least 2.
-        short_seq_prob: share of documents whose target is a random length from 2 to `max_tokens`.
+        chunk: The documents.
+        max_tokens: The longest pair, without [CLS] and the two [SEP]; at least 2.
+        short_seq_prob: Share of the documents whose target is a random length from 2 to
+            `max_tokens`.
+        rng: Source of randomness.
+        documents: How many documents to make pairs of.
     """
     documents = chunk.num_documents if documents is None else documents
     starts = chunk.sentence_starts
+    targets = draw_targets(documents, max_tokens, short_seq_prob, rng)
     first, a_end, end, is_random, target, document = _split_documents(
-        chunk, documents, max_tokens, short_seq_prob, rng, chunk.num_documents > 1
+        chunk, targets, rng, random_next=chunk.num_documents > 1
     ).T
     is_random = is_random.astype(bool)
     a_length = starts[a_end] - starts[first]
     b_first, b_last = _random_segments(chunk, documents, document, target - a_length, rng)
-    return _truncate(
-        starts[first],
-        starts[a_end],
-        starts[np.where(is_random, b_first, a_end)],
-        starts[np.where(is_random, b_last, end)],
-        is_random,
-        documents - len(np.unique(document)),
-        max_tokens,
-        rng,
+    pairs = Pairs(
+        a_start=starts[first],
+        a_end=starts[a_end],
+        b_start=starts[np.where(is_random, b_first, a_end)],
+        b_end=starts[np.where(is_random, b_last, end)],
+        labels=is_random,
+        cut_tokens=np.zeros(len(first), np.int64),
+        documents_without_pairs=documents - len(np.unique(document)),
     )
+    return _truncate(pairs, max_tokens, rng)
 
 
 def sentence_order_pairs(
     chunk: Chunk, max_tokens: int, short_seq_prob: float, rng: np.random.Generator
 ) -> Pairs:
-    """Pairs of neighbours from every document, once over, half of them swapped.
+    """Returns pairs of neighbors that cover every document once, half of them swapped.
 
-    A sentence that stands alone takes the one after it, at the end of a document the one before; a
-    document of one sentence gives no pair. The arguments are those of `next_sentence_pairs`.
+    A lone sentence is paired with the next one, or with the one before it at the end of a document.
+    A document of one sentence gives no pair. The arguments are those of `next_sentence_pairs`.
     """
     starts = chunk.sentence_starts
-    first, a_end, end, _, _, document = _split_documents(
-        chunk, chunk.num_documents, max_tokens, short_seq_prob, rng, False
-    ).T
+    targets = draw_targets(chunk.num_documents, max_tokens, short_seq_prob, rng)
+    first, a_end, end, _, _, document = _split_documents(chunk, targets, rng, random_next=False).T
     swapped = rng.random(len(first)) < 0.5
-    return _truncate(
-        starts[np.where(swapped, a_end, first)],
-        starts[np.where(swapped, end, a_end)],
-        starts[np.where(swapped, first, a_end)],
-        starts[np.where(swapped, a_end, end)],
-        swapped,
-        chunk.num_documents - len(np.unique(document)),
-        max_tokens,
-        rng,
+    pairs = Pairs(
+        a_start=starts[np.where(swapped, a_end, first)],
+        a_end=starts[np.where(swapped, end, a_end)],
+        b_start=starts[np.where(swapped, first, a_end)],
+        b_end=starts[np.where(swapped, a_end, end)],
+        labels=swapped,
+        cut_tokens=np.zeros(len(first), np.int64),
+        documents_without_pairs=chunk.num_documents - len(np.unique(document)),
     )
+    return _truncate(pairs, max_tokens, rng)
 
 
 def draw_targets(
     documents: int, max_tokens: int, short_seq_prob: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """The target length of each document: `max_tokens`, or for some a random one from 2."""
+    """Draws each document's target length: `max_tokens`, or for some a random length from 2."""
     short = rng.random(documents) < short_seq_prob
     return np.where(short, rng.integers(2, max_tokens, documents, endpoint=True), max_tokens)
 
 
 def _split_documents(
-    chunk: Chunk,
-    documents: int,
-    max_tokens: int,
-    short_seq_prob: float,
-    rng: np.random.Generator,
-    random_next: bool,
+    chunk: Chunk, targets: np.ndarray, rng: np.random.Generator, *, random_next: bool
 ) -> np.ndarray:
-    """[N, 6] int64: first sentence, end of A, end, whether B is random, target length, document.
+    """Returns [N, 6] int64: first sentence, end of A, end, whether B is random, target, document.
 
-    Where a pair begins depends on the one before, hence the loop over pairs.
+    Loops over the pairs because a pair begins where the one before it ends.
     """
     starts = chunk.sentence_starts.tolist()
-    limits = chunk.document_starts[: documents + 1].tolist()
-    targets = draw_targets(documents, max_tokens, short_seq_prob, rng).tolist()
+    limits = chunk.document_starts[: len(targets) + 1].tolist()
     # No document has more pairs than sentences.
     split_draws = rng.random(limits[-1]).tolist()
     next_draws = rng.random(limits[-1]).tolist()
     pairs = []
-    for document in range(documents):
-        first, limit, target = limits[document], limits[document + 1], targets[document]
+    for document, target in enumerate(targets.tolist()):
+        first, limit = limits[document], limits[document + 1]
         while first < limit:
             end = bisect_left(starts, starts[first] + target, first + 1, limit)
             if not random_next and end - first == 1:
-                # The lone sentence needs a true neighbour: the next one, else the one before.
+                # A lone sentence needs a true neighbor: the next one, or else the one before it.
                 if limit - limits[document] == 1:
                     break
                 end = min(end + 1, limit)
@@ -161,9 +151,10 @@ def _random_segments(
     length: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A run of sentences of about `length` [N] from another document than `document` [N].
+    """Draws runs of sentences of about `length` [N] tokens from documents other than `document`.
 
-    Returns its first sentence and its end; of a chunk of one document, nothing of use.
+    Returns the first sentence and the end of each run. For a chunk of one document, the result has
+    no meaning.
     """
     if documents < chunk.num_documents:
         other = rng.integers(documents, chunk.num_documents, len(document))
@@ -176,33 +167,23 @@ def _random_segments(
     return first, np.minimum(end, limits[other + 1])
 
 
-def _truncate(
-    a_start: np.ndarray,
-    a_end: np.ndarray,
-    b_start: np.ndarray,
-    b_end: np.ndarray,
-    labels: np.ndarray,
-    documents_without_pairs: int,
-    max_tokens: int,
-    rng: np.random.Generator,
-) -> Pairs:
-    """Cuts pairs to `max_tokens`, piece by piece off the longer segment (B when they are equal).
+def _truncate(pairs: Pairs, max_tokens: int, rng: np.random.Generator) -> Pairs:
+    """Cuts pairs to `max_tokens`, one token at a time off the longer segment (B on a tie).
 
-    Each piece goes from the front or the back with equal chance.
+    Each token goes from the front or the back of its segment with equal chance.
     """
-    a_length, b_length = a_end - a_start, b_end - b_start
+    a_length, b_length = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     excess = np.maximum(a_length + b_length - max_tokens, 0)
     until_equal = np.minimum(excess, np.abs(a_length - b_length))
     rest = excess - until_equal
     a_cut = np.where(a_length > b_length, until_equal, 0) + rest // 2
     b_cut = excess - a_cut
     a_front, b_front = rng.binomial(a_cut, 0.5), rng.binomial(b_cut, 0.5)
-    return Pairs(
-        a_start=a_start + a_front,
-        a_end=a_end - (a_cut - a_front),
-        b_start=b_start + b_front,
-        b_end=b_end - (b_cut - b_front),
-        labels=labels,
+    return dataclasses.replace(
+        pairs,
+        a_start=pairs.a_start + a_front,
+        a_end=pairs.a_end - (a_cut - a_front),
+        b_start=pairs.b_start + b_front,
+        b_end=pairs.b_end - (b_cut - b_front),
         cut_tokens=excess,
-        documents_without_pairs=documents_without_pairs,
     )

@@ -1,29 +1,29 @@
-"""From a chunk of documents and a seed to examples: a pure function, whoever calls it."""
+"""Turns a chunk of documents and a seed into examples: a pure function."""
 
 import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_tf.examples.documents import Chunk
+from bert_tf.choices import MASKINGS, OBJECTIVES
+from bert_tf.examples.chunk import Chunk, join_chunks
 from bert_tf.examples.full_sentences import full_sentences
-from bert_tf.examples.masking import MASKINGS, mask_rows, prediction_budget
-from bert_tf.examples.pairs import join_chunks, next_sentence_pairs, sentence_order_pairs
+from bert_tf.examples.masking import mask_rows, prediction_budget
+from bert_tf.examples.pairs import next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
 from tfrecords.vocabulary import Vocabulary
 
-# Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
-OBJECTIVES = ("nsp", "sop", "mlm")
-
 
 @dataclass(frozen=True)
-class Settings:
-    """What examples are made to. See the flags of create_pretraining_data.
+class ExampleSettings:
+    """How to make examples, by the names of the flags of create_pretraining_data.
 
-    `max_ngram_size` is for masking "ngram", `cross_documents` for objective "mlm".
+    Attributes:
+        max_ngram_size: For masking "ngram".
+        cross_documents: For objective "mlm".
 
     Raises:
-        ValueError: a value of no use; names it.
+        ValueError: A value is out of range.
     """
 
     vocab: Vocabulary
@@ -37,25 +37,21 @@ class Settings:
     cross_documents: bool = True
 
     def __post_init__(self) -> None:
-        if not 5 <= self.max_seq_length <= 32768:
-            raise ValueError(
-                f"max_seq_length is {self.max_seq_length}: it must be from 5 ([CLS], [SEP], [SEP] "
-                "and a piece of each segment) to 32768"
-            )
-        if self.max_predictions_per_seq < 1:
-            raise ValueError(
-                f"max_predictions_per_seq is {self.max_predictions_per_seq}: it must be 1 or more"
-            )
-        if not 0 < self.masked_lm_prob <= 1:
-            raise ValueError(f"masked_lm_prob is {self.masked_lm_prob}: it must be in (0, 1]")
-        if not 0 <= self.short_seq_prob <= 1:
-            raise ValueError(f"short_seq_prob is {self.short_seq_prob}: it must be in [0, 1]")
-        if self.masking not in MASKINGS:
-            raise ValueError(f"masking is {self.masking!r}: it must be one of {MASKINGS}")
-        if self.max_ngram_size < 1:
-            raise ValueError(f"max_ngram_size is {self.max_ngram_size}: it must be 1 or more")
-        if self.objective not in OBJECTIVES:
-            raise ValueError(f"objective is {self.objective!r}: it must be one of {OBJECTIVES}")
+        for name, valid, need in (
+            (
+                "max_seq_length",
+                5 <= self.max_seq_length <= 32768,
+                "from 5 ([CLS], [SEP], [SEP] and a token of each segment) to 32768",
+            ),
+            ("max_predictions_per_seq", self.max_predictions_per_seq >= 1, "at least 1"),
+            ("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1"),
+            ("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1"),
+            ("masking", self.masking in MASKINGS, f"one of {', '.join(MASKINGS)}"),
+            ("max_ngram_size", self.max_ngram_size >= 1, "at least 1"),
+            ("objective", self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}"),
+        ):
+            if not valid:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be {need}")
 
 
 @dataclass
@@ -63,15 +59,15 @@ class ExampleCounts:
     """Sums over examples.
 
     Attributes:
-        examples: how many.
-        tokens: without padding.
-        predictions: 0 for dynamic masking.
-        random_next: examples whose second segment is a random one.
-        swapped: examples whose segments are swapped.
-        cut_pairs: pairs that were cut to make them fit.
-        cut_tokens: pieces they lost.
-        cut_sentences: sentences longer than a row that were cut into several; they lose nothing.
-        documents_without_pairs: documents of one sentence that found no second segment.
+        examples: The number of examples.
+        tokens: Tokens without padding.
+        predictions: Predictions; 0 for dynamic masking.
+        random_next: Examples whose second segment is a random one.
+        swapped: Examples whose segments are swapped.
+        cut_pairs: Pairs that were cut to make them fit.
+        cut_tokens: Tokens lost by that.
+        cut_sentences: Sentences longer than a row that were divided between rows without loss.
+        documents_without_pairs: Documents of one sentence that found no second segment.
     """
 
     examples: int = 0
@@ -96,25 +92,30 @@ class ExampleCounts:
         return cls(**values)
 
 
-def unit_seed(user_seed: int, chunk_index: int, dupe_index: int) -> np.random.SeedSequence:
-    """The seed of one pass over one chunk, independent of what else is done and by whom."""
-    return np.random.SeedSequence(user_seed, spawn_key=(chunk_index, dupe_index))
+def pass_seed(random_seed: int, chunk: int, dupe: int) -> np.random.SeedSequence:
+    """Returns the seed of pass `dupe` over a chunk, which depends on nothing else."""
+    return np.random.SeedSequence(random_seed, spawn_key=(chunk, dupe))
 
 
 def make_examples(
-    chunk: Chunk, partner: Chunk | None, seed: np.random.SeedSequence, settings: Settings
+    chunk: Chunk, partner: Chunk | None, seed: np.random.SeedSequence, settings: ExampleSettings
 ) -> tuple[dict[str, np.ndarray], ExampleCounts]:
-    """One pass over the chunk: rows, masked, as the arrays of `tfrecords.features`.
+    """Makes the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
 
     Args:
-        partner: where "random next" segments come from; None: from the other documents of `chunk`.
+        chunk: The documents.
+        partner: The source of "random next" segments. None takes them from the other documents of
+            `chunk`.
+        seed: From `pass_seed`.
+        settings: How to make them.
 
     Returns:
-        Arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in order, and counts. For dynamic
-        masking no predictions, but `word_starts` [N, S], 1 where a unit of masking begins.
+        Arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
+        counts. With dynamic masking there are no predictions; `word_starts` [N, S] is 1 where a
+        unit of masking begins.
     """
     rng = np.random.default_rng(seed)
-    rows, labels, counts = _rows(chunk, partner, settings, rng)
+    rows, labels, counts = _unmasked_rows(chunk, partner, settings, rng)
     counts.examples = len(rows.ids)
     counts.tokens = int(rows.lengths.sum())
     column = np.arange(settings.max_seq_length, dtype=np.int32)
@@ -126,21 +127,29 @@ def make_examples(
     if settings.masking == "dynamic":
         arrays["word_starts"] = rows.unit_starts.astype(np.int32)
     else:
-        arrays |= _masked(rows, settings, rng)
+        arrays |= _masked_arrays(rows, settings, rng)
         counts.predictions = int(arrays["masked_lm_weights"].sum())
     arrays["next_sentence_labels"] = labels.astype(np.int32)[:, None]
     return arrays, counts
 
 
-def _rows(
-    chunk: Chunk, partner: Chunk | None, settings: Settings, rng: np.random.Generator
+def _unmasked_rows(
+    chunk: Chunk, partner: Chunk | None, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[Rows, np.ndarray, ExampleCounts]:
-    """Unmasked rows, their labels [N], and what is to be counted before masking."""
+    """Returns unmasked rows, their labels [N], and the counts that are known by then."""
     length, short, vocab = settings.max_seq_length, settings.short_seq_prob, settings.vocab
     if settings.objective == "mlm":
-        made = full_sentences(chunk, length - 2, short, settings.cross_documents, vocab.sep_id, rng)
-        counts = ExampleCounts(cut_sentences=made.cut_sentences)
-        return full_sentence_rows(made, length, vocab), np.zeros(len(made.start)), counts
+        sentences = full_sentences(
+            chunk,
+            rng,
+            max_tokens=length - 2,
+            short_seq_prob=short,
+            cross_documents=settings.cross_documents,
+            sep_id=vocab.sep_id,
+        )
+        rows = full_sentence_rows(sentences, length, vocab)
+        counts = ExampleCounts(cut_sentences=sentences.cut_sentences)
+        return rows, np.zeros(len(rows.ids)), counts
     if settings.objective == "sop":
         pairs = sentence_order_pairs(chunk, length - 3, short, rng)
     else:
@@ -157,21 +166,23 @@ def _rows(
     return pair_rows(chunk, pairs, length, vocab), pairs.labels, counts
 
 
-def _masked(rows: Rows, settings: Settings, rng: np.random.Generator) -> dict[str, np.ndarray]:
-    most = settings.max_predictions_per_seq
+def _masked_arrays(
+    rows: Rows, settings: ExampleSettings, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    width = settings.max_predictions_per_seq
     masked = mask_rows(
         rows,
-        prediction_budget(rows.lengths, settings.masked_lm_prob, most),
-        settings.masking,
-        settings.max_ngram_size,
-        settings.vocab.mask_id,
-        len(settings.vocab),
+        prediction_budget(rows.lengths, settings.masked_lm_prob, width),
         rng,
+        masking=settings.masking,
+        max_ngram_size=settings.max_ngram_size,
+        mask_id=settings.vocab.mask_id,
+        vocab_size=len(settings.vocab),
     )
-    missing = [(0, 0), (0, most - masked.positions.shape[1])]
+    padding = [(0, 0), (0, width - masked.positions.shape[1])]
     return {
         "input_word_ids": masked.ids,
-        "masked_lm_positions": np.pad(masked.positions, missing).astype(np.int32),
-        "masked_lm_ids": np.pad(masked.labels, missing),
-        "masked_lm_weights": np.pad(masked.weights, missing),
+        "masked_lm_positions": np.pad(masked.positions, padding).astype(np.int32),
+        "masked_lm_ids": np.pad(masked.labels, padding),
+        "masked_lm_weights": np.pad(masked.weights, padding),
     }

@@ -1,9 +1,9 @@
-"""Who makes what: a corpus divided into units of work, segments and shards by arithmetic alone.
+"""The plan of the work: which passes over which chunks make up which shard, by arithmetic alone.
 
-A *unit* is one pass (of `dupe_factor`) over one chunk of text. All units, in an order that the seed
-shuffles, are dealt to the shards, which are the output files, and within a shard to *segments*,
-each made in one go and shuffled as a whole. The plan follows from the sizes of the chunks and the
-seed, never from who does the work.
+A *pass* is one of `dupe_factor` passes over one chunk of text. All passes, in an order that the
+seed shuffles, are dealt to the *shards*, the output files. Within a shard they are dealt to
+*parts*, each of which is made in one go and shuffled as a whole. The plan depends on the sizes of
+the chunks and on the seed, never on who does the work.
 """
 
 from collections.abc import Sequence
@@ -11,77 +11,92 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Enough units for a segment to mix many, of blocks large enough for vectors to pay.
-_UNITS = 512
-_UNITS_PER_SHARD = 16
+# Enough passes for a part to mix many, over blocks large enough for vectorized code to pay off.
+_PASSES = 512
+_PASSES_PER_SHARD = 16
 _MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**16, 2**22
-# A segment's records are in memory at once: 8 million tokens are about 40 MB.
-_MAX_SEGMENT_TOKENS = 2**23
-_MIN_SEGMENTS = 16
+# The records of a part are in memory at once: 8 million tokens are about 40 MB.
+_MAX_PART_TOKENS = 2**23
+_MIN_PARTS = 16
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Every `parts`-th example, from `part` on, of pass `dupe` over the chunk.
+class Pass:
+    """Pass `dupe` over a chunk: every `stride`-th of its examples, starting at `offset`.
 
-    The "random next" segments come from the chunk `partner`; None: from the chunk itself.
+    "Random next" segments come from the chunk `partner`; None stands for the chunk itself.
     """
 
     chunk: int
     dupe: int
     partner: int | None = None
-    part: int = 0
-    parts: int = 1
+    offset: int = 0
+    stride: int = 1
 
 
 @dataclass(frozen=True)
-class Segment:
-    """Segment `index` of a shard."""
+class ShardPart:
+    """Part `index` of a shard: passes that are made and shuffled together.
+
+    Attributes:
+        tokens: The number of input tokens, which measures the work.
+    """
 
     shard: int
     index: int
-    units: tuple[Unit, ...]
+    passes: tuple[Pass, ...]
     tokens: int
 
 
 def block_bytes(input_bytes: int, dupe_factor: int, num_shards: int) -> int:
-    """How much text makes a chunk: small inputs have smaller chunks, so that there are many."""
-    units = max(_UNITS, _UNITS_PER_SHARD * num_shards)
-    return min(max(input_bytes * dupe_factor // units, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
+    """Returns how much text makes a chunk. Small inputs get small chunks, so there are many."""
+    passes = max(_PASSES, _PASSES_PER_SHARD * num_shards)
+    return min(max(input_bytes * dupe_factor // passes, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
 
 
-def plan_segments(
+def plan_shards(
     chunk_tokens: Sequence[int], dupe_factor: int, num_shards: int, seed: int
-) -> list[Segment]:
-    """The segments of all shards, in the order of the shards.
+) -> list[list[ShardPart]]:
+    """Returns the parts of each shard.
 
     Args:
-        chunk_tokens: the size of every chunk; none is empty.
+        chunk_tokens: The number of tokens of each chunk. No chunk is empty.
+        dupe_factor: The number of passes over each chunk.
+        num_shards: The number of output files.
+        seed: Decides the order of the passes and their partners.
     """
     chunks = len(chunk_tokens)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
-    # With fewer units than shards, each unit is divided.
-    parts = -(-num_shards // (chunks * dupe_factor))
-    units = [
-        (chunk, dupe, part)
+    # If there are fewer passes than shards, several shards share the examples of a pass.
+    stride = -(-num_shards // (chunks * dupe_factor))
+    order = [
+        (chunk, dupe, offset)
         for chunk in range(chunks)
         for dupe in range(dupe_factor)
-        for part in range(parts)
+        for offset in range(stride)
     ]
-    units = rng.permutation(np.array(units)).tolist()
+    order = rng.permutation(np.array(order)).tolist()
     partners = rng.integers(0, max(1, chunks - 1), (chunks, dupe_factor)).tolist()
-    total = sum(chunk_tokens) * dupe_factor
-    segment_tokens = min(_MAX_SEGMENT_TOKENS, max(1, total // _MIN_SEGMENTS))
-    segments = []
+    part_tokens = min(_MAX_PART_TOKENS, max(1, sum(chunk_tokens) * dupe_factor // _MIN_PARTS))
+    shards = []
     for shard in range(num_shards):
-        mine = []
-        for chunk, dupe, part in units[shard::num_shards]:
+        passes = []
+        for chunk, dupe, offset in order[shard::num_shards]:
             partner = partners[chunk][dupe]
+            # Skips the chunk itself.
             other = partner + (partner >= chunk) if chunks > 1 else None
-            mine.append(Unit(chunk, dupe, other, part, parts))
-        tokens = [chunk_tokens[unit.chunk] // parts for unit in mine]
-        count = min(len(mine), max(1, round(sum(tokens) / segment_tokens)))
-        for index in range(count):
-            chosen = slice(index, None, count)
-            segments.append(Segment(shard, index, tuple(mine[chosen]), sum(tokens[chosen])))
-    return segments
+            passes.append(Pass(chunk, dupe, other, offset, stride))
+        shards.append(_divide(shard, passes, chunk_tokens, part_tokens))
+    return shards
+
+
+def _divide(
+    shard: int, passes: list[Pass], chunk_tokens: Sequence[int], part_tokens: int
+) -> list[ShardPart]:
+    """Deals the passes of a shard to parts of about `part_tokens` tokens."""
+    tokens = [chunk_tokens[one.chunk] // one.stride for one in passes]
+    count = min(len(passes), max(1, round(sum(tokens) / part_tokens)))
+    return [
+        ShardPart(shard, index, tuple(passes[index::count]), sum(tokens[index::count]))
+        for index in range(count)
+    ]

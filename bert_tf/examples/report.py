@@ -1,67 +1,99 @@
-"""What was read and made, in words."""
+"""Describes what data creation read and made, in words."""
 
-from bert_tf.examples.creation import Statistics
-from bert_tf.examples.pipeline import Settings
+import shlex
 
-_MUCH_UNKNOWN = 0.1
+from bert_tf.examples.creation import CreationStatistics
+from bert_tf.examples.job import Job
+from tfrecords.manifest import manifest_path
+
+# A larger share of [UNK] suggests a wrong vocabulary.
+_MAX_UNKNOWN = 0.1
 
 
-def report(statistics: Statistics, settings: Settings, dupe_factor: int) -> str:
-    """The statistics as lines for people."""
-    text, made = statistics.text, statistics.examples
+def report(statistics: CreationStatistics, job: Job) -> str:
+    """Returns the statistics as lines for people."""
+    return "\n".join([*_text_lines(statistics, job), *_example_lines(statistics, job)])
+
+
+def next_steps(job: Job, input_file: str) -> str:
+    """Returns what was written and the commands to continue with.
+
+    Args:
+        job: The finished job.
+        input_file: The names or the glob of the output files.
+    """
+    first, *others = job.output_files
+    files = f"{first} ... {others[-1]}" if others else first
+    names = shlex.quote(input_file)
+    return (
+        f"Wrote {files} and {manifest_path(first)}.\n"
+        "Next, inspect the examples and train on them:\n"
+        f"  python -m tfrecords.inspect --input_file={names}\n"
+        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=base --do_train "
+        "--do_eval --output_dir=run"
+    )
+
+
+def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:
+    text = statistics.text
     lines = [
-        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens; "
-        f"{text.unknown_tokens / text.tokens:.3%} of the tokens are [UNK].",
+        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens "
+        f"({text.unknown_tokens / text.tokens:.3%} [UNK])."
     ]
-    if text.unknown_tokens > _MUCH_UNKNOWN * text.tokens:
+    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
-            "WARNING: so many [UNK] teach little: is it the vocabulary of this language, and "
-            "do_lower_case as it was made with?"
+            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
+            "language and that --do_lower_case is as for the vocabulary."
         )
     if text.invalid_lines:
-        lines.append(f"{text.invalid_lines:,} lines are not valid UTF-8: bad bytes were dropped.")
+        lines.append(
+            f"Dropped the invalid bytes of {text.invalid_lines:,} lines that are not UTF-8."
+        )
     if text.left_out:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
-        lines.append(f"Cleaning left out, as lines or sentences: {rules}.")
+        lines.append(f"Cleaning dropped lines or sentences: {rules}.")
     if text.empty_documents or text.empty_sentences:
         lines.append(
-            f"Left out: {text.empty_sentences:,} lines and {text.empty_documents:,} whole "
-            "documents without a token."
+            f"Skipped {text.empty_sentences:,} lines and {text.empty_documents:,} documents "
+            "without tokens."
         )
-    fill = made.tokens / made.examples / settings.max_seq_length
-    kinds = {
-        "nsp": f", {made.random_next / made.examples:.1%} with a random next segment",
-        "sop": f", {made.swapped / made.examples:.1%} with their segments swapped",
+    if text.documents == 1 and job.examples.objective == "nsp":
+        lines.append(
+            "WARNING: the text is one document, so there are no random next segments, and the "
+            "next-sentence task teaches nothing. Put blank lines between documents."
+        )
+    return lines
+
+
+def _example_lines(statistics: CreationStatistics, job: Job) -> list[str]:
+    examples, settings = statistics.examples, job.examples
+    fill = examples.tokens / examples.examples / settings.max_seq_length
+    predictions = f"{examples.predictions / examples.examples:.2f} predictions each"
+    if settings.masking == "dynamic":
+        predictions = "to be masked when read"
+    labels = {
+        "nsp": f", {examples.random_next / examples.examples:.1%} with a random next segment",
+        "sop": f", {examples.swapped / examples.examples:.1%} with swapped segments",
         "mlm": "",
     }
-    predictions = f"{made.predictions / made.examples:.2f} predictions each"
-    if settings.masking == "dynamic":
-        predictions = "to be masked as they are read"
-    lines.append(
-        f"Made {made.examples:,} examples (--dupe_factor={dupe_factor}): {fill:.1%} of "
-        f"max_seq_length filled, {predictions}"
-        f"{kinds[settings.objective]}."
-    )
+    lines = [
+        f"Made {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
+        f"--max_seq_length filled, {predictions}{labels[settings.objective]}."
+    ]
     if settings.objective == "mlm":
         lines.append(
-            f"{made.cut_sentences:,} sentences are longer than an example and were divided; "
-            "nothing was lost."
+            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
+            "without losing a token."
         )
     else:
+        lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
         lines.append(
-            f"{made.cut_pairs:,} pairs were too long and lost {made.cut_tokens:,} tokens "
-            f"({made.cut_tokens / (made.tokens + made.cut_tokens):.1%} of those of all passes); "
-            f"{statistics.long_sentences:,} sentences are longer than an example by themselves."
+            f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
+            f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
         )
-    if made.documents_without_pairs:
+    if examples.documents_without_pairs:
         lines.append(
-            f"{made.documents_without_pairs:,} times a document of one sentence found no second "
-            "segment and was left out."
+            f"Skipped documents of one sentence without a second segment "
+            f"{examples.documents_without_pairs:,} times."
         )
-    if text.documents == 1 and settings.objective == "nsp":
-        lines.append(
-            "WARNING: the text is one document, so there is no other to take a random next segment "
-            "from: all pairs are true neighbours and the next-sentence task teaches nothing. "
-            "Put blank lines between documents."
-        )
-    return "\n".join(lines)
+    return lines

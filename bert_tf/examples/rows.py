@@ -1,10 +1,10 @@
-"""Rows of fixed length: segments between special tokens, padded."""
+"""Rows of a fixed length: segments between special tokens, padded."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_tf.examples.documents import Chunk
+from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.full_sentences import FullSentences
 from bert_tf.examples.pairs import Pairs
 from tfrecords.vocabulary import Vocabulary
@@ -12,12 +12,14 @@ from tfrecords.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class Rows:
-    """Attributes:
-    ids: [N, S] int32.
-    lengths: [N], without the padding.
-    type_ids: [N, S] int32, 1 in segment B and the [SEP] after it.
-    maskable: [N, S] bool, False for special tokens and padding.
-    unit_starts: [N, S] bool, where a unit of masking begins; a segment always begins one.
+    """A batch of unmasked examples.
+
+    Attributes:
+        ids: [N, S] int32.
+        lengths: [N], without padding.
+        type_ids: [N, S] int32, 1 in segment B and the [SEP] after it.
+        maskable: [N, S] bool, False for special tokens and padding.
+        unit_starts: [N, S] bool, where a unit of masking begins. A segment always begins one.
     """
 
     ids: np.ndarray
@@ -28,7 +30,7 @@ class Rows:
 
 
 def pair_rows(chunk: Chunk, pairs: Pairs, max_seq_length: int, vocab: Vocabulary) -> Rows:
-    """[CLS] A [SEP] B [SEP] 0 0 ..."""
+    """Returns rows of the form [CLS] A [SEP] B [SEP] 0 0 ..."""
     column = np.arange(max_seq_length, dtype=np.int32)
     first_sep = (pairs.a_end - pairs.a_start + 1).astype(np.int32)[:, None]
     second_sep = first_sep + (pairs.b_end - pairs.b_start + 1).astype(np.int32)[:, None]
@@ -39,7 +41,7 @@ def pair_rows(chunk: Chunk, pairs: Pairs, max_seq_length: int, vocab: Vocabulary
     special = (column == first_sep) | (column == second_sep)
     special[:, 0] = True
     maskable = inside & ~special
-    ids = chunk.pieces.take(source, mode="clip")
+    ids = chunk.token_ids.take(source, mode="clip")
     unit_starts = chunk.unit_starts.take(source, mode="clip")
     rows = np.arange(len(ids))
     for sep in (first_sep[:, 0], second_sep[:, 0]):
@@ -52,19 +54,19 @@ def pair_rows(chunk: Chunk, pairs: Pairs, max_seq_length: int, vocab: Vocabulary
     return Rows(ids, second_sep[:, 0] + 1, (in_b & inside).astype(np.int32), maskable, unit_starts)
 
 
-def full_sentence_rows(made: FullSentences, max_seq_length: int, vocab: Vocabulary) -> Rows:
-    """[CLS] sentences [SEP] 0 0 ..., with a [SEP] where another document begins."""
+def full_sentence_rows(sentences: FullSentences, max_seq_length: int, vocab: Vocabulary) -> Rows:
+    """Returns rows of the form [CLS] sentences [SEP] 0 0 ..., with a [SEP] between documents."""
     column = np.arange(max_seq_length)
-    source = made.start[:, None] - 1 + column
-    last = (made.end - made.start + 1)[:, None]
+    source = sentences.start[:, None] - 1 + column
+    last = (sentences.end - sentences.start + 1)[:, None]
     inside = column <= last
     maskable = (column > 0) & (column < last)
-    maskable &= ~made.is_sep.take(source, mode="clip")
-    ids = made.pieces.take(source, mode="clip")
+    maskable &= ~sentences.is_sep.take(source, mode="clip")
+    ids = sentences.token_ids.take(source, mode="clip")
     ids[np.arange(len(ids)), last[:, 0]] = vocab.sep_id
     ids[:, 0] = vocab.cls_id
     ids *= inside
-    unit_starts = made.unit_starts.take(source, mode="clip")
+    unit_starts = sentences.unit_starts.take(source, mode="clip")
     unit_starts[:, 1] = True
     unit_starts &= maskable
     return Rows(ids, last[:, 0] + 1, np.zeros(ids.shape, np.int32), maskable, unit_starts)

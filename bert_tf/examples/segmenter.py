@@ -1,4 +1,4 @@
-"""Words as something other than the tokenizer sees them: for Chinese, above all."""
+"""Word boundaries from a segmenter, for text without spaces such as Chinese."""
 
 import functools
 import importlib
@@ -13,13 +13,14 @@ Segmenter = Callable[[str], Sequence[str]]
 
 @functools.lru_cache(maxsize=1)
 def load_segmenter(name: str) -> Segmenter:
-    """What splits a string into words.
+    """Returns the function that splits a string into words.
 
     Args:
-        name: "whitespace", for text segmented before, or "module:function", such as "jieba:lcut".
+        name: "whitespace" for text that is segmented already, or "module:function", such as
+            "jieba:lcut".
 
     Raises:
-        ValueError: there is no such module or function.
+        ValueError: There is no such module or function.
     """
     if name == "whitespace":
         return str.split
@@ -30,8 +31,8 @@ def load_segmenter(name: str) -> Segmenter:
             segmenter = getattr(segmenter, part)
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
-            f"no segmenter {name!r} ({error}): give 'whitespace' or MODULE:FUNCTION, such as "
-            "jieba:lcut, of an installed module"
+            f"no segmenter {name!r} ({error}): give 'whitespace' or MODULE:FUNCTION of an "
+            "installed module, such as jieba:lcut"
         ) from None
     return segmenter
 
@@ -39,23 +40,27 @@ def load_segmenter(name: str) -> Segmenter:
 def tokenize_words(
     lines: Sequence[bytes], tokenizer: WordPieceTokenizer, name: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokenizes as ever, and marks the pieces that begin a word of the segmenter.
+    """Tokenizes lines as usual, and marks the tokens that begin a word of the segmenter.
 
-    A word may begin inside a WordPiece; then the next piece begins the unit.
+    If a word begins inside a token, the next token begins the unit.
+
+    Args:
+        lines: [B] UTF-8.
+        name: The segmenter, as for `load_segmenter`.
 
     Returns:
-        ids [pieces] int32, where in them each line begins [B + 1] int64, unit starts [pieces] bool.
+        ids [T] int32, the first token of each line [B + 1] int64, unit starts [T] bool.
 
     Raises:
-        ValueError: the segmenter fails, or gives no words or some that are not in the text.
+        ValueError: The segmenter fails, or returns no words or words that are not in the text.
     """
     segmenter = load_segmenter(name)
-    ids, piece_starts, _ = tokenizer.tokenize_with_offsets(lines)
-    ids, piece_starts = ids.merge_dims(1, 2), piece_starts.merge_dims(1, 2)
+    ids, token_starts, _ = tokenizer.tokenize_with_offsets(lines)
+    ids, token_starts = ids.merge_dims(1, 2), token_starts.merge_dims(1, 2)
     splits = ids.row_splits.numpy()
-    # Offsets in all lines put together.
+    # Offsets into all lines joined together.
     line_starts = np.cumsum([0] + [len(line) for line in lines])
-    places = piece_starts.values.numpy() + np.repeat(line_starts[:-1], np.diff(splits))
+    places = token_starts.values.numpy() + np.repeat(line_starts[:-1], np.diff(splits))
     word_starts = np.array(
         [
             start + offset
@@ -76,8 +81,8 @@ def _word_offsets(line: bytes, segmenter: Segmenter, name: str) -> list[int]:
         start = line.find(word, end)
         if start < 0:
             raise ValueError(
-                f"segmenter {name!r} gives {word.decode('utf-8')!r}, which is not in the text (any "
-                f"more): {line.decode('utf-8')[:80]!r}"
+                f"the segmenter {name!r} returns {word.decode('utf-8')!r}, which is not in the "
+                f"rest of the text {line.decode('utf-8')[:80]!r}"
             )
         offsets.append(start)
         end = start + len(word)
@@ -88,10 +93,10 @@ def _words(line: bytes, segmenter: Segmenter, name: str) -> list[bytes]:
     text = line.decode("utf-8")
     try:
         words = [word.strip().encode("utf-8") for word in segmenter(text)]
-    except Exception as error:  # a user's function may raise anything
+    except Exception as error:  # The user's function may raise anything.
         raise ValueError(
-            f"segmenter {name!r} fails on {text[:80]!r}: {type(error).__name__}: {error}"
+            f"the segmenter {name!r} fails on {text[:80]!r}: {type(error).__name__}: {error}"
         ) from error
     if text.strip() and not any(words):
-        raise ValueError(f"segmenter {name!r} finds no words in {text[:80]!r}")
+        raise ValueError(f"the segmenter {name!r} finds no words in {text[:80]!r}")
     return [word for word in words if word]

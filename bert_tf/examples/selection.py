@@ -1,20 +1,22 @@
-"""Which pieces of a batch of rows are to be predicted.
+"""Chooses which tokens of a batch of rows to predict.
 
-All functions take `maskable` [N, S] bool (False for [CLS], [SEP] and padding), `budget` [N], how
-many pieces of a row are predicted at most, and return positions [N, max(budget)] in ascending
-order; S stands for none. Those that take `starts` [N, S] bool, where units of masking begin (the
-first piece of a segment always begins one), choose whole units, and nothing across a [SEP].
+All functions take `maskable` [N, S] bool (False for [CLS], [SEP] and padding) and `budget` [N], the
+largest number of tokens to predict in a row. They return positions [N, max(budget)] in ascending
+order, filled up with S. Functions that take `starts` [N, S] bool, where units of masking begin,
+choose whole units and never a run of units across a [SEP]. The first token of a segment always
+begins a unit.
 """
 
 import numpy as np
 
+# SpanBERT, section 3.1.
 SPAN_P, MAX_SPAN = 0.2, 10
 _POSITION_BITS = 16
 _NONE = np.uint64(2**64 - 1)
 
 
-def choose_pieces(maskable: np.ndarray, budget: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Pieces, whatever unit they are of."""
+def choose_tokens(maskable: np.ndarray, budget: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Chooses single tokens, regardless of units."""
     most = int(budget.max(initial=1))
     order = _random_order(maskable, rng)[:, :most]
     order[np.arange(order.shape[1]) >= budget[:, None]] = maskable.shape[1]
@@ -28,18 +30,18 @@ def choose_ngrams(
     max_ngram_size: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Runs of 1 to `max_ngram_size` units; with 1, units.
+    """Chooses runs of 1 to `max_ngram_size` units.
 
-    Again and again a size n is drawn with probability proportional to 1/n, then one of the n-grams
-    of that size that were not drawn before. It is taken if it fits what is left of the budget and
-    no unit of it is taken. This is `_masking_ngrams` of the TensorFlow Model Garden
+    Repeatedly draws a size n with probability proportional to 1/n, then one of the n-grams of that
+    size that have not been drawn. The n-gram is taken if it fits the remaining budget and none of
+    its units is taken. This is `_masking_ngrams` of the TensorFlow Model Garden
     (official/nlp/data/create_pretraining_data.py).
     """
     units = _Units(maskable, starts)
     sizes = range(1, max_ngram_size + 1)
     orders, counts = [], []
     for size in sizes:
-        # The last unit of the n-gram exists and is in the same segment.
+        # An n-gram is whole if its last unit exists and is in the same segment.
         whole = units.exists.copy()
         if size > 1:
             whole[:, 1 - size :] = False
@@ -55,35 +57,35 @@ def choose_ngrams(
     column = np.arange(max_ngram_size)
     active = np.arange(len(left))
     while True:
-        there = (drawn[active] < count[active]) & (column < left[active, None])
-        active, there = _keep(there.any(axis=1), active, there)
+        available = (drawn[active] < count[active]) & (column < left[active, None])
+        active, available = _keep(available.any(axis=1), active, available)
         if not len(active):
             return units.positions(maskable, int(budget.max(initial=1)))
-        cumulative = np.cumsum(there * weights, axis=1)
+        cumulative = np.cumsum(available * weights, axis=1)
         draw = rng.random(len(active)) * cumulative[:, -1]
-        # The first size whose sum is beyond the draw.
+        # The first size whose cumulative weight exceeds the draw.
         size = (cumulative <= draw[:, None]).sum(axis=1)
         first = order[active, size, drawn[active, size]]
         drawn[active, size] += 1
         window = first[:, None] + column
         inside = column <= size[:, None]
         window = np.where(inside, window, first[:, None])
-        pieces = (units.sizes[active[:, None], window] * inside).sum(axis=1)
-        fits = (pieces <= left[active]) & ~units.taken[active[:, None], window].any(axis=1)
+        tokens = (units.sizes[active[:, None], window] * inside).sum(axis=1)
+        fits = (tokens <= left[active]) & ~units.taken[active[:, None], window].any(axis=1)
         units.taken[active[fits, None], window[fits]] = True
-        left[active] -= np.where(fits, pieces, 0)
+        left[active] -= np.where(fits, tokens, 0)
 
 
 def choose_spans(
     maskable: np.ndarray, starts: np.ndarray, budget: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Runs of units whose number is geometrically distributed (p = 0.2, at most 10).
+    """Chooses runs of units whose number is geometrically distributed (p = 0.2, at most 10).
 
-    Again and again a length is drawn, and a piece that is not chosen: the span begins with its
-    unit. Units that were chosen before count in the length but not for the budget. This is
-    `PairWithSpanMaskingScheme` of SpanBERT (pretraining/fairseq/data/masking.py), with two
-    differences: there the last span is cut in the middle of a word when the budget is used up,
-    here it ends before the word that does not fit; and there spans run over [SEP].
+    Repeatedly draws a length and a token that is not chosen yet; the span begins with the unit of
+    that token. Units that are chosen already count towards the length but not against the budget.
+    This is `PairWithSpanMaskingScheme` of SpanBERT (pretraining/fairseq/data/masking.py), with two
+    differences. SpanBERT cuts the last span in the middle of a word when the budget is used up;
+    here the span ends before the word that does not fit. And SpanBERT's spans cross a [SEP].
     """
     units = _Units(maskable, starts)
     anchors = _random_order(maskable, rng)
@@ -108,21 +110,21 @@ def choose_spans(
         inside = column < np.minimum(length, units.sizes.shape[1] - first)[:, None]
         inside &= units.exists[rows, window]
         inside &= units.segment[rows, window] == units.segment[rows, first[:, None]]
-        pieces = np.where(units.taken[rows, window], 0, units.sizes[rows, window])
-        inside &= np.cumsum(pieces, axis=1) <= left[rows]
+        tokens = np.where(units.taken[rows, window], 0, units.sizes[rows, window])
+        inside &= np.cumsum(tokens, axis=1) <= left[rows]
         units.taken[np.broadcast_to(rows, window.shape)[inside], window[inside]] = True
-        left[rows[:, 0]] -= (pieces * inside).sum(axis=1)
+        left[rows[:, 0]] -= (tokens * inside).sum(axis=1)
 
 
 class _Units:
-    """The units of rows.
+    """The units of a batch of rows.
 
     Attributes:
-        number: [N, S], of the unit that a piece belongs to.
-        sizes: [N, U], pieces of each unit.
-        segment: [N, U], increases where a special token stands between units.
-        exists: [N, U] bool.
-        taken: [N, U] bool, False at first.
+        number: [N, S], the unit that a token belongs to.
+        sizes: [N, U], the number of tokens of each unit.
+        segment: [N, U], increases where a special token separates units.
+        exists: [N, U] bool, False where a row has fewer than U units.
+        taken: [N, U] bool, initially False.
     """
 
     def __init__(self, maskable: np.ndarray, starts: np.ndarray) -> None:
@@ -139,7 +141,7 @@ class _Units:
         self.taken = np.zeros(self.sizes.shape, bool)
 
     def positions(self, maskable: np.ndarray, width: int) -> np.ndarray:
-        """The positions [N, width] of the pieces of the units taken."""
+        """Returns the positions [N, width] of the tokens of all taken units."""
         number = np.maximum(self.number, 0)
         chosen = np.take_along_axis(self.taken, number, axis=1) & maskable
         positions = np.full((len(maskable), width), maskable.shape[1])
@@ -150,10 +152,10 @@ class _Units:
 
 
 def _random_order(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """[N, L]: the columns that are candidates in random order, then L for all others."""
+    """Returns [N, L]: the columns of the candidates in random order, filled up with L."""
     length = candidates.shape[1]
     assert length < 1 << _POSITION_BITS
-    # A random number above, the column below: sorting such keys is far faster than argsort.
+    # Random high bits over the column in the low bits: sorting these is far faster than argsort.
     keys = rng.integers(0, 2**64, candidates.shape, np.uint64)
     keys &= ~np.uint64((1 << _POSITION_BITS) - 1)
     keys |= np.arange(length, dtype=np.uint64)

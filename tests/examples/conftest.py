@@ -10,7 +10,7 @@ LETTERS = "abcdefghij"
 
 @pytest.fixture
 def folder(tmp_path):
-    """vocab.txt, text-0.txt and text-1.txt, of 30 documents of six lines."""
+    """Holds vocab.txt, and text-0.txt and text-1.txt with 30 documents of six lines."""
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
     documents = [
         "\n".join(" ".join(LETTERS[: 1 + (d * s) % 9]) for s in range(6)) for d in range(1, 31)
@@ -22,7 +22,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def options(folder):
-    """(changes of flags) -> Options for the corpus, three shards in `folder`/out."""
+    """Returns a function from changed flags to `Options` for three shards in `folder`/out."""
 
     def make(**changes) -> Options:
         flags = dict(

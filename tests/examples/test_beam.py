@@ -1,4 +1,4 @@
-"""Oracle: the bytes of the local run."""
+"""Tests the Beam runner. Oracle: the bytes of the local run."""
 
 import sys
 
@@ -12,7 +12,9 @@ from bert_tf.create_pretraining_data import run
 def test_beam_makes_the_same_bytes(options, folder):
     pytest.importorskip("apache_beam")
     run(options(output_file=f"{folder}/local/data.tfrecord"))
-    run(options(output_file=f"{folder}/beam/data.tfrecord", runner="DirectRunner"))
+    run(
+        options(output_file=f"{folder}/beam/data.tfrecord", runner="DirectRunner", num_workers=None)
+    )
     files = sorted(path.name for path in (folder / "local").iterdir())
     assert files == sorted(path.name for path in (folder / "beam").iterdir())
     assert len(files) == 4
@@ -21,12 +23,12 @@ def test_beam_makes_the_same_bytes(options, folder):
     (folder / "text-1.txt").write_text("{not JSON\n")
     (folder / "text-1.txt").rename(folder / "bad.jsonl")
     with pytest.raises(ValueError, match="bad.jsonl") as error:
-        run(options(input_file=f"{folder}/bad.jsonl", runner="DirectRunner"))
+        run(options(input_file=f"{folder}/bad.jsonl", runner="DirectRunner", num_workers=None))
     assert "Traceback" not in str(error.value)
 
 
-def test_without_beam_an_error_says_what_to_install(options, monkeypatch):
+def test_a_missing_beam_is_an_error_that_says_what_to_install(options, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     monkeypatch.delitem(sys.modules, "bert_tf.examples.beam", raising=False)
     with pytest.raises(ValueError, match=r"pip install 'bert-tf\[beam\]'"):
-        run(options(runner="DirectRunner"))
+        run(options(runner="DirectRunner", num_workers=None))

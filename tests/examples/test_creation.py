@@ -1,4 +1,4 @@
-"""Oracles: the bytes of an uninterrupted run, made once; hashlib; the examples of each unit."""
+"""Tests creating files and resuming. Oracles: an uninterrupted run's bytes, hashlib, all passes."""
 
 import hashlib
 import json
@@ -14,20 +14,21 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.create_pretraining_data import run
-from bert_tf.examples import creation, plan, work
+from bert_tf.examples import creation, local, plan, steps
 
 
 @pytest.fixture(autouse=True)
-def many_chunks_and_segments(monkeypatch):
+def many_chunks_and_parts(monkeypatch):
     monkeypatch.setattr(plan, "_MIN_BLOCK_BYTES", 100)
-    monkeypatch.setattr(plan, "_MIN_SEGMENTS", 6)
+    monkeypatch.setattr(plan, "_MIN_PARTS", 6)
 
 
 def _bytes(folder: pathlib.Path) -> dict[str, bytes]:
+    """Returns the content of every output file."""
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
-def test_the_manifest_tells_what_is_there(folder, options):
+def test_the_manifest_describes_the_files(folder, options):
     """Oracle: hashlib, and the records counted by TensorFlow."""
     statistics = run(options())
     manifest = json.loads((folder / "out" / "data.manifest.json").read_text())
@@ -46,20 +47,21 @@ def test_the_manifest_tells_what_is_there(folder, options):
         hashlib.sha256((folder / f"text-{part}.txt").read_bytes()).hexdigest() for part in range(2)
     ]
     assert manifest["settings"]["dupe_factor"] == 4
-    assert creation.Statistics.from_dict(manifest["statistics"]) == statistics
+    assert manifest["vocabulary"] == (folder / "vocab.txt").read_text()
+    assert creation.CreationStatistics.from_dict(manifest["statistics"]) == statistics
 
 
-def test_every_unit_of_work_is_in_the_files_once(folder, options, monkeypatch):
-    """Oracle: the records of all units, as they are made."""
+def test_the_examples_of_every_pass_are_in_the_files_once(folder, options, monkeypatch):
+    """Oracle: the records of all passes, as they are made."""
     made = []
-    real = work._unit_records
+    real = steps.make_pass
 
     def spy(*arguments):
         records, counts = real(*arguments)
         made.extend(records)
         return records, counts
 
-    monkeypatch.setattr(work, "_unit_records", spy)
+    monkeypatch.setattr(steps, "make_pass", spy)
     run(options())
     files = sorted(map(str, (folder / "out").glob("*-of-*")))
     found = list(tf.data.TFRecordDataset(files).as_numpy_iterator())
@@ -86,16 +88,15 @@ def test_the_seed_changes_the_files(folder, options):
     assert all(_bytes(folder)[name] != first[name] for name in first)
 
 
-@pytest.mark.parametrize("function", ["tokenize_part", "make_segment", "join_shard"])
+@pytest.mark.parametrize("function", ["tokenize_block", "make_part", "join_shard"])
 @pytest.mark.parametrize("at", [0, 2])
-def test_a_run_that_broke_goes_on(folder, options, monkeypatch, function, at):
-    """Oracle: the uninterrupted run; and what was made before is not made again."""
+def test_a_run_that_failed_resumes(folder, options, monkeypatch, function, at):
+    """Oracle: the uninterrupted run. Finished steps do not run again."""
     run(options())
     expected = _bytes(folder)
     run(options(overwrite=True, random_seed=1))
     calls = {"before": 0, "after": 0}
-    real = getattr(work, function)
-    local = sys.modules["bert_tf.examples.local"]
+    real = getattr(steps, function)
 
     def breaking(*arguments):
         calls["before"] += 1
@@ -107,18 +108,18 @@ def test_a_run_that_broke_goes_on(folder, options, monkeypatch, function, at):
         calls["after"] += 1
         return real(*arguments)
 
-    # What tells segments from joins is the function itself.
+    # The runner tells parts from joins by the function, so both must change.
     monkeypatch.setattr(local, function, breaking)
     with pytest.raises(OSError, match="No space left"):
         run(options(overwrite=True))
     assert (folder / "out" / "data.unfinished").exists()
-    # The old files are good until the new text is known to be.
-    assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_part")
+    # The old files stay until the new text proves to be good.
+    assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
     monkeypatch.setattr(local, function, counting)
     run(options())
     assert _bytes(folder) == expected
     monkeypatch.setattr(local, function, real)
-    if function == "tokenize_part":
+    if function == "tokenize_block":
         blocks = calls["after"] + at
         calls["after"] = 0
         shutil.rmtree(folder / "out")
@@ -127,7 +128,7 @@ def test_a_run_that_broke_goes_on(folder, options, monkeypatch, function, at):
         assert calls["after"] == blocks
 
 
-def test_a_lost_shard_is_made_again_and_nothing_else(folder, options):
+def test_only_a_lost_shard_is_made_again(folder, options):
     run(options())
     expected = _bytes(folder)
     lost, kept = (folder / "out" / f"data.tfrecord-0000{shard}-of-00003" for shard in (1, 2))
@@ -140,9 +141,9 @@ def test_a_lost_shard_is_made_again_and_nothing_else(folder, options):
 
 def test_the_same_command_again_does_nothing(folder, options, monkeypatch):
     statistics = run(options())
-    monkeypatch.setattr(creation, "_make", None)
+    monkeypatch.setattr(creation, "_make_files", None)
     assert run(options()) == statistics
-    # Touched, but the same: the checksum tells.
+    # A new time of modification makes no difference if the checksum is the same.
     os.utime(folder / "text-0.txt", (1, 1))
     assert run(options()) == statistics
 
@@ -150,10 +151,10 @@ def test_the_same_command_again_does_nothing(folder, options, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_predictions_per_seq": 2}, "max_predictions_per_seq=3, now it is 2"),
-        ({"masking": "whole_word"}, "masking=wordpiece, now it is whole_word"),
+        ({"max_predictions_per_seq": 2}, r"max_predictions_per_seq=3 \(now it is 2\)"),
+        ({"masking": "whole_word"}, r"masking=wordpiece \(now it is whole_word\)"),
         ({"num_shards": 2}, "output_file="),
-        ({"input_file": "{}/text-0.txt"}, "of 2 input files, now there are 1"),
+        ({"input_file": "{}/text-0.txt"}, r"from 2 input files \(now there are 1\)"),
     ],
 )
 def test_other_settings_over_old_output_are_an_error(folder, options, change, message):
@@ -180,7 +181,7 @@ def test_changed_text_over_old_output_is_an_error(folder, options):
     run(options())
     with open(folder / "text-1.txt", "a") as file:
         file.write("\na b c\n")
-    with pytest.raises(ValueError, match="of .*text-1.txt as it was before it changed"):
+    with pytest.raises(ValueError, match="made from .*text-1.txt before it changed"):
         run(options())
 
 
@@ -188,7 +189,7 @@ def test_files_of_unknown_origin_are_not_replaced(folder, options):
     (folder / "out").mkdir()
     strange = folder / "out" / "data.tfrecord-00001-of-00003"
     strange.write_bytes(b"mine")
-    with pytest.raises(ValueError, match="00001-of-00003 is there already.*--overwrite"):
+    with pytest.raises(ValueError, match="00001-of-00003 exists.*--overwrite"):
         run(options())
     assert _bytes(folder) == {strange.name: b"mine"}
     run(options(overwrite=True))
@@ -202,12 +203,12 @@ def test_two_runs_at_once_are_an_error(folder, options):
     path.mkdir(parents=True)
     with open(path / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(OSError, match="another run is writing"):
+        with pytest.raises(OSError, match="another process is writing"):
             run(options())
     run(options())
 
 
-def test_an_old_manifest_removes_no_file_of_another_folder(folder, options):
+def test_a_manifest_cannot_remove_files_of_another_folder(folder, options):
     run(options())
     manifest = folder / "out" / "data.manifest.json"
     content = json.loads(manifest.read_text())
@@ -218,17 +219,15 @@ def test_an_old_manifest_removes_no_file_of_another_folder(folder, options):
 
 
 @pytest.mark.slow
-def test_kill_9_and_again(folder, options):
-    """Oracle: the bytes of the uninterrupted run; a real process and a real kill."""
-    asked = options(num_workers=2)
-    flags = {
-        name: getattr(asked, name)
-        for name in ("input_file", "output_file", "num_shards", "vocab_file", "max_seq_length")
-    }
-    command = [sys.executable, "-m", "bert_tf.create_pretraining_data", "--num_workers=2"]
-    command += [f"--{name}={value}" for name, value in flags.items()]
-    subprocess.run(command, check=True, capture_output=True)
+def test_a_killed_run_resumes(folder, options, monkeypatch):
+    """Oracle: the bytes of the uninterrupted run. Kills a real process with SIGKILL."""
+    monkeypatch.undo()  # The process to be killed plans with the usual constants.
+    run(options())
     expected = _bytes(folder)
+    names = ("input_file", "output_file", "num_shards", "vocab_file", "max_seq_length")
+    names += ("max_predictions_per_seq", "dupe_factor")
+    flags = [f"--{name}={getattr(options(), name)}" for name in names]
+    command = [sys.executable, "-m", "bert_tf.create_pretraining_data", "--num_workers=2", *flags]
     shutil.rmtree(folder / "out")
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     chunks = folder / "out" / "data.unfinished" / "chunks"
@@ -236,19 +235,18 @@ def test_kill_9_and_again(folder, options):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert (folder / "out" / "data.unfinished").exists()
-    subprocess.run(command, check=True, capture_output=True)
+    assert chunks.exists()
+    run(options())
     assert _bytes(folder) == expected
 
 
-@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "segments/*0.tfrecord"])
+@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "parts/*0.tfrecord"])
 @pytest.mark.parametrize("to", ["removed", "cut", "{}"])
 def test_damaged_state_is_made_again(folder, options, monkeypatch, damage, to):
     """Oracle: the bytes of the undisturbed run."""
     run(options())
     expected = _bytes(folder)
     shutil.rmtree(folder / "out")
-    local = sys.modules["bert_tf.examples.local"]
     with monkeypatch.context() as patch:
         patch.setattr(local, "join_shard", None)
         with pytest.raises(TypeError):
@@ -263,7 +261,7 @@ def test_damaged_state_is_made_again(folder, options, monkeypatch, damage, to):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}'])
-def test_a_damaged_manifest_is_an_error_that_overwrite_mends(folder, options, content):
+def test_overwrite_replaces_a_damaged_manifest(folder, options, content):
     run(options())
     expected = _bytes(folder)
     (folder / "out" / "data.manifest.json").write_bytes(content)
@@ -273,7 +271,7 @@ def test_a_damaged_manifest_is_an_error_that_overwrite_mends(folder, options, co
     assert _bytes(folder) == expected
 
 
-def test_a_run_that_cannot_work_leaves_the_old_files(folder, options):
+def test_text_without_examples_leaves_the_old_files(folder, options):
     run(options())
     before = _bytes(folder)
     (folder / "text-0.txt").write_text("\n")
@@ -283,7 +281,7 @@ def test_a_run_that_cannot_work_leaves_the_old_files(folder, options):
     assert _bytes(folder) == before
 
 
-def test_too_many_files_leave_nothing(folder, options):
+def test_too_many_output_files_are_an_error(folder, options):
     for _ in range(2):
         with pytest.raises(ValueError, match="too little text for 2000 output files"):
             run(options(num_shards=2000))
@@ -291,7 +289,7 @@ def test_too_many_files_leave_nothing(folder, options):
 
 
 @pytest.mark.parametrize("name", ["data", "da[t]a.tf_record", "with space.tfrecord"])
-def test_any_name_will_do(folder, options, name):
+def test_any_file_name_works(folder, options, name):
     """Oracle: the same bytes under another name."""
     run(options(num_shards=None, output_file=f"{folder}/out/plain.tfrecord"))
     expected = _bytes(folder)["plain.tfrecord"]
@@ -300,17 +298,17 @@ def test_any_name_will_do(folder, options, name):
     assert _bytes(folder)[name] == expected
 
 
-def test_a_folder_in_the_way_is_left_alone(folder, options):
+def test_another_folder_of_the_same_name_is_left_alone(folder, options):
     mine = folder / "out" / "data.unfinished"
     mine.mkdir(parents=True)
     (mine / "novel.txt").write_text("Chapter 1")
-    with pytest.raises(ValueError, match="data.unfinished is in the way"):
+    with pytest.raises(ValueError, match="data.unfinished is needed for unfinished work"):
         run(options())
     assert (mine / "novel.txt").read_text() == "Chapter 1"
 
 
 def test_files_in_several_folders_are_in_one_manifest(folder, options, capsys):
-    """Oracle: inspect, which finds every file where the manifest says it is."""
+    """Oracle: inspect, which finds every file by its manifest."""
     from tfrecords import inspect
 
     names = f"{folder}/out/a.tfrecord,{folder}/other/../other/b.tfrecord"
@@ -320,18 +318,17 @@ def test_files_in_several_folders_are_in_one_manifest(folder, options, capsys):
     assert "matches " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out
 
 
-def test_what_an_earlier_run_made_outlives_an_error_of_the_user(folder, options, monkeypatch):
-    """Oracle: the bytes of the undisturbed run, of which the chunks are not made again."""
+def test_finished_steps_outlive_a_user_error(folder, options, monkeypatch):
+    """Oracle: the bytes of the undisturbed run. No chunk is made again."""
     run(options())
     expected = _bytes(folder)
     shutil.rmtree(folder / "out")
-    local = sys.modules["bert_tf.examples.local"]
     for error in (OSError("No space left"), ValueError("no such segmenter")):
         with monkeypatch.context() as patch:
-            patch.setattr(local, "make_segment", lambda *_, error=error: _raise(error))
+            patch.setattr(local, "make_part", lambda *_, error=error: _raise(error))
             with pytest.raises(type(error), match=str(error)):
                 run(options())
-    monkeypatch.setattr(local, "tokenize_part", None)
+    monkeypatch.setattr(local, "tokenize_block", None)
     run(options())
     assert _bytes(folder) == expected
 

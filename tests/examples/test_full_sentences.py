@@ -5,17 +5,17 @@ import collections
 import numpy as np
 import pytest
 
-from bert_tf.examples.documents import Chunk
+from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.full_sentences import FullSentences, full_sentences
 
 SEP = -1
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
-    """Sentences of these lengths; piece i is the number i, and even ones begin units."""
+    """Sentences of these lengths; token i is the number i, and even ones begin units."""
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
     return Chunk(
-        pieces=np.arange(starts[-1], dtype=np.int32),
+        token_ids=np.arange(starts[-1], dtype=np.int32),
         unit_starts=np.arange(starts[-1]) % 2 == 0,
         sentence_starts=starts,
         document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
@@ -24,12 +24,19 @@ def _chunk(documents: list[list[int]]) -> Chunk:
 
 def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> FullSentences:
     rng = np.random.default_rng(seed)
-    return full_sentences(chunk, max_tokens, short_seq_prob, cross_documents, SEP, rng)
+    return full_sentences(
+        chunk,
+        rng,
+        max_tokens=max_tokens,
+        short_seq_prob=short_seq_prob,
+        cross_documents=cross_documents,
+        sep_id=SEP,
+    )
 
 
 def _rows(made: FullSentences) -> list[list[int]]:
     borders = zip(made.start.tolist(), made.end.tolist(), strict=True)
-    return [made.pieces[start:end].tolist() for start, end in borders]
+    return [made.token_ids[start:end].tolist() for start, end in borders]
 
 
 def test_rows_worked_by_hand():
@@ -78,7 +85,7 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
     chunk = _chunk(lengths)
     documents = [
         [
-            chunk.pieces[chunk.sentence_starts[n] : chunk.sentence_starts[n + 1]].tolist()
+            chunk.token_ids[chunk.sentence_starts[n] : chunk.sentence_starts[n + 1]].tolist()
             for n in range(first, end)
         ]
         for first, end in zip(chunk.document_starts, chunk.document_starts[1:], strict=False)
@@ -94,16 +101,16 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
         groups = [in_order] if cross_documents else [[document] for document in in_order]
         assert rows == [row for group in groups for row in _slow_rows(group, 20)]
         assert made.cut_sentences == sum(n > 20 for sizes in lengths for n in sizes) > 0
-        assert np.array_equal(made.pieces == SEP, made.is_sep)
-        pieces = made.pieces[~made.is_sep]
-        assert np.array_equal(made.unit_starts[~made.is_sep], pieces % 2 == 0)
+        assert np.array_equal(made.token_ids == SEP, made.is_sep)
+        token_ids = made.token_ids[~made.is_sep]
+        assert np.array_equal(made.unit_starts[~made.is_sep], token_ids % 2 == 0)
         assert not made.unit_starts[made.is_sep].any()
     assert len(orders) == 10
 
 
-def _document(chunk: Chunk, piece: int) -> int:
+def _document(chunk: Chunk, token: int) -> int:
     limits = chunk.sentence_starts[chunk.document_starts]
-    return int(np.searchsorted(limits, piece, side="right")) - 1
+    return int(np.searchsorted(limits, token, side="right")) - 1
 
 
 def test_every_document_is_first_as_often_as_any_other():
@@ -115,7 +122,7 @@ def test_every_document_is_first_as_often_as_any_other():
 
 
 def test_some_documents_have_a_short_target():
-    # Documents of one-piece sentences: a row is just as long as its target.
+    # Documents of one-token sentences: a row is just as long as its target.
     chunk = _chunk([[1] * 60] * 2000)
     made = _make(chunk, 6, False, short_seq_prob=0.6)
     lengths = [len(row) for row in _rows(made)]
@@ -126,7 +133,7 @@ def test_some_documents_have_a_short_target():
     assert sum(found.values()) == pytest.approx(2000)
     for length, chance in (dict.fromkeys([2, 3, 4, 5], 0.12) | {6: 0.52}).items():
         assert abs(found[length] - 2000 * chance) < 5 * (2000 * chance * (1 - chance)) ** 0.5
-    assert sorted(piece for row in _rows(made) for piece in row) == list(range(120_000))
+    assert sorted(token for row in _rows(made) for token in row) == list(range(120_000))
 
 
 def test_a_chunk_without_documents():

@@ -19,12 +19,12 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def _units(phrases: list[str], sentences: list[str], tokenizer) -> list[str]:
-    pieces, splits = tokenizer.tokenize_lines([sentence.encode() for sentence in sentences])
-    starts = tokenizer.starts_word[pieces]
+    token_ids, splits = tokenizer.tokenize_lines([sentence.encode() for sentence in sentences])
+    starts = tokenizer.starts_word[token_ids]
     before = starts.copy()
-    joined = Lexicon(phrases, tokenizer).join_units(pieces, starts, splits)
+    joined = Lexicon(phrases, tokenizer).join_units(token_ids, starts, splits)
     np.testing.assert_array_equal(starts, before)
-    parts = np.split([VOCAB.tokens[piece] for piece in pieces], np.flatnonzero(joined)[1:])
+    parts = np.split([VOCAB.tokens[token] for token in token_ids], np.flatnonzero(joined)[1:])
     return [" ".join(part) for part in parts]
 
 
@@ -82,14 +82,14 @@ def test_equals_the_slow_search(tokenizer, seed):
     words = ["a", "b", "c", "aa", "ab", "中", "国"]
     phrases = [" ".join(rng.choices(words, k=rng.randint(1, 4))) for _ in range(30)]
     sentences = [" ".join(rng.choices(words, k=rng.randint(0, 30))).encode() for _ in range(40)]
-    pieces, splits = tokenizer.tokenize_lines(sentences)
-    starts = tokenizer.starts_word[pieces]
+    token_ids, splits = tokenizer.tokenize_lines(sentences)
+    starts = tokenizer.starts_word[token_ids]
     spelt = tokenizer.tokenize_flat(phrases).to_list()
     expected = _slow(
         {tuple(phrase) for phrase in spelt},
-        [part.tolist() for part in np.split(pieces, splits[1:-1])],
+        [part.tolist() for part in np.split(token_ids, splits[1:-1])],
         [part.tolist() for part in np.split(starts, splits[1:-1])],
     )
-    joined = Lexicon(phrases, tokenizer).join_units(pieces, starts, splits)
+    joined = Lexicon(phrases, tokenizer).join_units(token_ids, starts, splits)
     assert joined.tolist() == expected
     assert 0 < joined.sum() < starts.sum()

@@ -9,12 +9,13 @@ import collections
 import numpy as np
 import pytest
 
-from bert_tf.examples.masking import MASKINGS, mask_rows, prediction_budget
+from bert_tf.choices import MASKINGS
+from bert_tf.examples.masking import mask_rows, prediction_budget
 from bert_tf.examples.rows import Rows
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 50
 STATIC = [name for name in MASKINGS if name != "dynamic"]
-CONTINUES = np.arange(VOCAB) >= 40  # the pieces that begin with "##"
+CONTINUES = np.arange(VOCAB) >= 40  # the tokens that begin with "##"
 
 
 def _rows(rows: int, length: int = 40, seed: int = 0):
@@ -39,7 +40,20 @@ def _unit_starts(ids, maskable):
 
 def _mask(ids, maskable, budget, masking, seed=0):
     rows = Rows(ids, maskable.sum(axis=1), ids, maskable, _unit_starts(ids, maskable))
-    return mask_rows(rows, budget, masking, 3, MASK, VOCAB, np.random.default_rng(seed))
+    return _mask_rows(rows, budget, masking, VOCAB, seed)
+
+
+def _mask_rows(rows, budget, masking, vocab_size, seed=0):
+    rng = np.random.default_rng(seed)
+    return mask_rows(
+        rows,
+        budget,
+        rng,
+        masking=masking,
+        max_ngram_size=3,
+        mask_id=MASK,
+        vocab_size=vocab_size,
+    )
 
 
 @pytest.mark.parametrize("masking", STATIC)
@@ -61,7 +75,7 @@ def test_labels_reconstruct_the_row(masking):
 
 
 @pytest.mark.parametrize("masking", STATIC)
-def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(masking):
+def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
     masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), masking)
     chosen = masked.weights > 0
@@ -71,7 +85,7 @@ def test_80_10_10_and_the_random_piece_is_from_the_whole_vocabulary(masking):
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)[chosen]
     total = len(before)
     assert total > 50_000
-    # A random piece may happen to be [MASK] or the one that was there.
+    # A random token may happen to be [MASK] or the one that was there.
     for share, chance in [
         ((after == MASK).mean(), 0.8 + 0.1 / VOCAB),
         ((after == before).mean(), 0.1 + 0.1 / VOCAB),
@@ -96,7 +110,7 @@ def test_only_a_span_is_replaced_as_one(masking):
     starts = _unit_starts(ids, maskable)
     rows = Rows(ids, lengths, ids, maskable, starts)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = mask_rows(rows, budget, masking, 3, MASK, 2**30, np.random.default_rng(0))
+    masked = _mask_rows(rows, budget, masking, 2**30)
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)
     # 0: masked, 1: random, 2: kept.
     fate = np.where(after == MASK, 0, np.where(after == masked.labels, 2, 1))
@@ -107,11 +121,11 @@ def test_only_a_span_is_replaced_as_one(masking):
         assert same.all()
     else:
         chance = 0.8**2 + 2 * 0.1**2
-        # Neighbouring pairs share a piece: twice the variance is more than enough.
+        # Neighbouring pairs share a token: twice the variance is more than enough.
         assert abs(same.mean() - chance) < 5 * (2 * chance * (1 - chance) / len(same)) ** 0.5
 
 
-def test_every_piece_is_equally_likely():
+def test_every_token_is_equally_likely():
     row, maskable, _ = _rows(1, seed=4)
     ids, maskable = np.repeat(row, 30_000, axis=0), np.repeat(maskable, 30_000, axis=0)
     masked = _mask(ids, maskable, np.full(len(ids), 3), "wordpiece")
@@ -123,7 +137,7 @@ def test_every_piece_is_equally_likely():
 
 
 def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
-    """Positions of each word of a row, piece by piece."""
+    """Positions of each word of a row, token by token."""
     words: list[list[int]] = []
     for position in np.flatnonzero(maskable):
         if CONTINUES[ids[position]] and words and words[-1][-1] == position - 1:
@@ -149,7 +163,7 @@ def test_words_are_masked_whole_until_none_fits(masking):
 
 
 def test_whole_word_choice_worked_by_hand():
-    # [CLS] a [SEP] b c ##c [SEP]: words of 1, 1 and 2 pieces, budget 2. Of the six orders, the two
+    # [CLS] a [SEP] b c ##c [SEP]: words of 1, 1 and 2 tokens, budget 2. Of the six orders, the two
     # that begin with the long word give it alone; after a short word only the other one fits.
     ids = np.array([[CLS, 10, SEP, 11, 12, 41, SEP, 0]], np.int32).repeat(6000, axis=0)
     maskable = np.isin(np.arange(8), [1, 3, 4, 5])[None].repeat(6000, axis=0)
@@ -167,7 +181,7 @@ def test_a_word_that_never_fits_gives_no_prediction():
 
 
 def test_a_continuation_after_sep_is_a_word_by_itself():
-    # [CLS] a [SEP] ##b [SEP]: of 2 words of one piece each, budget 1 takes either.
+    # [CLS] a [SEP] ##b [SEP]: of 2 words of one token each, budget 1 takes either.
     ids = np.array([[CLS, 10, SEP, 41, SEP]], np.int32).repeat(100, axis=0)
     maskable = np.isin(np.arange(5), [1, 3])[None].repeat(100, axis=0)
     masked = _mask(ids, maskable, np.ones(100, int), "whole_word")

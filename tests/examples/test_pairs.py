@@ -5,27 +5,21 @@ a million runs; and the seeds are fixed.
 """
 
 import collections
-import dataclasses
 import lzma
 import random
 
 import numpy as np
 import pytest
 
-from bert_tf.examples.documents import Chunk
-from bert_tf.examples.pairs import (
-    Pairs,
-    join_chunks,
-    next_sentence_pairs,
-    sentence_order_pairs,
-)
+from bert_tf.examples.chunk import Chunk
+from bert_tf.examples.pairs import Pairs, next_sentence_pairs, sentence_order_pairs
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
-    """A chunk of sentences of these lengths; piece i of it is the number i."""
+    """A chunk of sentences of these lengths; token i of it is the number i."""
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
     return Chunk(
-        pieces=np.arange(starts[-1], dtype=np.int32),
+        token_ids=np.arange(starts[-1], dtype=np.int32),
         unit_starts=np.ones(starts[-1], bool),
         sentence_starts=starts,
         document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
@@ -68,7 +62,7 @@ def test_worked_example():
 
 
 def test_random_segment_stops_when_long_enough():
-    # A is the one sentence of six pieces; B needs four of the ten: two sentences of two.
+    # A is the one sentence of six tokens; B needs four of the ten: two sentences of two.
     chunk = _chunk([[6], [2, 2, 2, 2, 2]])
     for seed in range(50):
         a_start, a_end, b_start, b_end, is_random = _rows(_make(chunk, 10, seed))[0]
@@ -104,7 +98,7 @@ def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
 
 
 def test_short_targets_are_any_length_from_two():
-    # One-piece sentences: the first true pair of a document is just as long as its target.
+    # One-token sentences: the first true pair of a document is just as long as its target.
     chunk = _chunk([[1] * 12, [1]])
     found = collections.Counter()
     for seed in range(6000):
@@ -125,7 +119,7 @@ def test_every_pair_is_inside_one_document_or_two():
     limits = chunk.sentence_starts[chunk.document_starts]
     seen_random = 0
     for seed in range(30):
-        covered = np.zeros(len(chunk.pieces) + 1, int)
+        covered = np.zeros(len(chunk.token_ids) + 1, int)
         for a_start, a_end, b_start, b_end, is_random in _rows(_make(chunk, 40, seed, 0.3)):
             assert 1 <= a_end - a_start and 1 <= b_end - b_start
             assert (a_end - a_start) + (b_end - b_start) <= 40
@@ -152,7 +146,7 @@ def test_one_document_gives_only_true_neighbours():
             # The last sentence is used, also when it is left over alone.
             assert max(b_end for _, _, _, b_end, _ in rows) > sum(lengths[:-1])
             for _, a_end, b_start, _, _ in rows:
-                # Sentences of three pieces fill nine exactly; the others are truncated.
+                # Sentences of three tokens fill nine exactly; the others are truncated.
                 assert a_end == b_start if lengths[1] == 3 else a_end <= b_start
     assert _rows(_make(_chunk([[5]]), 12, 0)) == []
 
@@ -178,19 +172,8 @@ def test_random_segments_come_from_the_partner():
         assert abs(found[start] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
 
 
-def test_joined_chunks_have_the_documents_of_both():
-    documents = [[3, 3], [2], [1, 1], [4]]
-    whole, first, second = _chunk(documents), _chunk(documents[:2]), _chunk(documents[2:])
-    second = dataclasses.replace(second, pieces=second.pieces + 8)
-    second.unit_starts[1] = whole.unit_starts[9] = False
-    joined = join_chunks(first, second)
-    for name, values in vars(whole).items():
-        np.testing.assert_array_equal(getattr(joined, name), values)
-        assert getattr(joined, name).dtype == values.dtype
-
-
 def test_sentence_order_worked_by_hand():
-    # The first three sentences have the six pieces of a pair and are split at either border; the
+    # The first three sentences have the six tokens of a pair and are split at either border; the
     # lone fourth takes the one before. The short document is one pair, a lone sentence gives none.
     chunk = _chunk([[2, 1, 3, 1], [5], [1, 1]])
     found: collections.Counter = collections.Counter()

@@ -1,4 +1,4 @@
-"""Oracles: rows put together piece by piece from the same pairs, and the counts of the arrays."""
+"""Oracles: rows put together token by token from the same pairs, and the counts of the arrays."""
 
 import collections
 import dataclasses
@@ -8,10 +8,10 @@ import lzma
 import numpy as np
 import pytest
 
-from bert_tf.examples.documents import Chunk
-from bert_tf.examples.masking import MASKINGS
+from bert_tf.choices import MASKINGS
+from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.pairs import next_sentence_pairs
-from bert_tf.examples.pipeline import ExampleCounts, Settings, make_examples, unit_seed
+from bert_tf.examples.pipeline import ExampleCounts, ExampleSettings, make_examples, pass_seed
 from tfrecords.vocabulary import Vocabulary
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -23,10 +23,10 @@ VOCAB = Vocabulary((*SPECIAL, *WORDS))
 def chunk() -> Chunk:
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 12, 300)
-    pieces = rng.integers(5, len(VOCAB), lengths.sum(), np.int32)
+    token_ids = rng.integers(5, len(VOCAB), lengths.sum(), np.int32)
     return Chunk(
-        pieces=pieces,
-        unit_starts=pieces < len(VOCAB) - 6,
+        token_ids=token_ids,
+        unit_starts=token_ids < len(VOCAB) - 6,
         sentence_starts=np.concatenate([[0], np.cumsum(lengths)]),
         document_starts=np.array([0, 1, 20, 150, 300]),
     )
@@ -34,14 +34,14 @@ def chunk() -> Chunk:
 
 @pytest.mark.parametrize("masking", ["wordpiece", "whole_word", "ngram", "span", "entity"])
 def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
-    settings = Settings(VOCAB, 24, 5, short_seq_prob=0.5, masking=masking)
-    arrays, counts = make_examples(chunk, None, unit_seed(7, 1, 2), settings)
+    settings = ExampleSettings(VOCAB, 24, 5, short_seq_prob=0.5, masking=masking)
+    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), settings)
     # The pairs are the first thing drawn from the seed.
-    pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(unit_seed(7, 1, 2)))
+    pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(pass_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
     for row in range(counts.examples):
-        a = chunk.pieces[pairs.a_start[row] : pairs.a_end[row]].tolist()
-        b = chunk.pieces[pairs.b_start[row] : pairs.b_end[row]].tolist()
+        a = chunk.token_ids[pairs.a_start[row] : pairs.a_end[row]].tolist()
+        b = chunk.token_ids[pairs.b_start[row] : pairs.b_end[row]].tolist()
         ids = [VOCAB.cls_id, *a, VOCAB.sep_id, *b, VOCAB.sep_id]
         padding = [0] * (24 - len(ids))
         found = arrays["input_word_ids"][row].copy()
@@ -56,9 +56,9 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "mlm"])
 def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
-    dynamic = Settings(VOCAB, 24, 5, masking="dynamic", objective=objective)
+    dynamic = ExampleSettings(VOCAB, 24, 5, masking="dynamic", objective=objective)
     static = dataclasses.replace(dynamic, masking="wordpiece")
-    seed = unit_seed(7, 1, 2)
+    seed = pass_seed(7, 1, 2)
     arrays, counts = make_examples(chunk, None, seed, dynamic)
     masked, masked_counts = make_examples(chunk, None, seed, static)
     assert list(arrays) == [
@@ -76,7 +76,7 @@ def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
     position = masked["masked_lm_positions"][row, prediction]
     restored[row, position] = masked["masked_lm_ids"][row, prediction]
     np.testing.assert_array_equal(arrays["input_word_ids"], restored)
-    # In this vocabulary the last six pieces go on a word, except at the start of a segment.
+    # In this vocabulary the last six tokens go on a word, except at the start of a segment.
     ids = arrays["input_word_ids"]
     special = ids < len(SPECIAL)
     after_special = np.pad(special[:, :-1], [(0, 0), (1, 0)])
@@ -86,11 +86,11 @@ def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
 
 
 def test_random_segments_are_of_the_partner(chunk):
-    pieces = np.full(40, 7, np.int32)
-    partner = Chunk(pieces, pieces > 0, np.arange(0, 41, 4), np.array([0, 3, 10]))
-    alone = dataclasses.replace(chunk, pieces=np.full_like(chunk.pieces, 6))
-    settings = Settings(VOCAB, 24, 5, masking="dynamic")
-    arrays, counts = make_examples(alone, partner, unit_seed(7, 1, 2), settings)
+    token_ids = np.full(40, 7, np.int32)
+    partner = Chunk(token_ids, token_ids > 0, np.arange(0, 41, 4), np.array([0, 3, 10]))
+    alone = dataclasses.replace(chunk, token_ids=np.full_like(chunk.token_ids, 6))
+    settings = ExampleSettings(VOCAB, 24, 5, masking="dynamic")
+    arrays, counts = make_examples(alone, partner, pass_seed(7, 1, 2), settings)
     in_b = (arrays["input_type_ids"] == 1) & (arrays["input_word_ids"] != VOCAB.sep_id)
     is_random = np.broadcast_to(arrays["next_sentence_labels"] == 1, in_b.shape)
     assert set(arrays["input_word_ids"][in_b & is_random]) == {7}
@@ -99,17 +99,17 @@ def test_random_segments_are_of_the_partner(chunk):
     assert set(arrays["input_word_ids"][in_a]) == {VOCAB.cls_id, 6, VOCAB.sep_id}
     assert 0.4 < counts.random_next / counts.examples < 0.7 and counts.examples > 50
     # Part of the corpus may be one document: it has others to take segments from.
-    document = Chunk(alone.pieces[:1], alone.unit_starts[:1], np.arange(2), np.arange(2))
-    _, counts = make_examples(document, partner, unit_seed(7, 1, 2), settings)
+    document = Chunk(alone.token_ids[:1], alone.unit_starts[:1], np.arange(2), np.arange(2))
+    _, counts = make_examples(document, partner, pass_seed(7, 1, 2), settings)
     assert (counts.examples, counts.random_next, counts.documents_without_pairs) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("cross_documents", [True, False])
-def test_full_sentences_hold_every_piece_once(chunk, cross_documents):
-    settings = Settings(
+def test_full_sentences_hold_every_token_once(chunk, cross_documents):
+    settings = ExampleSettings(
         VOCAB, 24, 5, masking="dynamic", objective="mlm", cross_documents=cross_documents
     )
-    arrays, counts = make_examples(chunk, None, unit_seed(7, 1, 2), settings)
+    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), settings)
     ids, mask = arrays["input_word_ids"], arrays["input_mask"]
     last = mask.sum(axis=1) - 1
     assert np.all(ids[:, 0] == VOCAB.cls_id)
@@ -117,14 +117,14 @@ def test_full_sentences_hold_every_piece_once(chunk, cross_documents):
     assert not ids[mask == 0].any()
     between = (ids == VOCAB.sep_id) & (np.arange(24) < last[:, None])
     assert bool(between.any()) == cross_documents
-    np.testing.assert_array_equal(np.sort(ids[ids >= len(SPECIAL)]), np.sort(chunk.pieces))
+    np.testing.assert_array_equal(np.sort(ids[ids >= len(SPECIAL)]), np.sort(chunk.token_ids))
     assert not arrays["input_type_ids"].any() and not arrays["next_sentence_labels"].any()
     assert counts.cut_sentences == 0 and counts.random_next == counts.cut_pairs == 0
 
 
 def test_sentence_order_counts_swapped_pairs(chunk):
     arrays, counts = make_examples(
-        chunk, None, unit_seed(7, 1, 2), Settings(VOCAB, 24, 5, objective="sop")
+        chunk, None, pass_seed(7, 1, 2), ExampleSettings(VOCAB, 24, 5, objective="sop")
     )
     assert counts.swapped == arrays["next_sentence_labels"].sum() > 0
     assert counts.random_next == 0 and counts.documents_without_pairs == 1
@@ -135,8 +135,8 @@ def test_sentence_order_counts_swapped_pairs(chunk):
 def test_a_chunk_without_documents_gives_arrays_all_the_same(objective, masking):
     nothing = np.zeros(1, np.int64)
     empty = Chunk(np.zeros(0, np.int32), np.zeros(0, bool), nothing, nothing)
-    settings = Settings(VOCAB, 24, 5, objective=objective, masking=masking)
-    arrays, counts = make_examples(empty, None, unit_seed(1, 0, 0), settings)
+    settings = ExampleSettings(VOCAB, 24, 5, objective=objective, masking=masking)
+    arrays, counts = make_examples(empty, None, pass_seed(1, 0, 0), settings)
     assert counts == ExampleCounts()
     widths = {1, 24} if masking == "dynamic" else {1, 5, 24}
     assert {values.shape for values in arrays.values()} == {(0, width) for width in widths}
@@ -150,28 +150,28 @@ def test_proportions_on_real_text(shared_data, masking):
     common = collections.Counter(word for line in lines for word in line).most_common(3000)
     words = {word: number for number, (word, _) in enumerate(common)}
     # A word that is not among them is its first letters, three at a time.
-    pieces, starts, sentences, documents = [], [], [0], [0]
+    token_ids, starts, sentences, documents = [], [], [0], [0]
     for line in lines:
         for word in line:
             size = 1 if word in words else -(-len(word) // 3)
-            pieces += [len(SPECIAL) + words.get(word, len(word) % 3000)] * size
+            token_ids += [len(SPECIAL) + words.get(word, len(word) % 3000)] * size
             starts += [True] + [False] * (size - 1)
         if line:
-            sentences.append(len(pieces))
+            sentences.append(len(token_ids))
         elif len(sentences) - 1 > documents[-1]:
             documents.append(len(sentences) - 1)
     if documents[-1] < len(sentences) - 1:
         documents.append(len(sentences) - 1)
     chunk = Chunk(
-        np.array(pieces, np.int32), np.array(starts), np.array(sentences), np.array(documents)
+        np.array(token_ids, np.int32), np.array(starts), np.array(sentences), np.array(documents)
     )
     vocab = Vocabulary((*SPECIAL, *(f"w{number}" for number in range(3000))))
     arrays, counts = make_examples(
-        chunk, None, unit_seed(1, 0, 0), Settings(vocab, masking=masking)
+        chunk, None, pass_seed(1, 0, 0), ExampleSettings(vocab, masking=masking)
     )
     budget = np.clip(np.rint(arrays["input_mask"].sum(axis=1) * 0.15), 1, 20).sum()
     assert counts.examples > 1000
-    # Where words are longer than what is left of the budget, a piece may be missing.
+    # Where words are longer than what is left of the budget, a token may be missing.
     assert 0.99 * budget <= counts.predictions <= budget
     if masking == "wordpiece":
         assert counts.predictions == budget
@@ -187,7 +187,7 @@ def test_proportions_on_real_text(shared_data, masking):
 
 
 def test_counts_are_those_of_the_arrays(chunk):
-    arrays, counts = make_examples(chunk, None, unit_seed(7, 1, 2), Settings(VOCAB, 24, 5))
+    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), ExampleSettings(VOCAB, 24, 5))
     assert counts.tokens == arrays["input_mask"].sum()
     assert counts.predictions == arrays["masked_lm_weights"].sum()
     assert counts.random_next == arrays["next_sentence_labels"].sum()
@@ -208,10 +208,10 @@ def test_counts_are_those_of_the_arrays(chunk):
 
 
 def test_seeds_decide(chunk):
-    settings = Settings(VOCAB, 24, 5)
+    settings = ExampleSettings(VOCAB, 24, 5)
 
     def ids(*seed: int) -> bytes:
-        return make_examples(chunk, None, unit_seed(*seed), settings)[0]["input_word_ids"].tobytes()
+        return make_examples(chunk, None, pass_seed(*seed), settings)[0]["input_word_ids"].tobytes()
 
     assert ids(1, 2, 3) == ids(1, 2, 3)
     assert len({ids(1, 2, 3), ids(1, 2, 4), ids(1, 3, 3), ids(2, 2, 3), ids(1, 0, 0)}) == 5
@@ -219,13 +219,13 @@ def test_seeds_decide(chunk):
 
 def test_one_sentence_gives_no_example_but_arrays_all_the_same():
     chunk = Chunk(np.array([5], np.int32), np.array([True]), np.array([0, 1]), np.array([0, 1]))
-    arrays, counts = make_examples(chunk, None, unit_seed(1, 0, 0), Settings(VOCAB, 24, 5))
+    arrays, counts = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 24, 5))
     assert counts == ExampleCounts(documents_without_pairs=1)
     assert {values.shape[0] for values in arrays.values()} == {0}
 
 
 def test_the_shortest_sequence(chunk):
-    arrays, _ = make_examples(chunk, None, unit_seed(1, 0, 0), Settings(VOCAB, 5, 1))
+    arrays, _ = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 5, 1))
     assert np.all(arrays["input_mask"] == 1)
     assert np.all(arrays["masked_lm_weights"] == 1)
 
@@ -233,16 +233,16 @@ def test_the_shortest_sequence(chunk):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(max_seq_length=4), "max_seq_length is 4: .* from 5"),
+        (dict(max_seq_length=4), "max_seq_length is 4; .* from 5"),
         (dict(max_predictions_per_seq=0), "max_predictions_per_seq is 0"),
         (dict(masked_lm_prob=0.0), "masked_lm_prob is 0.0"),
         (dict(masked_lm_prob=15.0), "masked_lm_prob is 15.0"),
         (dict(short_seq_prob=-0.1), "short_seq_prob is -0.1"),
-        (dict(masking="words"), "masking is 'words': it must be one of .*whole_word"),
-        (dict(objective="clm"), "objective is 'clm': it must be one of .*sop"),
+        (dict(masking="words"), "masking is words; it must be one of .*whole_word"),
+        (dict(objective="clm"), "objective is clm; it must be one of .*sop"),
         (dict(max_ngram_size=0), "max_ngram_size is 0"),
     ],
 )
 def test_useless_settings_are_errors(change, message):
     with pytest.raises(ValueError, match=message):
-        Settings(VOCAB, **change)
+        ExampleSettings(VOCAB, **change)

@@ -1,4 +1,4 @@
-"""Oracle: units written down by hand, and the pieces of a tokenizer without a segmenter."""
+"""Oracle: units written down by hand, and the tokens of a tokenizer without a segmenter."""
 
 import sys
 import types
@@ -20,11 +20,11 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def _units(lines: list[str], tokenizer, name: str) -> list[list[str]]:
-    """The pieces of each unit, joined, line by line."""
+    """The tokens of each unit, joined, line by line."""
     lines = [line.encode() for line in lines]
-    pieces, splits, starts = tokenize_words(lines, tokenizer, name)
+    token_ids, splits, starts = tokenize_words(lines, tokenizer, name)
     plain = tokenizer.tokenize_flat(lines)
-    np.testing.assert_array_equal(pieces, plain.values)
+    np.testing.assert_array_equal(token_ids, plain.values)
     np.testing.assert_array_equal(splits, plain.row_splits)
     found = []
     for start, end in zip(splits, splits[1:], strict=False):
@@ -33,7 +33,7 @@ def _units(lines: list[str], tokenizer, name: str) -> list[list[str]]:
         for place in range(start, end):
             if starts[place]:
                 units.append("")
-            units[-1] += VOCAB.tokens[pieces[place]]
+            units[-1] += VOCAB.tokens[token_ids[place]]
         found.append(units)
     return found
 
@@ -55,15 +55,15 @@ def test_a_function(tokenizer, monkeypatch):
     module = types.SimpleNamespace(Words=types.SimpleNamespace(cut=lambda text: words))
     monkeypatch.setitem(sys.modules, "fake_segmenter", module)
     assert load_segmenter("fake_segmenter:Words.cut")("") == words
-    # A word may begin inside a word of the tokenizer, at a piece or inside one.
+    # A word may begin inside a word of the tokenizer, at a token or inside one.
     found = _units(["".join(words)], tokenizer, "fake_segmenter:Words.cut")
     assert found == [["使用", "语言模型", "来", "预测", "un", "##aff", "##able"]]
 
 
-def test_words_that_are_not_in_the_text(tokenizer, monkeypatch):
+def test_words_that_are_not_in_the_text_are_an_error(tokenizer, monkeypatch):
     module = types.SimpleNamespace(cut=lambda text: text.upper().split(" "))
     monkeypatch.setitem(sys.modules, "upper_segmenter", module)
-    with pytest.raises(ValueError, match="segmenter 'upper_segmenter:cut' gives 'UN'.*'un e'"):
+    with pytest.raises(ValueError, match="segmenter 'upper_segmenter:cut' returns 'UN'.*'un e'"):
         _units(["un e"], tokenizer, "upper_segmenter:cut")
 
 

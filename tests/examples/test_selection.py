@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from bert_tf.examples.selection import choose_ngrams, choose_pieces, choose_spans
+from bert_tf.examples.selection import choose_ngrams, choose_spans, choose_tokens
 
 # SpanBERT, section 3.1: lengths 1 to 10 from a geometric distribution with p = 0.2; mean 3.8.
 CHANCES = [0.2 * 0.8**n for n in range(10)]
@@ -76,7 +76,7 @@ def test_spans_worked_by_hand():
     _check_chances(_spans, _row([1, 1, 1]), 2, expected)
 
 
-def test_spans_begin_at_a_piece_and_take_its_whole_unit():
+def test_spans_begin_at_a_token_and_take_its_whole_unit():
     # After the short word the long one does not fit any more.
     _check_chances(_spans, _row([2, 1]), 2, {(1, 2): 2 / 3, (3,): 1 / 3})
 
@@ -94,7 +94,7 @@ def test_no_span_across_sep():
 
 
 def _slow_ngrams(segments, budget, rng, size=3):
-    """`_masking_ngrams` of the Model Garden. Units are (segment, first piece, size)."""
+    """`_masking_ngrams` of the Model Garden. Units are (segment, first token, size)."""
     grams = {n: [] for n in range(1, size + 1)}
     for n, units in itertools.product(grams, segments):
         grams[n] += [units[i : i + n] for i in range(len(units) - n + 1)]
@@ -109,10 +109,10 @@ def _slow_ngrams(segments, budget, rng, size=3):
         if not grams[n]:
             continue
         gram = grams[n].pop()
-        pieces = sum(unit[2] for unit in gram)
-        if used + pieces <= budget and not taken.intersection(gram):
+        tokens = sum(unit[2] for unit in gram)
+        if used + tokens <= budget and not taken.intersection(gram):
             taken.update(gram)
-            used += pieces
+            used += tokens
     return taken
 
 
@@ -141,17 +141,17 @@ def _slow_spans(segments, budget, rng):
 
 
 def _summary(segments, taken):
-    """Of a row: pieces and units taken, those of more than one piece, runs by their length."""
+    """Of a row: tokens and units taken, those of more than one token, runs by their length."""
     runs = []
     for units in segments:
         for together, group in itertools.groupby(units, lambda unit: unit in taken):
             if together:
                 runs.append(len(list(group)))
     lengths = [runs.count(length) for length in range(1, 10)]
-    pieces = sum(unit[2] for unit in taken)
+    tokens = sum(unit[2] for unit in taken)
     long_units = sum(unit[2] > 1 for unit in taken)
-    middle = sum(unit[1] * unit[2] for unit in taken) / max(pieces, 1)
-    return [pieces, len(taken), long_units, middle, len(runs), max(runs, default=0), *lengths]
+    middle = sum(unit[1] * unit[2] for unit in taken) / max(tokens, 1)
+    return [tokens, len(taken), long_units, middle, len(runs), max(runs, default=0), *lengths]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_distributions_equal_the_references(choose, slow, share):
 
 
 def test_spans_have_the_lengths_of_the_paper():
-    # A budget of ten pieces always has room for the first span, and rows are so long that spans do
+    # A budget of ten tokens always has room for the first span, and rows are so long that spans do
     # not touch: the first drawn has the full length, the last what is left.
     assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
     chances = np.zeros((11, 11))  # [left, length of the next run]
@@ -218,10 +218,10 @@ def test_spans_have_the_lengths_of_the_paper():
     assert np.all(np.abs(found - expected[10]) < 5 * (expected[10] / rows) ** 0.5 + 0.01)
 
 
-def test_pieces_are_a_uniform_choice():
+def test_tokens_are_a_uniform_choice():
     expected = dict.fromkeys([(1, 2), (1, 4), (1, 5), (2, 4), (2, 5), (4, 5)], 1 / 6)
     row = (_row([2], [2])[0],)
-    _check_chances(lambda *args: choose_pieces(*args, np.random.default_rng(0)), row, 2, expected)
+    _check_chances(lambda *args: choose_tokens(*args, np.random.default_rng(0)), row, 2, expected)
 
 
 @pytest.mark.parametrize("choose", [_ngrams, _spans])

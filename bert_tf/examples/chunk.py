@@ -1,0 +1,89 @@
+"""A chunk: the tokenized documents of one block of text."""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from tfrecords.writer import atomic_write
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Tokenized documents of a corpus. No sentence and no document is empty.
+
+    Attributes:
+        token_ids: [T] int32, the tokens of all sentences.
+        unit_starts: [T] bool, marks the tokens that begin a unit, which is what is masked as one: a
+            word of the tokenizer or of a segmenter, or a phrase of a lexicon. Every sentence begins
+            a unit.
+        sentence_starts: [sentences + 1] int64, the first token of each sentence, then T.
+        document_starts: [documents + 1] int64, the first sentence of each document, then the number
+            of sentences.
+    """
+
+    token_ids: np.ndarray
+    unit_starts: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.document_starts) - 1
+
+
+def join_chunks(first: Chunk, second: Chunk) -> Chunk:
+    """Returns a chunk with the documents of both."""
+    return Chunk(
+        np.concatenate([first.token_ids, second.token_ids]),
+        np.concatenate([first.unit_starts, second.unit_starts]),
+        np.append(first.sentence_starts, len(first.token_ids) + second.sentence_starts[1:]),
+        np.append(first.document_starts, first.document_starts[-1] + second.document_starts[1:]),
+    )
+
+
+def save_chunk(path: str, chunk: Chunk) -> None:
+    """Writes a chunk atomically, in about two bytes per token.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    file = io.BytesIO()
+    np.savez(
+        file,
+        token_ids=_compact(chunk.token_ids),
+        unit_starts=np.packbits(chunk.unit_starts),
+        sentence_lengths=_compact(np.diff(chunk.sentence_starts)),
+        document_lengths=_compact(np.diff(chunk.document_starts)),
+    )
+    atomic_write(path, file.getvalue())
+
+
+def load_chunk(path: str) -> Chunk:
+    """Reads a chunk that `save_chunk` wrote.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from error
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        token_ids = arrays["token_ids"].astype(np.int32)
+        return Chunk(
+            token_ids=token_ids,
+            unit_starts=np.unpackbits(arrays["unit_starts"], count=len(token_ids)).astype(np.bool_),
+            sentence_starts=_starts(arrays["sentence_lengths"]),
+            document_starts=_starts(arrays["document_lengths"]),
+        )
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.min_scalar_type(values.max(initial=0)))
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))

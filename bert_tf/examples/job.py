@@ -1,0 +1,229 @@
+"""A job of data creation: which text becomes which examples in which files."""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+import tensorflow as tf
+
+from bert_tf.corpus.sources import group_files, is_json
+from bert_tf.examples.documents import TextSettings
+from bert_tf.examples.lexicon import read_phrases
+from bert_tf.examples.pipeline import ExampleSettings
+from bert_tf.examples.plan import block_bytes
+from tfrecords.manifest import lines_sha256
+from tfrecords.reader import expand_files
+from tfrecords.vocabulary import load_vocab
+from tfrecords.writer import check_output_files
+
+# The size of a TFDS dataset is unknown beforehand. Most are large.
+_TFDS_BYTES = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Everything that the output depends on, with all defaults resolved.
+
+    Attributes:
+        groups: The input files, in groups that are read one after the other. One empty group with
+            `tfds`.
+        tfds: The name of a TFDS dataset, or None.
+        tfds_data_dir: TFDS's data folder.
+        block_bytes: How much text makes a chunk.
+        text: How to read text.
+        examples: How to make examples.
+        dupe_factor: The number of passes over every chunk.
+        random_seed: The seed of everything random.
+        output_files: The shards.
+        gzip_compress: Whether to compress them.
+        use_v2_feature_names: Whether features have the Model Garden's names instead of the
+            original's.
+    """
+
+    groups: tuple[tuple[str, ...], ...]
+    tfds: str | None
+    tfds_data_dir: str | None
+    block_bytes: int
+    text: TextSettings
+    examples: ExampleSettings
+    dupe_factor: int
+    random_seed: int
+    output_files: tuple[str, ...]
+    gzip_compress: bool
+    use_v2_feature_names: bool
+
+    @property
+    def input_files(self) -> list[str]:
+        return [file for group in self.groups for file in group]
+
+    @property
+    def source(self) -> str:
+        """The input, for messages."""
+        first, *others = self.input_files or [f"TFDS {self.tfds}"]
+        return f"{first} and {len(others)} more" if others else first
+
+    def name_in_manifest(self, shard: int) -> str:
+        """Returns the path of a shard relative to the manifest."""
+        first, file = self.output_files[0], self.output_files[shard]
+        return os.path.relpath(file, os.path.dirname(first) or ".")
+
+    def settings(self) -> dict[str, object]:
+        """Returns what the output depends on besides the input, by the names of the flags."""
+        text, examples = self.text, self.examples
+        return {
+            "tfds": self.tfds,
+            "split_sentences": text.split_sentences,
+            "language": text.language,
+            "json_field": text.json_field,
+            "segmenter": text.segmenter,
+            "do_lower_case": text.lower_case,
+            "objective": examples.objective,
+            "cross_documents": examples.cross_documents,
+            "max_seq_length": examples.max_seq_length,
+            "max_predictions_per_seq": examples.max_predictions_per_seq,
+            "random_seed": self.random_seed,
+            "masked_lm_prob": examples.masked_lm_prob,
+            "short_seq_prob": examples.short_seq_prob,
+            "gzip_compress": self.gzip_compress,
+            "use_v2_feature_names": self.use_v2_feature_names,
+            "clean": text.clean,
+            "masking": examples.masking,
+            "max_ngram_size": examples.max_ngram_size,
+            "dupe_factor": self.dupe_factor,
+            "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
+            "vocab_file": lines_sha256(examples.vocab.tokens),
+            "lexicon_file": lines_sha256(text.lexicon),
+        }
+
+
+class JobOptions(Protocol):
+    """The flags of create_pretraining_data, which explains them; None where one was not given."""
+
+    input_file: str | None
+    tfds: str | None
+    tfds_data_dir: str | None
+    output_file: str
+    num_shards: int | None
+    vocab_file: str
+    do_lower_case: bool
+    split_sentences: bool
+    language: str | None
+    clean: bool | None
+    json_field: str | None
+    masking: str | None
+    do_whole_word_mask: bool
+    max_ngram_size: int | None
+    lexicon_file: str | None
+    segmenter: str | None
+    objective: str
+    cross_documents: bool | None
+    max_seq_length: int
+    max_predictions_per_seq: int
+    random_seed: int
+    dupe_factor: int | None
+    masked_lm_prob: float
+    short_seq_prob: float
+    gzip_compress: bool
+    use_v2_feature_names: bool
+
+
+def make_job(options: JobOptions) -> Job:
+    """Resolves the flags to a job.
+
+    Raises:
+        ValueError: A flag has a bad value, contradicts another or has no effect.
+        OSError: A file cannot be read.
+    """
+    if (options.input_file is None) == (options.tfds is None):
+        raise ValueError("give either --input_file or --tfds")
+    masking = _resolve_masking(options)
+    input_files = expand_files(options.input_file) if options.input_file else []
+    _check_effects(options, masking, input_files)
+    output_files = _output_files(options)
+    read_files = [*input_files, options.vocab_file, options.lexicon_file]
+    check_output_files(output_files, [file for file in read_files if file])
+    dupe_factor = options.dupe_factor or (1 if masking == "dynamic" else 10)
+    input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
+    bytes_per_block = block_bytes(input_bytes, dupe_factor, len(output_files))
+    groups = group_files(input_files, bytes_per_block) if input_files else [[]]
+    return Job(
+        groups=tuple(map(tuple, groups)),
+        tfds=options.tfds,
+        tfds_data_dir=options.tfds_data_dir,
+        block_bytes=bytes_per_block,
+        text=_text_settings(options),
+        examples=_example_settings(options, masking),
+        dupe_factor=dupe_factor,
+        random_seed=options.random_seed,
+        output_files=tuple(output_files),
+        gzip_compress=options.gzip_compress,
+        use_v2_feature_names=options.use_v2_feature_names,
+    )
+
+
+def _text_settings(options: JobOptions) -> TextSettings:
+    return TextSettings(
+        lower_case=options.do_lower_case,
+        json_field=options.json_field or "text",
+        split_sentences=options.split_sentences,
+        language=options.language or "en",
+        clean=options.split_sentences if options.clean is None else options.clean,
+        segmenter=options.segmenter,
+        lexicon=read_phrases(options.lexicon_file) if options.lexicon_file else (),
+    )
+
+
+def _example_settings(options: JobOptions, masking: str) -> ExampleSettings:
+    return ExampleSettings(
+        vocab=load_vocab(options.vocab_file),
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        masked_lm_prob=options.masked_lm_prob,
+        short_seq_prob=options.short_seq_prob,
+        masking=masking,
+        max_ngram_size=options.max_ngram_size or 3,
+        objective=options.objective,
+        cross_documents=options.cross_documents is not False,
+    )
+
+
+def _resolve_masking(options: JobOptions) -> str:
+    """Returns the masking that three flags ask for together."""
+    masking = options.masking
+    for implied, flag, given in (
+        ("ngram", "max_ngram_size", options.max_ngram_size is not None),
+        ("whole_word", "do_whole_word_mask", options.do_whole_word_mask),
+    ):
+        # The Model Garden's script wants --do_whole_word_mask together with --max_ngram_size.
+        if given and masking is None:
+            masking = implied
+        elif given and masking != implied and not (implied == "whole_word" and masking == "ngram"):
+            raise ValueError(f"--masking={masking} and --{flag} contradict each other")
+    return masking or "wordpiece"
+
+
+def _check_effects(options: JobOptions, masking: str, input_files: list[str]) -> None:
+    """Raises a ValueError for a flag that would have no effect."""
+    for name, has_effect, need in (
+        ("tfds_data_dir", options.tfds, "--tfds"),
+        ("language", options.split_sentences, "--split_sentences"),
+        ("json_field", any(map(is_json, input_files)), "a JSON file (.jsonl, .json) as input"),
+        ("cross_documents", options.objective == "mlm", "--objective=mlm"),
+        (
+            "lexicon_file",
+            masking in ("entity", "dynamic"),
+            "--masking=entity or --masking=dynamic",
+        ),
+    ):
+        if getattr(options, name) is not None and not has_effect:
+            raise ValueError(f"--{name} needs {need}; without it the flag has no effect")
+
+
+def _output_files(options: JobOptions) -> list[str]:
+    names = [name.strip() for name in options.output_file.split(",") if name.strip()]
+    if options.num_shards is None:
+        return names
+    if len(names) != 1:
+        raise ValueError("--num_shards needs a single --output_file name")
+    count = options.num_shards
+    return [f"{names[0]}-{shard:05}-of-{count:05}" for shard in range(count)]

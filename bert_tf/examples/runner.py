@@ -1,0 +1,53 @@
+"""Opens the runner of a job: processes of this machine, or Apache Beam."""
+
+import contextlib
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from bert_tf.examples.creation import Runner
+from bert_tf.examples.job import Job
+from bert_tf.examples.local import LocalRunner
+from bert_tf.workers import Workers, available_cores
+
+# A worker takes seconds to start, in which one core makes the examples of this much text (each byte
+# counted once per pass).
+_BYTES_PER_WORKER = 2**27
+
+
+@contextlib.contextmanager
+def open_runner(
+    job: Job, name: str, num_workers: int | None, beam_options: str | None
+) -> Iterator[Runner]:
+    """Yields the runner, with its worker processes running.
+
+    Args:
+        job: The job that it will run.
+        name: "local", or the name of a runner of Apache Beam.
+        num_workers: Processes of the local runner; by default `default_num_workers`.
+        beam_options: Further options of Beam, as on its command line.
+
+    Raises:
+        ValueError: An option has no effect, or Beam is not installed.
+    """
+    if name == "local":
+        if beam_options is not None:
+            raise ValueError("--beam_options needs a --runner of Beam, such as DataflowRunner")
+        with Workers(num_workers or default_num_workers(job)) as workers:
+            yield LocalRunner(workers)
+        return
+    if num_workers is not None:
+        raise ValueError(f"--num_workers needs --runner=local, but --runner is {name}")
+    # Beam is an optional dependency.
+    from bert_tf.examples.beam import BeamRunner
+
+    yield BeamRunner(name, beam_options or "")
+
+
+def default_num_workers(job: Job) -> int:
+    """Returns the number of cores, or fewer if starting workers would take longer than the work."""
+    if job.tfds or job.text.split_sentences or job.text.segmenter:
+        return available_cores()
+    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
+    passes = job.dupe_factor + 2  # Tokenizing takes as long as two passes.
+    return min(available_cores(), 1 + size * passes // _BYTES_PER_WORKER)

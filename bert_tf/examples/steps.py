@@ -1,0 +1,147 @@
+"""The steps of data creation: read a block, tokenize it, make a part of a shard, join a shard.
+
+Each step is idempotent: it leaves its result in the work folder and does nothing if the result is
+there. Runners decide where the steps run.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
+from bert_tf.examples.chunk import Chunk
+from bert_tf.examples.documents import make_chunk
+from bert_tf.examples.job import Job
+from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
+from bert_tf.examples.plan import Pass, ShardPart
+from bert_tf.examples.work_folder import WorkFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.manifest import shard_entry
+from tfrecords.vocabulary import Vocabulary
+from tfrecords.writer import join_files, write_records
+
+
+@dataclass(frozen=True)
+class NumberedBlock:
+    """Block `index` of input group `group`."""
+
+    group: int
+    index: int
+    block: Block
+
+    @property
+    def chunk_name(self) -> str:
+        return f"{self.group:06}-{self.index:06}"
+
+
+def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlock]:
+    """Yields the blocks of an input group that have not been tokenized.
+
+    Raises:
+        OSError: An input cannot be read.
+    """
+    if job.tfds:
+        blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
+    else:
+        blocks = read_blocks(job.groups[group], job.block_bytes)
+    for index, block in enumerate(blocks):
+        numbered = NumberedBlock(group, index, block)
+        if not folder.has_chunk(numbered.chunk_name):
+            yield numbered
+
+
+def tokenize_block(job: Job, folder: WorkFolder, numbered: NumberedBlock) -> None:
+    """Turns a block into a chunk."""
+    tokenizer = _tokenizer(job.examples.vocab, job.text.lower_case)
+    chunk, text = make_chunk(numbered.block, tokenizer, job.text)
+    lengths = np.diff(chunk.sentence_starts)
+    counts = {
+        "tokens": len(chunk.token_ids),
+        "long_sentences": int(np.count_nonzero(lengths > job.examples.max_seq_length - 3)),
+        "text": text.to_dict(),
+    }
+    folder.save_chunk(numbered.chunk_name, chunk, counts)
+
+
+def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
+    """Makes, shuffles and writes the examples of a part; returns their number.
+
+    Args:
+        job: The job.
+        folder: Its work folder.
+        chunk_names: The names of the chunks, by the numbers that the plan uses.
+        part: The part of a shard.
+    """
+    if finished := folder.part_counts(part):
+        return finished["examples"]
+    records: list[bytes] = []
+    total = ExampleCounts()
+    for one in part.passes:
+        pass_records, counts = make_pass(job, folder, chunk_names, one)
+        records += pass_records
+        # A pass that several parts share is counted once.
+        if one.offset == 0:
+            total += counts
+    # A key that no pass has; see `pass_seed`.
+    seed = np.random.SeedSequence(job.random_seed, spawn_key=(2**32 - 1, part.shard, part.index))
+    order = np.random.default_rng(seed).permutation(len(records))
+    compression = "GZIP" if job.gzip_compress else ""
+    write_records(folder.part_file(part), (records[index] for index in order), compression)
+    folder.finish_part(part, {"examples": len(records), "counts": total.to_dict()})
+    return len(records)
+
+
+def make_pass(
+    job: Job, folder: WorkFolder, chunk_names: Sequence[str], one: Pass
+) -> tuple[list[bytes], ExampleCounts]:
+    """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
+    chunk = folder.load_chunk(chunk_names[one.chunk])
+    partner: Chunk | None = None
+    if one.partner is not None and job.examples.objective == "nsp":
+        partner = folder.load_chunk(chunk_names[one.partner])
+    seed = pass_seed(job.random_seed, one.chunk, one.dupe)
+    arrays, counts = make_examples(chunk, partner, seed, job.examples)
+    if not job.use_v2_feature_names:
+        arrays = {ORIGINAL_NAMES.get(name, name): array for name, array in arrays.items()}
+    chosen = slice(one.offset, None, one.stride)
+    return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
+
+
+def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
+    """Joins the parts of a shard to its output file, and removes them.
+
+    Raises:
+        ValueError: The shard would be empty.
+    """
+    shard = parts[0].shard
+    if not folder.shard_entry(shard):
+        finished = [folder.part_counts(part) for part in parts]
+        examples = sum(counts["examples"] for counts in finished)
+        if not examples:
+            raise ValueError(
+                f"too little text for {len(job.output_files)} output files: "
+                f"{job.output_files[shard]} would be empty; ask for fewer files"
+            )
+        counts = sum((ExampleCounts.from_dict(one["counts"]) for one in finished), ExampleCounts())
+        join_files([folder.part_file(part) for part in parts], job.output_files[shard])
+        entry = shard_entry(job.output_files[shard], examples)
+        entry |= {"file": job.name_in_manifest(shard), "counts": counts.to_dict()}
+        folder.finish_shard(shard, entry)
+    folder.remove_parts(parts)
+
+
+def make_shard(
+    job: Job, folder: WorkFolder, chunk_names: Sequence[str], parts: Sequence[ShardPart]
+) -> None:
+    """Makes all parts of a shard and joins them."""
+    for part in parts:
+        make_part(job, folder, chunk_names, part)
+    join_shard(job, folder, parts)
+
+
+@functools.lru_cache(maxsize=1)
+def _tokenizer(vocab: Vocabulary, lower_case: bool) -> WordPieceTokenizer:
+    return WordPieceTokenizer(vocab, lower_case=lower_case)

@@ -1,0 +1,189 @@
+"""The state on disk of an unfinished job.
+
+The folder lies beside the output. Any process on any machine that sees it can do any step of the
+work, and a job that was killed resumes from what is there:
+
+    job.json                 what is being made of what; see `previous_output.describe_job`
+    chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
+    parts/S-P.tfrecord, .json    part P of shard S; its size and counts
+    shards/S.json            shard S exists under its final name: its manifest entry and counts
+    lock                     held by the process that works in the folder
+
+Every file appears atomically, and a .json file is written after the file that it describes.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
+from bert_tf.examples.plan import ShardPart
+from tfrecords.manifest import MANIFEST_END, manifest_path
+from tfrecords.writer import atomic_write, make_folder
+
+
+def read_json(path: str) -> dict | None:
+    """Returns the object in a JSON file; None if the file is missing, damaged or empty."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            values = json.loads(file.read())
+    except (tf.errors.OpError, ValueError):
+        return None
+    return values if isinstance(values, dict) and values else None
+
+
+def remove_files(files: Iterable[str]) -> None:
+    """Removes those of the files that exist."""
+    for file in files:
+        if tf.io.gfile.exists(file):
+            tf.io.gfile.remove(file)
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """Reads and writes the state of an unfinished job."""
+
+    path: str
+
+    @classmethod
+    def beside(cls, output_file: str) -> "WorkFolder":
+        """Returns the folder of the job whose first shard is `output_file`."""
+        return cls(manifest_path(output_file).removesuffix(MANIFEST_END) + ".unfinished")
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Creates the folder and keeps other jobs on this machine out of it.
+
+        Raises:
+            ValueError: Something else has the folder's name.
+            OSError: Another process works in the folder, or it cannot be created.
+        """
+        self._check_name()
+        make_folder(self.path)
+        if "://" in self.path:
+            yield
+            return
+        with open(self._file("lock"), "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError(
+                    f"another process is writing to {self.path}: wait for it or stop it"
+                ) from None
+            yield
+
+    def clear(self) -> None:
+        """Removes everything but the lock."""
+        for name in tf.io.gfile.listdir(self.path):
+            path = self._file(name.rstrip("/"))
+            if tf.io.gfile.isdir(path):
+                tf.io.gfile.rmtree(path)
+            elif name != "lock":
+                tf.io.gfile.remove(path)
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        tf.io.gfile.rmtree(self.path)
+
+    def has_job(self) -> bool:
+        """Returns whether a job was begun here, even if its description is damaged."""
+        return tf.io.gfile.exists(self._file("job.json"))
+
+    def read_job(self) -> dict | None:
+        """Returns the description of the job that was begun here."""
+        return read_json(self._file("job.json"))
+
+    def write_job(self, description: dict) -> None:
+        atomic_write(self._file("job.json"), json.dumps(description))
+
+    def has_chunk(self, name: str) -> bool:
+        return _read_counts(self._chunk_file(name)) is not None
+
+    def save_chunk(self, name: str, chunk: Chunk, counts: dict) -> None:
+        save_chunk(self._chunk_file(name), chunk)
+        _write_counts(self._chunk_file(name), counts)
+
+    def load_chunk(self, name: str) -> Chunk:
+        return load_chunk(self._chunk_file(name))
+
+    def chunk_counts(self) -> dict[str, dict]:
+        """Returns the counts of all chunks by name, in the order of the input."""
+        folder = self._file("chunks")
+        files = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
+        names = sorted(file.removesuffix(".npz") for file in files if file.endswith(".npz"))
+        return {name: _read_counts(self._chunk_file(name)) for name in names}
+
+    def part_file(self, part: ShardPart) -> str:
+        return self._file("parts", f"{part.shard:05}-{part.index:05}.tfrecord")
+
+    def part_counts(self, part: ShardPart) -> dict | None:
+        """Returns the counts of a finished part; None if the part is missing or damaged."""
+        return _read_counts(self.part_file(part))
+
+    def finish_part(self, part: ShardPart, counts: dict) -> None:
+        """Records that the file of a part is complete."""
+        _write_counts(self.part_file(part), counts)
+
+    def remove_parts(self, parts: Iterable[ShardPart]) -> None:
+        for part in parts:
+            # The counts first: they must not outlive the file that they describe.
+            file = self.part_file(part)
+            remove_files([_counts_file(file), file])
+
+    def shard_entry(self, shard: int) -> dict | None:
+        """Returns the manifest entry of a finished shard, with its counts."""
+        return read_json(self._shard_file(shard))
+
+    def has_shard(self, shard: int, output_file: str) -> bool:
+        """Returns whether a shard was finished and its output file still has the same size."""
+        entry = self.shard_entry(shard)
+        return bool(entry) and _size(output_file) == entry.get("bytes")
+
+    def finish_shard(self, shard: int, entry: dict) -> None:
+        atomic_write(self._shard_file(shard), json.dumps(entry))
+
+    def forget_shard(self, shard: int) -> None:
+        remove_files([self._shard_file(shard)])
+
+    def _file(self, *names: str) -> str:
+        return os.path.join(self.path, *names)
+
+    def _chunk_file(self, name: str) -> str:
+        return self._file("chunks", f"{name}.npz")
+
+    def _shard_file(self, shard: int) -> str:
+        return self._file("shards", f"{shard:05}.json")
+
+    def _check_name(self) -> None:
+        if tf.io.gfile.exists(self.path) and not (
+            tf.io.gfile.isdir(self.path)
+            and {"lock", "job.json"} & set(tf.io.gfile.listdir(self.path) or ["lock"])
+        ):
+            raise ValueError(
+                f"{self.path} is needed for unfinished work but holds something else: rename it, "
+                "or name another --output_file"
+            )
+
+
+def _counts_file(file: str) -> str:
+    return f"{os.path.splitext(file)[0]}.json"
+
+
+def _read_counts(file: str) -> dict | None:
+    """Returns the counts of a file; None unless the file has the size it was written with."""
+    counts = read_json(_counts_file(file))
+    return counts if counts and _size(file) == counts.get("bytes") else None
+
+
+def _write_counts(file: str, counts: dict) -> None:
+    atomic_write(_counts_file(file), json.dumps(counts | {"bytes": _size(file)}))
+
+
+def _size(file: str) -> int:
+    """Returns the size of a file, -1 if there is none."""
+    return tf.io.gfile.stat(file).length if tf.io.gfile.exists(file) else -1

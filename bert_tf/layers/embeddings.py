@@ -3,26 +3,26 @@
 import keras
 from keras import ops
 
-from bert_tf.layers.dense import add_dense, dense
+from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import truncated_normal
+from bert_tf.layers.initializers import add_dense, truncated_normal
 from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEmbeddings(keras.layers.Layer):
-    """Looks up and adds three embeddings, then layer normalization and dropout.
+    """Adds up word, position and segment embeddings, then applies layer normalization and dropout.
 
     Args:
         vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.
         hidden_size: width H of the output.
-        embedding_size: width E of the tables and the normalization, if it is not H; a dense layer
-            comes last then.
+        embedding_size: width E of the tables and the normalization if it differs from H; a final
+            dense layer then maps E to H.
         dropout: rate after the normalization.
         layer_norm_eps: epsilon of the normalization.
         initializer_range: standard deviation of the truncated normal the tables start from.
 
-    Call: `input_word_ids`, `input_type_ids` int [B, S], `seed` as in `Dropout` -> [B, S, H]; S is
+    Call: `input_word_ids`, `input_type_ids` int [B, S], `seeds` as in `Dropout` -> [B, S, H]; S is
     at most max_position_embeddings.
 
     Source: BERT (arXiv:1810.04805) figure 2; google-research/bert modeling.py
@@ -60,8 +60,8 @@ class BertEmbeddings(keras.layers.Layer):
                 name=name,
                 shape=(rows, self.embedding_size),
                 initializer=truncated_normal(self.initializer_range),
-                # Rows are cast after the look-up: casting the table would cost more than the
-                # look-up, and make its gradient dense and coarse.
+                # Rows are cast after the lookup: casting the whole table would cost more than the
+                # lookup, and make its gradient dense and less precise.
                 autocast=False,
             )
 
@@ -75,21 +75,21 @@ class BertEmbeddings(keras.layers.Layer):
             )
         self.built = True
 
-    def call(self, input_word_ids, input_type_ids, seed=None, training=None):
+    def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
         length = ops.shape(input_word_ids)[1]
         if isinstance(length, int) and length > self.max_position_embeddings:
             raise ValueError(
-                f"a sequence of {length} is longer than max_position_embeddings "
+                f"a sequence of {length} tokens is longer than max_position_embeddings "
                 f"{self.max_position_embeddings}"
             )
         x = ops.take(self.word_embeddings, input_word_ids, axis=0)
         x += self.position_embeddings[:length]
         x += ops.take(self.type_embeddings, input_type_ids, axis=0)
         x = ops.cast(x, self.compute_dtype)
-        x = self.dropout(self.layer_norm(x), seed=seed, training=training)
+        x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
         if self.embedding_size == self.hidden_size:
             return x
-        return dense(x, self.projection_kernel, self.projection_bias)
+        return fused.dense(x, self.projection_kernel, self.projection_bias)
 
     def get_config(self):
         return super().get_config() | {

@@ -4,9 +4,10 @@ import functools
 
 import keras
 
+from bert_tf.layers import fused
 from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.dense import activated_dense, add_dense, dense
-from bert_tf.layers.dropout import Dropout, derived_seed
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.initializers import add_dense
 from bert_tf.layers.normalization import LayerNormalization
 
 
@@ -17,20 +18,17 @@ class EncoderBlock(keras.layers.Layer):
     Args:
         num_heads: attention heads.
         intermediate_size: width of the feed-forward network.
-        hidden_act: its activation, a name of `bert_config.json`.
+        hidden_act: its activation, as named in `bert_config.json`.
         hidden_dropout: rate after each of the two sub-layers.
         attention_dropout: rate on the attention probabilities.
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the truncated normal the kernels start from.
         recompute: as in `SelfAttention` and `Dropout`.
 
-    Call: `x` [B, S, H], `attention_mask` and `seed` as in `SelfAttention` -> [B, S, H]. The seeds
-    derived from `seed` have the numbers 0 to `num_dropouts` - 1.
+    Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
-
-    num_dropouts = 3
 
     def __init__(
         self,
@@ -72,14 +70,14 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, seed=None, training=None):
-        attended = self.attention(x, attention_mask, seed=seed, training=training)
-        attended = self.dropout(attended, seed=derived_seed(seed, 1), training=training)
-        x = self.attention_norm(x + attended)
-        hidden = dense(x, self.intermediate_kernel, self.intermediate_bias)
-        output = activated_dense(self.hidden_act, hidden, self.output_kernel, self.output_bias)
-        output = self.dropout(output, seed=derived_seed(seed, 2), training=training)
-        return self.output_norm(x + output)
+    def call(self, x, attention_mask, seeds=None, training=None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+        x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
+        hidden = fused.dense(x, self.intermediate_kernel, self.intermediate_bias)
+        output = fused.activated_dense(
+            self.hidden_act, hidden, self.output_kernel, self.output_bias
+        )
+        return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
 
     def get_config(self):
         return super().get_config() | {
@@ -87,7 +85,7 @@ class EncoderBlock(keras.layers.Layer):
             "intermediate_size": self.intermediate_size,
             "hidden_act": self.hidden_act,
             "hidden_dropout": self.dropout.rate,
-            "attention_dropout": self.attention.dropout.rate,
+            "attention_dropout": self.attention.dropout,
             "layer_norm_eps": self.output_norm.epsilon,
             "initializer_range": self.initializer_range,
             "recompute": self.attention.recompute,

@@ -4,33 +4,39 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.dense import add_dense, dense
-from bert_tf.layers.dropout import derived_seed
+from bert_tf.layers import fused
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.initializers import add_dense
+from bert_tf.layers.seeds import DropoutSeeds
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEncoder(keras.Model):
-    """Embeddings, a stack of transformer layers, and a pooler on the first token.
+    """Embeddings, a stack of transformer layers, and a pooler of the first token.
 
-    With `num_hidden_groups` in the config, layers share their weights: the first of L layers have
-    those of `layer_0`, the next those of `layer_1`, and so on, as in ALBERT.
+    With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
+    first L / groups layers use those of `layer_0`, the next ones those of `layer_1`, and so on.
 
     Args:
         config: sizes and rates; see `BertConfig`.
-        rematerialize: what the backward pass computes a second time instead of keeping it. "none";
-            "selective", attention's probabilities and the masks of dropout: little arithmetic, but
-            random numbers, which are slow on a CPU; "layers", all but the layers' inputs: a third
-            more work, much less memory, though not on a TPU, whose compiler finds the second
-            computation to be the first, nor on Keras' JAX backend, where it fails.
+        rematerialize: what the backward pass recomputes instead of keeping it in memory; one of
+            `choices.REMATERIALIZATIONS`.
+
+            - "none": nothing.
+            - "selective": the attention probabilities and the dropout masks. That is little
+              arithmetic, but includes random numbers, which are slow on a CPU.
+            - "layers": everything but the inputs of the layers. This takes a third more work and
+              much less memory, except on TPUs, whose compiler merges the second computation with
+              the first. It fails on Keras' JAX backend.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
-    padding) and `input_type_ids`; any S up to max_position_embeddings, static or not. In training
-    `dropout_seed`, int32 [2], may be there: it decides what is dropped; without it a generator of
-    the model's own does. Returns a dict of `sequence_output` [B, S, H], `pooled_output` [B, H] and
-    `encoder_outputs`, the list of every layer's output [B, S, H], the last of which is
-    `sequence_output`.
+    padding) and `input_type_ids`; S is at most max_position_embeddings and may be dynamic. In
+    training, an optional `dropout_seed`, int32 [2], decides what is dropped; without it the model's
+    own generator does. A model that wraps the encoder and has dropouts of its own passes `seeds`
+    instead, a `DropoutSeeds`, and draws further seeds from it. Returns a dict of `sequence_output`
+    [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of
+    all layers, the last of which is `sequence_output`.
 
     Example:
         encoder = BertEncoder(preset_config("tiny"))
@@ -88,16 +94,15 @@ class BertEncoder(keras.Model):
             layer.build(shape)
         self.built = True
 
-    def call(self, inputs, training=None):
+    def call(self, inputs, seeds=None, training=None):
         mask = self._attention_mask(inputs["input_mask"])
-        seed = self.dropout_seed(inputs, training)
+        seeds = seeds or self.dropout_seeds(inputs, training)
         x = self.embeddings(
-            inputs["input_word_ids"], inputs["input_type_ids"], seed=seed, training=training
+            inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, training=training
         )
         encoder_outputs = []
         for index in range(self.config.num_hidden_layers):
-            number = 1 + index * EncoderBlock.num_dropouts
-            x = self._layer(index, x, mask, derived_seed(seed, number), training)
+            x = self._layer(index, x, mask, seeds, training)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
@@ -105,43 +110,35 @@ class BertEncoder(keras.Model):
             "encoder_outputs": encoder_outputs,
         }
 
-    @property
-    def num_dropouts(self) -> int:
-        """How many seeds are derived from that of a call."""
-        return 1 + self.config.num_hidden_layers * EncoderBlock.num_dropouts
+    def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
+        """Returns the seeds of a call: of its `dropout_seed`, or else of the model's generator.
 
-    def dropout_seed(self, inputs: dict, training: bool | None):
-        """The `dropout_seed` of the inputs, or else the next of the model; int32 [2].
-
-        None where nothing is dropped.
+        None if nothing is dropped.
         """
         seed = inputs.get("dropout_seed")
         if seed is None and training and self.seed_generator:
             seed = ops.cast(self.seed_generator.next(), "int32")
-        return seed
+        return None if seed is None else DropoutSeeds(seed)
 
     def _attention_mask(self, input_mask):
-        """Int [B, S] to bool [B, 1, 1 or S, S], true where attention is allowed."""
+        """Turns int [B, S] into bool [B, 1, 1 or S, S], true where attention is allowed."""
         mask = ops.cast(input_mask, "bool")[:, None, None, :]
         if not self.config.is_decoder:
             return mask
         positions = ops.arange(ops.shape(input_mask)[1])
         return ops.logical_and(mask, positions <= positions[:, None])
 
-    def _layer(self, index: int, x, mask, seed, training):
-        # In whole numbers, as the original's int(index / layers * groups) is meant: that one is
-        # rounded down too far for 22 layers in 22 groups and others.
+    def _layer(self, index: int, x, mask, seeds, training):
+        # Integer division, because the original's int(index / layers * groups) rounds down too far
+        # in some cases, such as 22 layers in 22 groups.
         block = self.blocks[index * len(self.blocks) // self.config.num_hidden_layers]
 
-        def call(x, zero):
-            shifted = None if seed is None else seed + ops.cast(zero, "int32")
-            return block(x, mask, seed=shifted, training=training)
+        def call(x, seeds):
+            return block(x, mask, seeds=seeds, training=training)
 
         if self.rematerialize == "layers" and training:
-            call = keras.remat(call)
-        # The second computation gets arguments that the compiler cannot know to be the same. With
-        # 0 among them it draws its random numbers again instead of keeping the first one's.
-        return call(x, ops.zeros((), "float32"))
+            return fused.rematerialize(call, x, seeds)
+        return call(x, seeds)
 
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)
@@ -159,7 +156,7 @@ class BertEncoder(keras.Model):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(keras.layers.Layer):
-    """A dense layer with tanh on the first token: [B, S, H] -> [B, H]."""
+    """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H]."""
 
     def __init__(self, initializer_range: float = 0.02, **kwargs):
         super().__init__(**kwargs)
@@ -173,7 +170,7 @@ class Pooler(keras.layers.Layer):
         self.built = True
 
     def call(self, sequence):
-        return ops.tanh(dense(sequence[:, 0], self.dense_kernel, self.dense_bias))
+        return ops.tanh(fused.dense(sequence[:, 0], self.dense_kernel, self.dense_bias))
 
     def get_config(self):
         return super().get_config() | {"initializer_range": self.initializer_range}

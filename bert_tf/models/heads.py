@@ -3,21 +3,22 @@
 import keras
 from keras import ops
 
-from bert_tf.layers.dense import activation, add_dense, dense, scores
+from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.initializers import add_dense
 from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLMHead(keras.layers.Layer):
-    """Scores every word of the vocabulary at the masked positions.
+    """Scores every token of the vocabulary at the masked positions.
 
-    The positions are gathered before the transform, which brings them to the width E of the word
-    embeddings, and the output projection is their table, transposed, plus a bias of its own.
+    The head gathers the masked positions, transforms them to the width E of the word embeddings,
+    and multiplies them by the transposed embedding table. The output bias is its own.
 
     Args:
-        vocab_size: number of words V.
-        hidden_act: activation of the transform, a name of `bert_config.json`.
+        vocab_size: number of tokens V.
+        hidden_act: activation of the transform, as named in `bert_config.json`.
         layer_norm_eps: epsilon of the transform's normalization.
         initializer_range: standard deviation of the truncated normal the kernel starts from.
 
@@ -60,9 +61,9 @@ class MaskedLMHead(keras.layers.Layer):
         row_starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
         indices = ops.reshape(positions + row_starts, (-1,))
         x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
-        x = activation(self.hidden_act)(dense(x, self.kernel, self.bias))
+        x = fused.activation(self.hidden_act)(fused.dense(x, self.kernel, self.bias))
         table = ops.cast(word_embeddings, self.compute_dtype)
-        logits = scores(self.layer_norm(x), table, self.output_bias)
+        logits = fused.tied_logits(self.layer_norm(x), table, self.output_bias)
         return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
 
     def get_config(self):
@@ -76,14 +77,14 @@ class MaskedLMHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class DenseHead(keras.layers.Layer):
-    """Dropout and one dense layer on `pooled_output`: the base of the three heads below.
+    """Dropout and a dense layer on `pooled_output`.
 
     Args:
         outputs: width of the dense layer.
-        dropout: rate on the input.
+        dropout: rate of the dropout of the input.
         initializer_range: standard deviation of the truncated normal the kernel starts from.
 
-    Call: `pooled` [B, H], `seed` as in `Dropout` -> [B, outputs].
+    Call: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs].
     """
 
     def __init__(
@@ -100,9 +101,9 @@ class DenseHead(keras.layers.Layer):
         )
         self.built = True
 
-    def call(self, pooled, seed=None, training=None):
-        pooled = self.dropout(pooled, seed=seed, training=training)
-        return dense(pooled, self.kernel, self.bias)
+    def call(self, pooled, seeds=None, training=None):
+        pooled = self.dropout(pooled, seeds=seeds, training=training)
+        return fused.dense(pooled, self.kernel, self.bias)
 
     def get_config(self):
         return super().get_config() | {

@@ -4,7 +4,6 @@ import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.dropout import derived_seed
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
 
@@ -41,12 +40,9 @@ class BertTaskModel(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
-        seed = self.encoder.dropout_seed(inputs, training)
-        if seed is not None:
-            inputs = inputs | {"dropout_seed": seed}
-        pooled = self.encoder(inputs, training=training)["pooled_output"]
-        seed = derived_seed(seed, self.encoder.num_dropouts)
-        logits = ops.cast(self.head(pooled, seed=seed, training=training), "float32")
+        seeds = self.encoder.dropout_seeds(inputs, training)
+        pooled = self.encoder(inputs, seeds=seeds, training=training)["pooled_output"]
+        logits = ops.cast(self.head(pooled, seeds=seeds, training=training), "float32")
         return logits[:, 0] if self.num_classes == 1 else logits
 
     def get_config(self):
@@ -61,33 +57,3 @@ class BertTaskModel(keras.Model):
     @classmethod
     def from_config(cls, config):
         return cls(**config | {"config": BertConfig.from_dict(config["config"])})
-
-
-class ClassificationObjective:
-    """Cross-entropy and accuracy of a `BertTaskModel`, as sums and counts; see
-    `PretrainingObjective`.
-
-    Batches hold `labels` int [B] and `example_weights` float [B], 0 where a row only fills a batch.
-
-    Source: google-research/bert run_classifier.py `create_model`, `metric_fn`.
-    """
-
-    measures = ("loss", "accuracy")
-    losses = measures[:1]
-
-    def counts(self, batch: dict) -> dict:
-        """The number of examples, for either measure."""
-        examples = ops.sum(batch["example_weights"])
-        return {"loss": examples, "accuracy": examples}
-
-    def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
-        """The summed losses and hits of a batch."""
-        logits, weights = model(batch, training=training), batch["example_weights"]
-        losses = keras.losses.sparse_categorical_crossentropy(
-            batch["labels"], logits, from_logits=True
-        )
-        hits = ops.equal(ops.argmax(logits, axis=-1), batch["labels"])
-        return {
-            "loss": ops.sum(losses * weights),
-            "accuracy": ops.sum(ops.cast(hits, "float32") * weights),
-        }

@@ -1,11 +1,15 @@
-"""Dropout: statistics of the masks, and that seeds decide them."""
+"""Dropout: the statistics of its masks, and how seeds decide them."""
+
+import dataclasses
 
 import keras
 import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.dropout import Dropout, derived_seed
+from bert_tf.layers import fused
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.seeds import DropoutSeeds
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 
@@ -28,20 +32,22 @@ INPUTS = {
 
 def dropped(rate: float, seed=SEED, shape=SHAPE) -> np.ndarray:
     """Where a layer drops, as float64 0 or 1."""
-    output = Dropout(rate)(np.ones(shape, np.float32), seed=seed, training=True)
+    output = Dropout(rate)(np.ones(shape, np.float32), seeds=DropoutSeeds(seed), training=True)
     return (np.asarray(output) == 0).astype(np.float64)
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
 def test_rate_and_expectation(rate):
     """Oracle: the binomial distribution, to five standard errors; the input's own mean."""
-    layer = Dropout(rate)
-    assert 1 - 1 / layer.scale == pytest.approx(rate, abs=5e-4)  # the rate there really is
-    output = np.asarray(layer(np.ones(SHAPE, np.float32), seed=SEED, training=True), np.float64)
+    scale = fused.dropout_scale(rate)
+    assert 1 - 1 / scale == pytest.approx(rate, abs=5e-4)  # the actual rate
+    ones = np.ones(SHAPE, np.float32)
+    output = Dropout(rate)(ones, seeds=DropoutSeeds(SEED), training=True)
+    output = np.asarray(output, np.float64)
     error = 5 * np.sqrt(rate * (1 - rate) / output.size)
     assert (output == 0).mean() == pytest.approx(rate, abs=error)
-    assert output.mean() == pytest.approx(1, abs=error * layer.scale)
-    np.testing.assert_allclose(output[output > 0], layer.scale, rtol=1e-6)
+    assert output.mean() == pytest.approx(1, abs=error * scale)
+    np.testing.assert_allclose(output[output > 0], scale, rtol=1e-6)
 
 
 def correlation(x: np.ndarray, y: np.ndarray) -> float:
@@ -61,20 +67,29 @@ def test_elements_are_independent(rate):
 
 
 def test_seeds_decide():
-    """Oracle: the same seed again; other ones, uncorrelated to five standard errors."""
+    """Oracle: the mask of the same seed; no correlation with others, to five standard errors."""
     mask = dropped(0.1)
     np.testing.assert_array_equal(mask, dropped(0.1))
-    others = [derived_seed(SEED, number) for number in (1, 2, 36)]
+    others = [DropoutSeeds(SEED, number).next() for number in (1, 2, 36)]
     others += [SEED + np.array(step, np.int32) for step in ([0, 1], [1, 0], [0, 2])]
     for seed in others:
         assert abs(correlation(mask, dropped(0.1, np.asarray(seed)))) < 5 / np.sqrt(mask.size)
-    np.testing.assert_array_equal(derived_seed(SEED, 0), SEED)
-    assert derived_seed(None, 3) is None
+
+
+def test_seeds_are_numbered_in_order():
+    """Oracle: the formula in 64-bit integers, cut to 32 bits; the first seed is the call's own."""
+    seeds = DropoutSeeds(SEED)
+    found = [np.asarray(seeds.next()) for _ in range(40)]
+    expected = (int(SEED[0]) + np.arange(40, dtype=np.int64) * 0x9E3779B1).astype(np.int32)
+    np.testing.assert_array_equal(found, np.stack([expected, np.full(40, SEED[1])], axis=1))
+    np.testing.assert_array_equal(found[0], SEED)
+    assert seeds.number == 40
+    assert seeds.shifted(1).next()[1] == SEED[1] + 1 and seeds.number == 40
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (3, 4, 5), (7,), (2, 1)])
 def test_any_shape(shape):
-    """Oracle: the shape; and over many seeds the rate of every single element, to five errors."""
+    """Oracle: the shape; the rate of every element over many seeds, to five standard errors."""
     masks = np.stack([dropped(0.5, np.array([n, 3], np.int32), shape) for n in range(200)])
     assert masks.shape == (200, *shape)
     assert np.abs(masks.mean(axis=0) - 0.5).max() < 5 * np.sqrt(0.25 / 200)
@@ -84,14 +99,14 @@ def test_any_shape(shape):
 def test_half_precision_keeps_its_type(dtype):
     """Oracle: the mask of float32, and the scale to the type's own precision."""
     layer = Dropout(0.1, dtype=dtype)
-    output = layer(keras.ops.ones((64, 64), dtype), seed=SEED, training=True)
+    output = layer(keras.ops.ones((64, 64), dtype), seeds=DropoutSeeds(SEED), training=True)
     assert keras.backend.standardize_dtype(output.dtype) == dtype
     expected = (1 - dropped(0.1, shape=(64, 64))) / 0.9
     np.testing.assert_allclose(np.asarray(keras.ops.cast(output, "float32")), expected, rtol=4e-3)
 
 
-def test_nothing_is_dropped_out_of_training():
-    """Oracle: the input itself; no seed is needed then, but one is in training."""
+def test_nothing_is_dropped_outside_of_training():
+    """Oracle: the input itself. Only training needs seeds."""
     x = np.ones((2, 3), np.float32)
     np.testing.assert_array_equal(Dropout(0.5)(x), x)
     np.testing.assert_array_equal(Dropout(0.0)(x, training=True), x)
@@ -100,26 +115,47 @@ def test_nothing_is_dropped_out_of_training():
 
 
 def test_round_trip():
-    """Oracle: the masks of the layer it was saved from."""
+    """Oracle: the masks of the original layer."""
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Dropout(0.3)))
-    output = copy(np.ones(SHAPE, np.float32), seed=SEED, training=True)
+    output = copy(np.ones(SHAPE, np.float32), seeds=DropoutSeeds(SEED), training=True)
     np.testing.assert_array_equal(np.asarray(output) == 0, dropped(0.3).astype(bool))
 
 
-def test_no_two_dropouts_of_an_encoder_share_a_seed(monkeypatch):
-    """Oracle: the number of calls: embeddings, three in each layer, and the head's."""
+@pytest.fixture
+def drawn_seeds(monkeypatch) -> list:
+    """The seeds of all masks that the test draws."""
     seeds = []
-    kept = Dropout.kept
-    monkeypatch.setattr(
-        Dropout, "kept", lambda self, shape, seed: [seeds.append(seed), kept(self, shape, seed)][1]
-    )
+    draw = fused.dropout_mask
+
+    def record(shape, rate, seed):
+        seeds.append(seed)
+        return draw(shape, rate, seed)
+
+    monkeypatch.setattr(fused, "dropout_mask", record)
+    return seeds
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("rematerialize", ["none", "layers"])
+def test_every_dropout_of_an_encoder_has_its_number(rate, rematerialize, drawn_seeds):
+    """Oracle: embeddings 0, then attention, hidden and output of each layer, however many drop."""
+    config = dataclasses.replace(CONFIG, attention_probs_dropout_prob=rate)
+    BertEncoder(config, rematerialize)(INPUTS | {"dropout_seed": SEED}, training=True)
+    numbers = [n for n in range(1 + 3 * 3) if rate or n % 3 != 1]
+    expected = [DropoutSeeds(SEED, number).next() for number in numbers]
+    np.testing.assert_array_equal([np.asarray(seed) for seed in drawn_seeds], expected)
+
+
+def test_no_two_dropouts_of_a_task_model_share_a_seed(drawn_seeds):
+    """Oracle: the number of calls: embeddings, three in each layer, and the head's."""
     BertTaskModel(CONFIG, 2)(INPUTS | {"dropout_seed": SEED}, training=True)
-    assert len({tuple(np.asarray(seed)) for seed in seeds}) == len(seeds) == 1 + 3 * 3 + 1
+    seeds = {tuple(np.asarray(seed)) for seed in drawn_seeds}
+    assert len(seeds) == len(drawn_seeds) == 1 + 3 * 3 + 1
 
 
 @pytest.mark.parametrize("make", [BertEncoder, lambda config: BertTaskModel(config, 2)])
 def test_a_models_seed_decides_its_outputs(make):
-    """Oracle: the same seed again; another one; without one, the model's own generator."""
+    """Oracle: equal outputs for equal seeds only; without a seed, the model's own generator."""
     model = make(CONFIG)
 
     def output(**seed):
@@ -135,9 +171,9 @@ def test_a_models_seed_decides_its_outputs(make):
 
 
 def test_a_user_fits_a_model_without_seeds():
-    """Oracle: the loss falls; every step has drawn one seed."""
+    """Oracle: the loss falls, and every step draws one seed from the model's generator."""
     keras.utils.set_random_seed(0)
-    model = BertTaskModel(CONFIG, 2)
+    model = BertTaskModel(dataclasses.replace(CONFIG, num_hidden_layers=1), 2)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(3e-3), loss)
     ids = np.random.default_rng(0).integers(0, 50, (64, 16)).astype(np.int32)

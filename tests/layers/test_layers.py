@@ -1,4 +1,4 @@
-"""What every layer and model must do, checked in one way for all of them."""
+"""What every layer and model must do, checked in the same way for all of them."""
 
 import dataclasses
 import inspect
@@ -9,9 +9,9 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.cross_entropy import cross_entropy
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.seeds import DropoutSeeds
 from bert_tf.models.encoder import BertEncoder, Pooler
 from bert_tf.models.heads import DenseHead, MaskedLMHead
 from bert_tf.models.pretrainer import BertPretrainer
@@ -96,7 +96,7 @@ def test_symbolic_call_of_any_length_agrees_with_the_eager_one(case):
 
 
 def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
-    """Oracle: the float32 outputs, to bfloat16's 8 bits over a few products."""
+    """Oracle: the float32 outputs, within the error of bfloat16's 8 bits over a few products."""
     make, layer, inputs, outputs = case
     mixed = make(dtype="mixed_bfloat16")
     mixed(*inputs)
@@ -107,13 +107,13 @@ def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
 
 
 def test_every_weight_has_a_gradient(case):
-    """Oracle: none of the weights is left out of the computation; only the pooler may be."""
+    """Oracle: every weight takes part in the computation."""
     import tensorflow as tf
 
     _, layer, inputs, _ = case
     with tf.GradientTape() as tape:
-        takes_seed = "seed" in inspect.signature(layer.call).parameters
-        seeds = {"seed": np.array([1, 2], np.int32)} if takes_seed else {}
+        takes_seeds = "seeds" in inspect.signature(layer.call).parameters
+        seeds = {"seeds": DropoutSeeds(np.array([1, 2], np.int32))} if takes_seeds else {}
         outputs = keras.tree.flatten(layer(*inputs, **seeds, training=True))
         loss = tf.add_n([tf.reduce_sum(tf.sin(output)) for output in outputs])
     gradients = tape.gradient(loss, [weight.value for weight in layer.trainable_weights])
@@ -133,7 +133,9 @@ def test_models_are_saved_and_loaded_by_keras(tmp_path):
 
 
 def test_a_sequence_that_is_too_long_is_refused():
-    with pytest.raises(ValueError, match="a sequence of 21 is longer than max_position_embeddings"):
+    with pytest.raises(
+        ValueError, match="a sequence of 21 tokens is longer than max_position_embeddings"
+    ):
         BertEmbeddings(50, 16, 20)(np.zeros((1, 21), np.int32), np.zeros((1, 21), np.int32))
 
 
@@ -156,31 +158,9 @@ def test_masked_lm_logits_worked_by_hand():
 
 
 def test_dropout_is_active_in_training_only():
+    """Oracle: equal outputs outside of training, different ones in training."""
     encoder = BertEncoder(CONFIG)
     still, again = encoder(INPUTS), encoder(INPUTS, training=False)
     np.testing.assert_array_equal(still["sequence_output"], again["sequence_output"])
     trained = encoder(INPUTS, training=True)
     assert np.abs(trained["sequence_output"] - still["sequence_output"]).max() > 0.01
-
-
-def test_cross_entropy_and_its_gradient_equal_keras():
-    """Oracle: keras.losses.sparse_categorical_crossentropy and its own gradient."""
-    import tensorflow as tf
-
-    logits = tf.constant(GENERATOR.normal(0, 30, (3, 4, 11)).astype(np.float32))
-    labels = GENERATOR.integers(0, 11, (3, 4)).astype(np.int32)
-    weights = GENERATOR.normal(size=(3, 4)).astype(np.float32)
-
-    def value_and_gradient(loss):
-        with tf.GradientTape() as tape:
-            tape.watch(logits)
-            losses = loss(logits)
-            total = tf.reduce_sum(losses * weights)
-        return losses, tape.gradient(total, logits)
-
-    def keras_loss(x):
-        return keras.losses.sparse_categorical_crossentropy(labels, x, from_logits=True)
-
-    ours = value_and_gradient(lambda x: cross_entropy(x, labels))
-    for found, expected in zip(ours, value_and_gradient(keras_loss), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

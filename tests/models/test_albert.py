@@ -98,8 +98,8 @@ def test_each_layer_uses_its_group(layers, groups, used, monkeypatch):
 
 
 def _recorder(call, calls: list, index: int):
-    def recorded(x, attention_mask, seed=None, training=None):
+    def recorded(x, attention_mask, seeds=None, training=None):
         calls.append(index)
-        return call(x, attention_mask, seed=seed, training=training)
+        return call(x, attention_mask, seeds=seeds, training=training)
 
     return recorded

@@ -6,7 +6,6 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-import tensorflow as tf
 from encoders import copy_to_keras_hub, random_inputs, randomize
 
 from bert_tf.config import BertConfig
@@ -159,14 +158,3 @@ def test_a_decoder_sees_no_padding():
     other["input_word_ids"][:, 4] += 1
     x, y = encoder(inputs)["sequence_output"], encoder(other)["sequence_output"]
     np.testing.assert_array_equal(np.delete(x, 4, axis=1), np.delete(y, 4, axis=1))
-
-
-def test_the_two_forms_of_gelu_are_erf_and_tanh():
-    from bert_tf.layers.dense import activation
-
-    x = np.linspace(-4, 4, 101).astype(np.float32)
-    erf = 0.5 * x * (1 + tf.math.erf(x / np.sqrt(2.0)).numpy())
-    tanh = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    np.testing.assert_allclose(activation("gelu")(x), erf, atol=1e-6)
-    np.testing.assert_allclose(activation("gelu_new")(x), tanh, atol=1e-6)
-    assert np.abs(erf - tanh).max() > 1e-4

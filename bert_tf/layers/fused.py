@@ -1,0 +1,421 @@
+"""Fast forms of the formulas that the layers use, each beside its plain form.
+
+A training step is limited by memory traffic as much as by arithmetic. Automatic differentiation of
+the plain formulas makes more passes over large tensors than necessary, and keeps more of them for
+the backward pass. The fast forms therefore define their own gradients, and some recompute values
+instead of keeping them. docs/results.md has the measurements.
+
+`plain_x` is the textbook form of `x`, and the oracle of its tests.
+
+Two rules apply to every function with a custom gradient:
+
+- Its arguments are values, not variables, as `ops.custom_gradient` requires: hence `ops.copy`.
+- Whatever it recomputes must look different from the first computation. Otherwise XLA merges the
+  two and keeps the result: hence the zeros that depend on the upstream gradient, and the negated
+  arguments of erf and tanh.
+
+This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from bert_tf.layers.seeds import DropoutSeeds
+
+
+def plain_dense(x, kernel, bias):
+    return ops.matmul(x, kernel) + bias
+
+
+def dense(x, kernel, bias):
+    """Computes `x` [..., in] times `kernel` [in, out] plus `bias` [out] -> [..., out].
+
+    Flattens x to a matrix: matrix products are what CPUs and TPUs are fast at. The gradient of the
+    bias is a matrix product as well, because a sum over rows is a slow reduction on the CPU.
+    """
+    return _dense_of_rows(_affine, x, kernel, bias)
+
+
+@ops.custom_gradient
+def _affine(x, kernel, bias):
+    def gradient(upstream):
+        x_gradient = ops.matmul(upstream, ops.transpose(kernel))
+        return x_gradient, ops.matmul(ops.transpose(x), upstream), _column_sums_by_product(upstream)
+
+    return ops.matmul(x, kernel) + bias, gradient
+
+
+def _dense_of_rows(affine: Callable, x, kernel, bias):
+    *batch, width = ops.shape(x)
+    output = affine(ops.reshape(x, (-1, width)), ops.copy(kernel), ops.copy(bias))
+    return ops.reshape(output, (*batch, kernel.shape[-1]))
+
+
+def _column_sums_by_product(x):
+    return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
+
+
+def plain_tied_logits(x, table, bias):
+    return ops.matmul(x, ops.transpose(table)) + bias
+
+
+def tied_logits(x, table, bias):
+    """Scores `x` [N, E] against every row of `table` [V, E], plus `bias` [V] -> [N, V].
+
+    The gradient of the table comes out in the table's own layout. Automatic differentiation would
+    compute that of the transposed table, and transpose it in a slow pass.
+    """
+    return _tied_logits(x, table, ops.copy(bias))
+
+
+@ops.custom_gradient
+def _tied_logits(x, table, bias):
+    def gradient(upstream):
+        table_gradient = ops.matmul(ops.transpose(upstream), x)
+        return ops.matmul(upstream, table), table_gradient, _column_sums_by_product(upstream)
+
+    return ops.matmul(x, ops.transpose(table)) + bias, gradient
+
+
+def plain_gelu(x):
+    return 0.5 * x * (1 + ops.erf(x / math.sqrt(2)))
+
+
+def gelu(x):
+    """Computes x P(X <= x) of a standard normal X, in float32 whatever the type of x.
+
+    Takes a third of the time of Keras' bfloat16 GELU on the CPU, and keeps only x for the gradient.
+
+    Source: Gaussian Error Linear Units (arXiv:1606.08415).
+    """
+    return _gelu(x, "gelu")
+
+
+def plain_gelu_new(x):
+    return 0.5 * x * (1 + ops.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu_new(x):
+    """Computes the tanh approximation of `gelu`, in the same way."""
+    return _gelu(x, "gelu_new")
+
+
+def plain_activation(name: str) -> Callable:
+    return {"gelu": plain_gelu, "gelu_new": plain_gelu_new}.get(name) or keras.activations.get(name)
+
+
+def activation(name: str) -> Callable:
+    """Returns the function of a `hidden_act` in `bert_config.json`."""
+    return {"gelu": gelu, "gelu_new": gelu_new}.get(name) or keras.activations.get(name)
+
+
+def plain_activated_dense(name: str, x, kernel, bias):
+    return plain_dense(plain_activation(name)(x), kernel, bias)
+
+
+def activated_dense(name: str, x, kernel, bias):
+    """Applies the activation `name` to `x` [..., in], then a dense layer -> [..., out].
+
+    For a GELU only x is kept, and the backward pass recomputes the activation: its result would be
+    the largest tensor that a training step keeps.
+    """
+    if name not in _GELUS:
+        return dense(activation(name)(x), kernel, bias)
+    value, value_and_slope = _GELUS[name]
+
+    @ops.custom_gradient
+    def affine(x, kernel, bias):
+        def gradient(upstream):
+            hidden, slope = (ops.cast(part, x.dtype) for part in value_and_slope(_float32(x)))
+            hidden_gradient = ops.matmul(upstream, ops.transpose(kernel))
+            kernel_gradient = ops.matmul(ops.transpose(hidden), upstream)
+            return slope * hidden_gradient, kernel_gradient, _column_sums_by_product(upstream)
+
+        return ops.matmul(ops.cast(value(_float32(x)), x.dtype), kernel) + bias, gradient
+
+    return _dense_of_rows(affine, x, kernel, bias)
+
+
+def _gelu(x, name: str):
+    value, value_and_slope = _GELUS[name]
+
+    @ops.custom_gradient
+    def function(x):
+        def gradient(upstream):
+            return upstream * ops.cast(value_and_slope(_float32(x))[1], x.dtype)
+
+        return ops.cast(value(_float32(x)), x.dtype), gradient
+
+    return function(x)
+
+
+def _float32(x):
+    return ops.cast(x, "float32")
+
+
+_SLOPE = math.sqrt(2 / math.pi)
+_CUBE = 0.044715 * _SLOPE
+
+
+def _erf_form(x):
+    return x * (ops.erf(x * math.sqrt(0.5)) * 0.5 + 0.5)
+
+
+def _erf_form_and_slope(x):
+    # Of -x, so that XLA does not merge it with the erf of the forward pass.
+    probability = 0.5 - 0.5 * ops.erf(x * -math.sqrt(0.5))
+    density = ops.exp(ops.square(x) * -0.5) * math.sqrt(0.5 / math.pi)
+    return x * probability, x * density + probability
+
+
+def _tanh_form(x):
+    return x * (ops.tanh(x * (ops.square(x) * _CUBE + _SLOPE)) * 0.5 + 0.5)
+
+
+def _tanh_form_and_slope(x):
+    square = ops.square(x)
+    tanh = ops.tanh(x * (square * -_CUBE - _SLOPE))  # of -x, as above
+    probability = 0.5 - 0.5 * tanh
+    inner = square * (3 * _CUBE) + _SLOPE
+    return x * probability, probability + 0.5 * x * (1 - ops.square(tanh)) * inner
+
+
+_GELUS = {
+    "gelu": (_erf_form, _erf_form_and_slope),
+    "gelu_new": (_tanh_form, _tanh_form_and_slope),
+}
+
+
+def plain_layer_norm(x, gamma, beta, epsilon: float):
+    wide = _float32(x)
+    mean = ops.mean(wide, axis=-1, keepdims=True)
+    variance = ops.mean(ops.square(wide - mean), axis=-1, keepdims=True)
+    return ops.cast((wide - mean) / ops.sqrt(variance + epsilon) * gamma + beta, x.dtype)
+
+
+def layer_norm(x, gamma, beta, epsilon: float):
+    """Normalizes the last axis of `x`, then scales by `gamma` and shifts by `beta`, in float32.
+
+    Keeps x in its own type and two numbers per row, where automatic differentiation keeps several
+    float32 copies of x.
+    """
+
+    @ops.custom_gradient
+    def normalize(x, gamma, beta):
+        wide = _float32(x)
+        mean = ops.mean(wide, axis=-1, keepdims=True)
+        centered = wide - mean
+        scale = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
+        output = ops.cast(centered * scale * gamma + beta, x.dtype)
+
+        def gradient(upstream):
+            return _layer_norm_gradients(_float32(upstream), x, mean, scale, gamma)
+
+        return output, gradient
+
+    return normalize(x, ops.copy(gamma), ops.copy(beta))
+
+
+def _layer_norm_gradients(upstream, x, mean, scale, gamma):
+    normalized = (_float32(x) - mean) * scale
+    product = upstream * normalized
+    along = ops.mean(product * gamma, axis=-1, keepdims=True)
+    scaled = upstream * gamma
+    centered = scaled - ops.mean(scaled, axis=-1, keepdims=True)
+    x_gradient = ops.cast((centered - normalized * along) * scale, x.dtype)
+    return x_gradient, _column_sums(product), _column_sums(upstream)
+
+
+def _column_sums(x):
+    return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
+
+
+# Dropout compares 16 random bits with a threshold: the rate is exact to 0.001 %.
+_LEVELS = 1 << 16
+
+
+def dropout_scale(rate: float) -> float:
+    """Returns the factor of kept elements, which leaves the expectation as it is.
+
+    A compute type of 8 bits rounds it: 1 / 0.9 is 0.16 % less in bfloat16.
+    """
+    return _LEVELS / (_LEVELS - round(rate * _LEVELS))
+
+
+def dropout_mask(shape: tuple, rate: float, seed):
+    """Returns a bool tensor of this shape, true with probability 1 - `rate`.
+
+    Draws one random word for two elements: random numbers are slow on the CPU.
+
+    Raises:
+        ValueError: without a seed.
+    """
+    if seed is None:
+        raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")
+    rows, *rest = shape
+    # The halves of a word serve one row each of the first and the second half of all rows. Along
+    # the last axis they would have to be interleaved.
+    words = keras.random.randint(
+        ((rows + 1) // 2, *rest), -(2**31), 2**31 - 1, dtype="int32", seed=_GivenSeed(seed)
+    )
+    limit = round(rate * _LEVELS) * _LEVELS - 2**31
+    halves = [words >= limit, ops.left_shift(words, 16) >= limit]
+    return ops.concatenate(halves, axis=0)[:rows]
+
+
+class _GivenSeed(keras.random.SeedGenerator):
+    """Passes a tensor as the seed to `keras.random`, which takes numbers and generators only."""
+
+    def __init__(self, seed):
+        self._seed = seed
+
+    def next(self, ordered=True):
+        # Each backend wants another type; of others than int32, TensorFlow's takes a remainder.
+        return ops.cast(self._seed, "uint32" if keras.backend.backend() == "jax" else "int32")
+
+
+def plain_dropout(x, rate: float, seed):
+    scale = ops.cast(dropout_scale(rate), x.dtype)
+    return x * ops.where(dropout_mask(ops.shape(x), rate, seed), scale, ops.zeros_like(scale))
+
+
+def dropout(x, rate: float, seed, recompute: bool = False):
+    """Sets elements of `x` to 0 with probability `rate`, and scales the others up.
+
+    With `recompute` the backward pass draws the mask again instead of keeping it.
+    """
+    if not recompute:
+        return plain_dropout(x, rate, seed)
+
+    @ops.custom_gradient
+    def drop(x):
+        def gradient(upstream):
+            # A zero that XLA cannot tell from other numbers, so that it does not merge the masks.
+            zero = ops.cast(upstream[(0,) * len(x.shape)] * 0.0, "int32")
+            return plain_dropout(upstream, rate, seed + zero)
+
+        return plain_dropout(x, rate, seed), gradient
+
+    return drop(x)
+
+
+def plain_attention(query, key, value, bias, rate: float = 0.0, seed=None):
+    probabilities = ops.softmax(ops.matmul(query, _transposed(key)) + ops.cast(bias, query.dtype))
+    if rate:
+        probabilities = plain_dropout(probabilities, rate, seed)
+    return ops.matmul(probabilities, value)
+
+
+def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
+    """Computes scaled dot-product attention.
+
+    Args:
+        query: [B, N, S, D], scaled already; so are `key` and `value` [B, N, S, D].
+        bias: float32, added to the scores [B, N, S, S]; it has no gradient.
+        rate: dropout of the probabilities; `seed` int32 [2] decides which are dropped.
+        recompute: whether the backward pass recomputes the probabilities from the arguments.
+
+    Returns:
+        The context [B, N, S, D].
+
+    Keeps the probabilities before and after dropout, in the type of query, or nothing with
+    `recompute`; automatic differentiation keeps the mask and float32 copies as well. The softmax
+    is float32.
+    """
+
+    def probabilities(query, key, bias, seed):
+        scores = ops.matmul(query, _transposed(key))  # [B, N, S, S]
+        result = ops.cast(ops.softmax(_float32(scores) + bias), query.dtype)
+        return result, plain_dropout(result, rate, seed) if rate else result
+
+    @ops.custom_gradient
+    def attend(query, key, value, bias):
+        forward = probabilities(query, key, bias, seed)
+
+        def gradient(upstream):
+            kept, dropped = forward
+            if recompute:
+                # A zero that XLA cannot tell from other numbers, so that it does not merge both.
+                zero = upstream[0, 0, 0, 0] * 0.0
+                shifted = None if seed is None else seed + ops.cast(zero, "int32")
+                kept, dropped = probabilities(query + zero, key, bias, shifted)
+            dropped_gradient = ops.matmul(upstream, _transposed(value))
+            # The gradient of the probabilities, times the probabilities.
+            product = _float32(dropped_gradient) * _float32(dropped)
+            total = ops.sum(product, axis=-1, keepdims=True)
+            scores_gradient = ops.cast(product - _float32(kept) * total, query.dtype)
+            return (
+                ops.matmul(scores_gradient, key),
+                ops.matmul(_transposed(scores_gradient), query),
+                ops.matmul(_transposed(dropped), upstream),
+                ops.zeros_like(bias),
+            )
+
+        return ops.matmul(forward[1], value), gradient
+
+    return attend(query, key, value, bias)
+
+
+def _transposed(x):
+    return ops.transpose(x, (0, 1, 3, 2))
+
+
+def plain_cross_entropy(logits, labels):
+    logits = _float32(logits)
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def cross_entropy(logits, labels, recompute: bool = False):
+    """Computes softmax cross-entropy: logits [..., C], labels int [...] -> float32 [...].
+
+    Keeps the exponentials of the forward pass for the gradient, which halves the time on the CPU
+    where C is a whole vocabulary. With `recompute` it is the plain form, which keeps less.
+    """
+    if recompute:
+        return plain_cross_entropy(logits, labels)
+    flat_logits = _float32(ops.reshape(logits, (-1, logits.shape[-1])))
+    losses = _cross_entropy(flat_logits, ops.reshape(labels, (-1, 1)))
+    return ops.reshape(losses, ops.shape(labels))
+
+
+@ops.custom_gradient
+def _cross_entropy(logits, labels):
+    """logits float32 [N, C], labels int [N, 1] -> [N]."""
+    largest = ops.max(logits, axis=-1, keepdims=True)
+    exponentials = ops.exp(logits - largest)
+    total = ops.sum(exponentials, axis=-1, keepdims=True)
+    losses = ops.log(total) + largest - ops.take_along_axis(logits, labels, axis=-1)
+
+    def gradient(upstream):
+        scaled = exponentials * (upstream[:, None] / total)  # softmax times upstream
+        rows = ops.arange(ops.shape(labels)[0], dtype=labels.dtype)[:, None]
+        at_labels = ops.take_along_axis(scaled, labels, axis=-1)[:, 0] - upstream
+        indices = ops.concatenate([rows, labels], axis=-1)
+        return ops.scatter_update(scaled, indices, at_labels), None
+
+    return losses[:, 0], gradient
+
+
+def rematerialize(function: Callable, x, seeds: DropoutSeeds | None):
+    """Computes `function(x, seeds)`, and computes it again in the backward pass.
+
+    Keeps x alone. The second computation draws its seeds from the same number on, so that it drops
+    the same elements.
+    """
+    start = copy.copy(seeds)
+
+    @keras.remat
+    def compute(x, zero):
+        # The second time, keras.remat hides from XLA that its arguments are the same. The zero
+        # hides it for the seeds, so that random numbers are drawn again instead of being kept.
+        shifted = start and start.shifted(ops.cast(zero, "int32"))
+        output = function(x, shifted)
+        if seeds:
+            seeds.number = shifted.number
+        return output
+
+    return compute(x, ops.zeros((), "float32"))

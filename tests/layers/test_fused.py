@@ -1,0 +1,183 @@
+"""The fast forms of `fused` against their plain forms: values and gradients."""
+
+import functools
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from bert_tf.layers import fused
+from bert_tf.layers.normalization import LayerNormalization
+
+GENERATOR = np.random.default_rng(0)
+SEED = np.array([5, -6], np.int32)
+LABELS = GENERATOR.integers(0, 11, (3, 4)).astype(np.int32)
+BIAS = tf.where(GENERATOR.random((2, 1, 1, 7)) > 0.3, 0.0, -1e9)
+
+
+def normal(*shape: int, deviation: float = 1.5) -> tf.Tensor:
+    return tf.constant(GENERATOR.normal(0.3, deviation, shape), tf.float32)
+
+
+def dense_arguments(deviation: float = 1.5) -> tuple[tf.Tensor, ...]:
+    return normal(2, 5, 3, deviation=deviation), normal(3, 4), normal(4)
+
+
+def activated(name: str) -> tuple:
+    fast = functools.partial(fused.activated_dense, name)
+    plain = functools.partial(fused.plain_activated_dense, name)
+    return fast, plain, dense_arguments(3.0)
+
+
+def normalization(form):
+    return lambda x, gamma, beta: form(x, gamma, beta, 1e-3)
+
+
+def dropout(form, **options):
+    return lambda x: form(x, 0.3, SEED, **options)
+
+
+def attention(form, rate: float, **options):
+    return lambda q, k, v: form(q, k, v, BIAS, rate, SEED, **options)
+
+
+QUERY_KEY_VALUE = tuple(normal(2, 3, 7, 4) for _ in range(3))
+
+# The fast form, the plain form, and the arguments that gradients are compared for.
+CASES = {
+    "dense": (fused.dense, fused.plain_dense, dense_arguments()),
+    "tied_logits": (
+        fused.tied_logits,
+        fused.plain_tied_logits,
+        (normal(5, 3), normal(7, 3), normal(7)),
+    ),
+    "gelu": (fused.gelu, fused.plain_gelu, (normal(50, 4, deviation=3.0),)),
+    "gelu_new": (fused.gelu_new, fused.plain_gelu_new, (normal(50, 4, deviation=3.0),)),
+    "activated_dense of gelu": activated("gelu"),
+    "activated_dense of gelu_new": activated("gelu_new"),
+    "activated_dense of relu": activated("relu"),
+    "layer_norm": (
+        normalization(fused.layer_norm),
+        normalization(fused.plain_layer_norm),
+        (normal(2, 5, 6), normal(6), normal(6)),
+    ),
+    "dropout": (dropout(fused.dropout), dropout(fused.plain_dropout), (normal(5, 4, 3),)),
+    "recomputed dropout": (
+        dropout(fused.dropout, recompute=True),
+        dropout(fused.plain_dropout),
+        (normal(5, 4, 3),),
+    ),
+    "attention": (
+        attention(fused.attention, 0.0),
+        attention(fused.plain_attention, 0.0),
+        QUERY_KEY_VALUE,
+    ),
+    "attention with dropout": (
+        attention(fused.attention, 0.2),
+        attention(fused.plain_attention, 0.2),
+        QUERY_KEY_VALUE,
+    ),
+    "recomputed attention with dropout": (
+        attention(fused.attention, 0.2, recompute=True),
+        attention(fused.plain_attention, 0.2),
+        QUERY_KEY_VALUE,
+    ),
+    "cross_entropy": (
+        lambda logits: fused.cross_entropy(logits, LABELS),
+        lambda logits: fused.plain_cross_entropy(logits, LABELS),
+        (normal(3, 4, 11, deviation=30.0),),
+    ),
+    "recomputed cross_entropy": (
+        lambda logits: fused.cross_entropy(logits, LABELS, recompute=True),
+        lambda logits: fused.plain_cross_entropy(logits, LABELS),
+        (normal(3, 4, 11, deviation=30.0),),
+    ),
+}
+
+
+def value_and_gradients(function, *arguments) -> list[tf.Tensor]:
+    """The value of a function, and the gradients of a weighted sum of it."""
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        value = function(*arguments)
+        weights = tf.cos(tf.reshape(tf.range(tf.size(value), dtype=tf.float32), value.shape))
+        total = tf.reduce_sum(tf.cast(value, tf.float32) * weights)
+    return [value, *tape.gradient(total, arguments)]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("graph", [False, True])
+def test_values_and_gradients(name, graph):
+    """Oracle: the plain form and TensorFlow's automatic gradients of it."""
+    function, formula, arguments = CASES[name]
+
+    def run(*arguments):
+        return value_and_gradients(function, *arguments)
+
+    found = (tf.function(run) if graph else run)(*arguments)
+    for x, expected in zip(found, value_and_gradients(formula, *arguments), strict=True):
+        np.testing.assert_allclose(x, expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_in_bfloat16(name):
+    """Oracle: the plain form in float32, of the same bfloat16 arguments, to bfloat16's 8 bits."""
+    function, formula, arguments = CASES[name]
+    half = [tf.cast(x, tf.bfloat16) for x in arguments]
+    if name == "layer_norm":
+        half[1:] = arguments[1:]  # The parameters stay in float32.
+    expected = value_and_gradients(formula, *(tf.cast(x, tf.float32) for x in half))
+    for x, y in zip(value_and_gradients(function, *half), expected, strict=True):
+        size = np.abs(y).max()
+        np.testing.assert_allclose(tf.cast(x, tf.float32), y, rtol=0.05, atol=0.02 * size)
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new", "layer_norm"])
+def test_bfloat16_is_rounded_once(name):
+    """Oracle: float32 values of the same bfloat16 arguments, to bfloat16's precision."""
+    function, _, arguments = CASES[name]
+    half = [ops.cast(x, "bfloat16") for x in arguments]
+    if name == "layer_norm":
+        half[1:] = arguments[1:]  # The parameters stay in float32.
+    expected = function(*(ops.cast(x, "float32") for x in half))
+    found = function(*half)
+    assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"
+    difference = np.abs(np.asarray(ops.cast(found, "float32")) - expected)
+    assert (difference <= 2**-8 * np.abs(expected) + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu_new"])
+def test_the_forms_of_gelu(name):
+    """Oracle: NumPy's and math's float64 formulas of erf and tanh."""
+    x = np.linspace(-4, 4, 101)
+    erf = [v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x]
+    tanh = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    expected = {"gelu": np.array(erf), "gelu_new": tanh}
+    for form in (getattr(fused, name), getattr(fused, f"plain_{name}"), fused.activation(name)):
+        np.testing.assert_allclose(form(x.astype(np.float32)), expected[name], atol=1e-6)
+    assert np.abs(expected["gelu"] - tanh).max() > 1e-4
+
+
+def test_gelu_keeps_its_small_values_in_bfloat16():
+    """Oracle: float64 x Phi(x) by math.erfc; where erf rounds to -1, 1 + erf would give 0."""
+    x = tf.cast(tf.linspace(-4.0, 4.0, 81), tf.bfloat16)
+    expected = [v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x.numpy().astype(np.float64)]
+    found = fused.gelu(x).numpy().astype(np.float64)
+    np.testing.assert_allclose(found, expected, rtol=2**-8, atol=1e-6)
+
+
+def test_normalization_is_that_of_keras():
+    """Oracle: keras.layers.LayerNormalization with the same weights, and their names."""
+    ours = LayerNormalization(epsilon=1e-12, name="norm")
+    theirs = keras.layers.LayerNormalization(epsilon=1e-12, name="norm")
+    x = normal(4, 5, 16)
+    ours.build(x.shape)
+    theirs.build(x.shape)
+    assert [w.path for w in ours.weights] == [w.path for w in theirs.weights]
+    weights = [GENERATOR.normal(size=16) for _ in range(2)]
+    ours.set_weights(weights)
+    theirs.set_weights(weights)
+    np.testing.assert_allclose(ours(x), theirs(x), atol=1e-5)

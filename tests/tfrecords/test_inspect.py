@@ -1,4 +1,4 @@
-"""Inspection. Oracles: records written by hand, each with one fault, and sums done by hand."""
+"""Inspection. Oracles: hand-written records, each with one fault, and sums done by hand."""
 
 import copy
 import re
@@ -29,7 +29,7 @@ STATIC = {
     "masked_lm_weights": [1.0, 1.0, 1.0, 0.0],
     "next_sentence_labels": [1],
 }
-# [CLS] the new york ##s [SEP] ##s on [SEP], in which "new york" and its "##s" are one.
+# [CLS] the new york ##s [SEP] ##s on [SEP], in which "new york" and "##s" are one unit.
 DYNAMIC = {
     "input_word_ids": [CLS, THE, NEW, YORK, S_, SEP, S_, ON, SEP, PAD],
     "input_mask": [1] * 9 + [0],
@@ -58,7 +58,7 @@ def write(path, *records: dict, compression: str = "", original: bool = False) -
 
 
 def changed(record: dict, **changes) -> dict:
-    """`record` with `name={index: value}` put in."""
+    """Returns the record with the changes `name={index: value}`."""
     record = copy.deepcopy(record)
     for name, values in changes.items():
         for index, value in values.items():
@@ -77,7 +77,7 @@ def vocab_file(tmp_path) -> str:
 def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys):
     others = [
         changed(STATIC, next_sentence_labels={0: 0}),
-        # One segment, documents apart by [SEP], no prediction.
+        # One segment with [SEP] between documents and without predictions.
         changed(
             STATIC,
             input_type_ids={6: 0, 7: 0, 8: 0, 9: 0},
@@ -144,7 +144,7 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
     ],
 )
 def test_each_rule(vocab_file, changes, message):
-    """Oracle: the record that breaks the rule, the third of five."""
+    """Oracle: the third of five records, which breaks the rule."""
     records = [STATIC] * 2 + [changed(STATIC, **changes)] + [STATIC] * 2
     found = first_violation(arrays(*records), load_vocab(vocab_file))
     assert found is not None
@@ -152,7 +152,7 @@ def test_each_rule(vocab_file, changes, message):
 
 
 def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
-    """Oracle: the first of the two bad records, the 1,030th, in the second batch."""
+    """Oracle: the first of two bad records, number 1,030, in the second batch."""
     bad = changed(STATIC, masked_lm_positions={1: 2})
     file = write(tmp_path / "bad", *[STATIC] * 1029, bad, changed(STATIC, input_mask={3: 0}))
     good = write(tmp_path / "good", STATIC)
@@ -180,7 +180,7 @@ def test_each_rule_of_word_starts(vocab_file, changes, message):
 
 
 def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
-    """Oracle: the place of the damage; TensorFlow itself takes `header` for a whole file."""
+    """Oracle: where the damage is; TensorFlow itself mistakes `header` for a complete file."""
     good = write(tmp_path / "good", STATIC)
     whole = (tmp_path / "good").read_bytes()
     damage = {
@@ -225,7 +225,7 @@ def test_compares_with_the_manifest(tmp_path, capsys):
 
     entries = [shard_entry(file, 2) for file in files]
     assert f"matches {manifest}" in inspect(entries)
-    # A glob that takes the manifest in does not take it for records.
+    # A glob that matches the manifest does not read it as records.
     assert f"matches {manifest}" in inspect(entries, "a.*")
     for key, value in {"records": 3, "bytes": 7, "sha256": "00"}.items():
         out = inspect([entries[0], entries[1] | {key: value}])
@@ -265,15 +265,18 @@ def test_the_vocabulary_comes_from_the_manifest(tmp_path, vocab_file, capsys):
 
 
 def test_plot(tmp_path):
-    """Oracle: the pictures' own magic bytes."""
-    for records in ([STATIC], [DYNAMIC]):
-        file = write(tmp_path / "a", *records)
-        for name, magic in {"p.png": b"\x89PNG", "p.svg": b"<?xml", "p.pdf": b"%PDF"}.items():
-            run(Options(file, plot=str(tmp_path / name)))
-            assert (tmp_path / name).read_bytes().startswith(magic)
+    """Oracle: the magic bytes of the image formats."""
+    for record, name, magic in (
+        (STATIC, "p.png", b"\x89PNG"),
+        (DYNAMIC, "p.svg", b"<?xml"),
+        (DYNAMIC, "p.pdf", b"%PDF"),
+    ):
+        file = write(tmp_path / "a", record)
+        run(Options(file, plot=str(tmp_path / name)))
+        assert (tmp_path / name).read_bytes().startswith(magic)
 
 
-def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
+def test_the_exit_code_is_1_if_a_file_is_bad(tmp_path):
     file = write(tmp_path / "bad", changed(STATIC, masked_lm_positions={1: 2}))
     done = subprocess.run(
         [sys.executable, "-m", "tfrecords.inspect", f"--input_file={file}"],
@@ -286,11 +289,10 @@ def test_the_command_ends_with_1_where_a_file_is_bad(tmp_path):
     assert f"BAD {file}, record 1: the masked positions are not strictly ascending" in done.stdout
 
 
-def test_what_is_no_example_is_named(tmp_path, capsys):
-    """Oracle: a record of bytes that no protocol buffer has."""
+def test_records_that_are_not_examples_are_named(tmp_path, capsys):
+    """Oracle: bytes that are not a protocol buffer."""
     path = str(tmp_path / "foreign.tfrecord")
     write_records(path, [b"\xff\xff\xff"])
-    with pytest.raises((SystemExit, ValueError)) as error:
-        run(Options(input_file=path))
-    said = capsys.readouterr()
-    assert "not a tf.train.Example" in said.out + said.err + str(error.value)
+    with pytest.raises(ValueError, match="^1 problem found"):
+        run(Options(path))
+    assert f"BAD {path}, record 1: not a tf.train.Example\n" in capsys.readouterr().out

@@ -1,6 +1,8 @@
 """The order of records. Oracles: the records as written, and the uninterrupted stream."""
 
+import functools
 import itertools
+from collections.abc import Callable, Iterator
 
 import pytest
 import tensorflow as tf
@@ -14,17 +16,31 @@ from tfrecords.writer import write_records
 SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}
 
 
-@pytest.fixture(params=["", "GZIP"])
-def files(request, tmp_path, monkeypatch) -> list[str]:
-    """Files of records that name their file and number; larger than the shuffle buffer."""
-    monkeypatch.setattr(order, "SHUFFLE_BUFFER_RECORDS", 64)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Iterator[list[str]]:
+    """Plain and compressed files of records that name their file and number."""
+    folder = tmp_path_factory.mktemp("records")
     for name, size in SIZES.items():
         records = (f"{name} {number}".encode() for number in range(1, size + 1))
-        write_records(str(tmp_path / name), records, request.param)
-    return [str(tmp_path / name) for name in SIZES]
+        write_records(str(folder / name), records, "GZIP" if name in "bc" else "")
+    with pytest.MonkeyPatch.context() as patch:
+        # Smaller than the files.
+        patch.setattr(order, "SHUFFLE_BUFFER_RECORDS", 64)
+        yield [str(folder / name) for name in SIZES]
 
 
-def _all(part: str) -> list[bytes]:
+@pytest.fixture(scope="module")
+def three_epochs(files) -> Callable[[int, str], list[bytes]]:
+    """Returns the first three epochs for a seed and a part."""
+
+    @functools.cache
+    def read(seed: int, part: str) -> list[bytes]:
+        return _take(training_records(files, seed, part), 3 * len(_part(part)))
+
+    return read
+
+
+def _part(part: str) -> list[bytes]:
     """Oracle of the split: the first of every 100 records of each file is held out."""
     found = []
     for name, size in SIZES.items():
@@ -41,31 +57,27 @@ def _take(records: tf.data.Dataset, count: int = -1) -> list[bytes]:
 
 def test_parts(files):
     for part in ("all", "train", "held_out"):
-        assert _take(records_in_order(files, part)) == _all(part)
-    assert len(_all("held_out")) == 7
-    assert sorted(_all("held_out") + _all("train")) == sorted(_all("all"))
+        assert _take(records_in_order(files, part)) == _part(part)
+    assert len(_part("held_out")) == 7
+    assert sorted(_part("held_out") + _part("train")) == sorted(_part("all"))
 
 
 @pytest.mark.parametrize("part", ["all", "train", "held_out"])
-def test_every_epoch_has_each_record_once_in_the_order_of_the_seed(files, part):
-    expected = _all(part)
+def test_every_epoch_has_each_record_once_in_the_order_of_the_seed(files, three_epochs, part):
+    expected = _part(part)
     size = len(expected)
-
-    def epochs(seed: int) -> list[list[bytes]]:
-        stream = _take(training_records(files, seed, part), 3 * size)
-        return [stream[size * epoch : size * (epoch + 1)] for epoch in range(3)]
-
-    first = epochs(seed=2**32 - 1)
-    for records in first:
+    stream = three_epochs(2**32 - 1, part)
+    epochs = [stream[size * epoch : size * (epoch + 1)] for epoch in range(3)]
+    for records in epochs:
         assert sorted(records) == sorted(expected) and records != expected
-    assert first[0] != first[1] and first[1] != first[2]
-    assert epochs(seed=2**32 - 1) == first
-    assert epochs(seed=2)[0] not in first
+    assert epochs[0] != epochs[1] and epochs[1] != epochs[2]
+    assert _take(training_records(files, 2**32 - 1, part), 3 * size) == stream
+    assert _take(training_records(files, 2, part), size) not in epochs
 
 
-def test_the_order_is_well_mixed(files):
+def test_the_order_is_well_mixed(three_epochs):
     """Oracle: the share of neighbors from the same file in a random order."""
-    records = _take(training_records(files, seed=1), sum(SIZES.values()))
+    records = three_epochs(2**32 - 1, "all")[: sum(SIZES.values())]
     same = sum(left[:1] == right[:1] for left, right in itertools.pairwise(records))
     share = sum((size / len(records)) ** 2 for size in SIZES.values())
     assert same / len(records) < share + 0.2
@@ -83,22 +95,23 @@ def test_the_order_does_not_depend_on_the_global_seed(files):
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
-def test_a_resumed_stream_equals_the_tail_of_the_uninterrupted_one(files, part):
-    size = len(_all(part))
-    whole = _take(training_records(files, 5, part), 3 * size)
+def test_a_resumed_stream_equals_the_tail_of_the_uninterrupted_one(files, three_epochs, part):
+    size, seed = len(_part(part)), 2**32 - 1
+    whole = three_epochs(seed, part)
     for first in (17, size, 2 * size + 3):
-        assert _take(training_records(files, 5, part, first), 30) == whole[first : first + 30]
+        assert _take(training_records(files, seed, part, first), 30) == whole[first : first + 30]
     # This would never end if it read the skipped epochs.
-    late = _take(training_records(files, 5, part, size * 10**9), size)
+    late = _take(training_records(files, seed, part, size * 10**9), size)
     assert sorted(late) == sorted(whole[:size])
 
 
 @pytest.mark.parametrize("part", ["all", "train"])
-def test_the_records_of_a_step_are_named(files, part):
+def test_the_records_of_a_step_are_named(files, three_epochs, part):
     """Oracle: the contents of the rows."""
-    rows = _take(training_records(files, 9, part), 60 * 7)
+    seed = 2**32 - 1
+    rows = three_epochs(seed, part)
     lengths = dict(max_seq_length=1, max_predictions_per_seq=1, vocab_size=1)
-    records = RecordSet(files=tuple(files), seed=9, part=part, **lengths)
+    records = RecordSet(files=tuple(files), seed=seed, part=part, **lengths)
     for step in (0, 59):
         named = [
             f"{file.rpartition('/')[2]} {number}".encode()
@@ -108,9 +121,8 @@ def test_the_records_of_a_step_are_named(files, part):
 
 
 def test_training_without_records_is_an_error_not_an_endless_loop(files):
-    with pytest.raises(
-        ValueError, match="/c: no records are left to train on, .* first of every 100"
-    ):
+    message = "/c: no records are left to train on, .* first of every 100"
+    with pytest.raises(ValueError, match=message):
         training_records([files[2]], seed=1, part="train")
     assert _take(training_records([files[2]], seed=1), 2) == [b"c 1"] * 2
 

@@ -1,15 +1,17 @@
-"""Oracles: the schema of the Model Garden's reader, the original's defaults, the text itself."""
+"""Tests the command. Oracles: the Model Garden's schema, the original's defaults, the text."""
 
 import dataclasses
 import os
+import shlex
 import subprocess
 import sys
 
 import pytest
 import tensorflow as tf
 
-from bert_tf import create_pretraining_data
 from bert_tf.create_pretraining_data import Options, run
+from bert_tf.examples import runner
+from bert_tf.examples.job import make_job
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "##s", "a", "."]
@@ -36,19 +38,19 @@ def files(tmp_path) -> dict[str, str]:
     }
 
 
-def test_more_text_has_more_workers(files, monkeypatch):
-    """Oracle: by hand, of text that is used four times."""
-    work = create_pretraining_data._work(Options(**files, dupe_factor=4))
-    monkeypatch.setattr("bert_tf.workers.available_cores", lambda: 8)
-    assert create_pretraining_data._num_workers(work) == 1
+def test_more_text_gets_more_workers(files, monkeypatch):
+    """Oracle: by hand for four passes, which with tokenizing take as long as six."""
+    job = make_job(Options(**files, dupe_factor=4))
+    monkeypatch.setattr(runner, "available_cores", lambda: 8)
+    assert runner.default_num_workers(job) == 1
     size = os.path.getsize(files["input_file"])
     for per_worker, wanted in ((6 * size + 1, 1), (3 * size, 3), (1, 8)):
-        monkeypatch.setattr(create_pretraining_data, "_BYTES_PER_WORKER", per_worker)
-        assert create_pretraining_data._num_workers(work) == wanted
+        monkeypatch.setattr(runner, "_BYTES_PER_WORKER", per_worker)
+        assert runner.default_num_workers(job) == wanted
 
 
 def test_flags_and_defaults_are_those_of_the_original():
-    """Oracle: google-research/bert create_pretraining_data.py; None stands for its default here."""
+    """Oracle: google-research/bert create_pretraining_data.py. None stands for its default."""
     fields = {field.name: field.default for field in dataclasses.fields(Options)}
     assert {name for name in fields if fields[name] is dataclasses.MISSING} == {
         "output_file",
@@ -71,7 +73,7 @@ def test_flags_and_defaults_are_those_of_the_original():
 
 
 def _garden_schema(v2: bool, seq: int, predictions: int) -> dict:
-    """What official/nlp/data/pretrain_dataloader.py parses with."""
+    """Returns the features that official/nlp/data/pretrain_dataloader.py parses."""
     return {
         "input_mask": tf.io.FixedLenFeature([seq], tf.int64),
         "masked_lm_positions": tf.io.FixedLenFeature([predictions], tf.int64),
@@ -117,16 +119,20 @@ def test_the_files_hold_the_text(files, capsys, v2):
         for segment in tokens.removeprefix("[CLS] ").removesuffix(" [SEP]").split(" [SEP] "):
             assert any(segment in document for document in TOKENIZED)
     labels = {label for tokens, label in seen if tokens.startswith("[CLS] mat ##s . [SEP]")}
-    assert labels == {1}  # the only sentence of its document: it has no next one
+    assert labels == {1}  # The only sentence of its document has no next one.
     assert {label for _, label in seen} == {0, 1}
     printed = capsys.readouterr().out
-    assert "Read 3 documents, 7 sentences, 34 tokens; 0.000% of the tokens are [UNK]." in printed
-    assert "; 0 sentences are longer than an example" in printed
-    assert "--max_predictions_per_seq=4" in printed.splitlines()[-1]
+    assert "Read 3 documents, 7 sentences, 34 tokens (0.000% [UNK])." in printed
+    assert " 0 sentences are longer than an example" in printed
+    names = shlex.quote(", ".join(outputs))
+    assert printed.splitlines()[-1] == (
+        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=base --do_train "
+        "--do_eval --output_dir=run"
+    )
     assert outputs[0] in printed and outputs[1] in printed
 
 
-def test_a_corpus_of_one_document_is_said(files, tmp_path, capsys):
+def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0]))
     statistics = run(Options(**files))
     assert statistics.examples.examples > 0 and statistics.examples.random_next == 0
@@ -135,17 +141,17 @@ def test_a_corpus_of_one_document_is_said(files, tmp_path, capsys):
 
 def test_long_sentences_are_counted(files, capsys):
     run(Options(**files, max_seq_length=9))
-    # Two sentences are of more than six pieces.
-    assert "; 2 sentences are longer than an example by themselves." in capsys.readouterr().out
+    # Two sentences have more than six tokens.
+    assert " 2 sentences are longer than an example." in capsys.readouterr().out
 
 
 def test_bad_lines_are_counted(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_bytes(b"The c\xffat.\nA zebra.\n\x00\n\nThe dog.\n\n\x00\n")
     run(Options(**files))
     printed = capsys.readouterr().out
-    assert "1 lines are not valid UTF-8" in printed
-    assert "Left out: 2 lines and 1 whole documents" in printed
-    assert "9 tokens; 11.111% of the tokens are [UNK]" in printed
+    assert "invalid bytes of 1 lines that are not UTF-8" in printed
+    assert "Skipped 2 lines and 1 documents without tokens" in printed
+    assert "9 tokens (11.111% [UNK])" in printed
     assert "WARNING: so many [UNK]" in printed
 
 
@@ -164,13 +170,24 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
         ({"output_file": "{}"}, "is a directory"),
         ({"output_file": ","}, "names no file"),
         ({"output_file": "{}/text.txt/x"}, "cannot create the folder .*text.txt/x"),
-        ({"output_file": "{}/x,{}/y", "num_shards": 2}, "--num_shards needs one name"),
-        ({"tfds": "wikipedia"}, "one of --input_file and --tfds"),
+        (
+            {"output_file": "{}/x,{}/y", "num_shards": 2},
+            "--num_shards needs a single --output_file name",
+        ),
+        ({"tfds": "wikipedia"}, "either --input_file or --tfds"),
+        ({"input_file": None}, "either --input_file or --tfds"),
+        ({"tfds_data_dir": "{}"}, "--tfds_data_dir needs --tfds"),
+        ({"language": "de"}, "--language needs --split_sentences"),
+        ({"json_field": "body"}, "--json_field needs a JSON file"),
+        ({"cross_documents": True}, "--cross_documents needs --objective=mlm"),
+        ({"cross_documents": False, "objective": "sop"}, "--cross_documents needs --objective=mlm"),
+        ({"beam_options": "--region=R"}, "--beam_options needs a --runner of Beam"),
+        ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers needs --runner=local"),
         (
             {"masking": "span", "do_whole_word_mask": True},
             "--masking=span and --do_whole",
         ),
-        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file is for --masking=entity"),
+        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file needs --masking=entity"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),
         ({"masking": "entity", "lexicon_file": "{}/none.txt"}, "lexicon .*none.txt"),
         ({"segmenter": "nowhere:cut"}, "nowhere"),

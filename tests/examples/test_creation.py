@@ -146,6 +146,12 @@ def test_the_same_command_again_does_nothing(folder, options, monkeypatch):
     # A new time of modification makes no difference if the checksum is the same.
     os.utime(folder / "text-0.txt", (1, 1))
     assert run(options()) == statistics
+    # Neither does a manifest of an earlier version, without the vocabulary.
+    path = folder / "out" / "data.manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["vocabulary"]
+    path.write_text(json.dumps(manifest))
+    assert run(options()) == statistics
 
 
 @pytest.mark.parametrize(

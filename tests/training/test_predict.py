@@ -1,0 +1,82 @@
+"""Predictions: in the order of the examples, without padding, on one replica and on two."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.training.strategy import make_strategy
+from bert_tf.training.trainer import Trainer
+
+LENGTHS = np.array([3, 1, 5, 2, 4, 4, 1])  # seven examples: the last batch is partial
+
+
+class _Model(keras.Model):
+    """Returns a value per example and two values per token."""
+
+    def __init__(self):
+        super().__init__(name="toy")
+        self.weight = self.add_weight(name="weight", shape=(2,), initializer="ones")
+        self.weight.assign([2.0, -1.0])
+
+    def call(self, inputs, training=None):
+        mask = tf.cast(inputs["input_mask"], tf.float32)
+        tokens = tf.cast(inputs["input_word_ids"], tf.float32)[..., None] * self.weight
+        # Padding gets a value, too, so that it would be noticed.
+        return tf.reduce_sum(tokens * mask[..., None], axis=[1, 2]), tokens + 1.0
+
+
+class _Objective:
+    measures = losses = ("loss",)
+
+    def outputs(self, model, batch):
+        total, tokens = model(batch)
+        return {"total": total, "tokens": tokens}
+
+
+def _examples() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.integers(1, 100, length).astype(np.int32) for length in LENGTHS]
+
+
+def _batches(examples, order, batch_size: int) -> tf.data.Dataset:
+    """Batches of the examples in this order, each padded to a length of its own."""
+    order = np.append(order, np.full(-len(order) % batch_size, -1))
+    parts = []
+    for rows in order.reshape(-1, batch_size):
+        length = max(LENGTHS[rows])
+        ids, mask = np.zeros([2, batch_size, length], np.int32)
+        for row, index in enumerate(rows):
+            ids[row, : LENGTHS[index]] = examples[index][:length]
+            mask[row, : LENGTHS[index]] = 1
+        index = rows.astype(np.int32)
+        parts.append({"input_word_ids": ids, "input_mask": mask, "example_index": index})
+    spec = {
+        name: tf.TensorSpec([None] * values.ndim, tf.int32) for name, values in parts[0].items()
+    }
+    return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=spec)
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_outputs_are_those_of_each_example_alone(replicas):
+    """Oracle: the model applied to each example by itself."""
+    if replicas == 1:
+        strategy = make_strategy("cpu")
+    else:
+        strategy = tf.distribute.MirroredStrategy(
+            ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+        )
+    with strategy.scope():
+        model = _Model()
+    examples, order = _examples(), np.array([6, 1, 3, 0, 4, 5, 2])
+    batches = _batches(examples, order, batch_size=4)
+    trainer = Trainer(strategy, model, _Objective())
+    found = trainer.predict(strategy.experimental_distribute_dataset(batches), ["tokens"])
+
+    assert found.keys() == {"total", "tokens"}
+    assert found["total"].shape == (7,) and len(found["tokens"]) == 7
+    for index, ids in enumerate(examples):
+        alone = {"input_word_ids": ids[None], "input_mask": np.ones_like(ids[None])}
+        total, tokens = model(alone)
+        assert found["total"][index] == pytest.approx(float(total[0]))
+        np.testing.assert_allclose(found["tokens"][index], tokens[0])

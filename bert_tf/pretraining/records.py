@@ -10,7 +10,7 @@ from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.resolution import agreed, check_length
 from bert_tf.run_folder import ModelSpec
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import find_manifest, manifest_path
+from tfrecords.manifest import find_manifest, manifest_path, stored_vocabulary
 from tfrecords.reader import check_files, expand_files
 from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
@@ -91,9 +91,7 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
 def vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:
     """Returns the vocabularies that manifests hold, by the manifest's path."""
     return {
-        path: Vocabulary(tuple(manifest["vocabulary"].split("\n")))
-        if "vocabulary" in manifest
-        else None
+        path: stored_vocabulary(path, manifest)
         for phase in records
         for path, manifest in phase.manifests.items()
     }

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -234,11 +235,12 @@ def _run(
 def _driver_phase(
     options: PretrainingOptions, config: BertConfig, trainer: Trainer, phase: PhaseRecords
 ) -> Phase:
+    @functools.cache
+    def eval_batches() -> tf.distribute.DistributedDataset:
+        return _distributed(trainer, evaluation_batches, phase.evaluation, options.eval_batch_size)
+
     def evaluate() -> dict[str, float]:
-        batches = _distributed(
-            trainer, evaluation_batches, phase.evaluation, options.eval_batch_size
-        )
-        metrics = trainer.evaluate(batches, options.max_eval_steps)
+        metrics = trainer.evaluate(eval_batches(), options.max_eval_steps)
         perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
         return metrics | {"masked_lm_perplexity": perplexity}
 

@@ -1,4 +1,4 @@
-"""A tiny encoder's configuration, records to pre-train it on, and the command's flags."""
+"""A tiny configuration, records to pre-train on, and the flags of the command."""
 
 import pathlib
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.pretraining import run as pretraining_run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.writer import write_records
 
@@ -22,7 +23,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
-    """Every masked word is word 7 and every label 1, so that there is something to learn."""
+    """Every masked token is 7 and every label 1, so that there is something to learn."""
     generator = np.random.default_rng(rows)
     arrays = {
         "input_word_ids": generator.integers(0, 40, (rows, LENGTH)),
@@ -39,7 +40,7 @@ def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
 
 
 def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
-    """[CLS] 7 7 7 ... [SEP]: whatever is masked is word 7."""
+    """[CLS] 7 7 7 ... [SEP]: every masked token is 7."""
     ids = np.full((rows, LENGTH), 7)
     ids[:, 0], ids[:, -1] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
     arrays = {
@@ -52,6 +53,12 @@ def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
     write_records(str(path), serialize_examples(arrays))
 
 
+@pytest.fixture(autouse=True)
+def peak(monkeypatch):
+    """Spares each run the seconds that measuring the peak of the CPU takes."""
+    monkeypatch.setattr(pretraining_run, "peak_flops", lambda *_: (1e12, "not measured"))
+
+
 @pytest.fixture(scope="session")
 def config() -> BertConfig:
     return _CONFIG
@@ -59,7 +66,7 @@ def config() -> BertConfig:
 
 @pytest.fixture(scope="session")
 def write_records_of():
-    """A function (path, rows, largest id) that writes masked examples."""
+    """A function (path, rows, largest id) that writes masked records."""
     return write_examples
 
 

@@ -1,4 +1,4 @@
-"""Pre-training from records on disk: the original's results file, resuming, and bad input."""
+"""Pre-training from records on disk: results file, resuming, manifests, bad input."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ from tfrecords.vocabulary import load_vocab
 
 
 def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
-    """Oracle: what the records teach, the original's result keys, and what was asked for."""
+    """Oracles: what the records teach, the original's result keys, and the flags."""
     save = run_pretraining.Options.save_checkpoints_steps
     assert save == 1000  # the original's default
 
@@ -67,27 +67,27 @@ def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
     for name in ("train", "eval"):
         assert list((folder / name).glob("events.out.tfevents.*"))
 
-    # The same command once more has nothing to train; another batch size measures the same.
+    # The same command has nothing left to train; another batch size gives the same metrics.
     again = run(Options(**flags | {"eval_batch_size": 5}))
     assert again == pytest.approx(results, rel=1e-5)
 
 
 def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
-    """Oracle: the results of the run the weights come from."""
+    """Oracle: the results of the run that the weights come from."""
     expected = run(Options(**flags))
     start = {"init_checkpoint": flags["output_dir"], "output_dir": str(tmp_path / "second")}
     found = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
     assert f"weights from {flags['output_dir']}/ckpt-12." in capsys.readouterr().out
     for name in ("masked_lm_loss", "next_sentence_loss"):
         assert found[name] == pytest.approx(expected[name], rel=1e-5)
-    # Once the run has a checkpoint of its own, it needs the other no more.
+    # Once the run has a checkpoint of its own, it no longer needs the other.
     shutil.rmtree(flags["output_dir"])
     again = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
     assert again == pytest.approx(found, rel=1e-5)
 
 
 def test_evaluation_alone_uses_the_input_file(flags, data):
-    """Oracle: evaluation of the same file as held-out file."""
+    """Oracle: the evaluation of the same file as --eval_input_file."""
     run(Options(**flags | {"num_train_steps": 2}))
     alone = {"do_train": False, "num_train_steps": 2}
     heldout = run(Options(**flags | alone))
@@ -95,8 +95,8 @@ def test_evaluation_alone_uses_the_input_file(flags, data):
     assert run(Options(**flags | alone | same)) == heldout
 
 
-def test_masks_what_is_not_masked_yet(flags, data, tmp_path):
-    """Oracles: what the records teach; the same masks in every evaluation with the same flags."""
+def test_masks_dynamic_records(flags, data, tmp_path):
+    """Oracles: what the records teach; equal flags give equal masks in evaluation."""
     dynamic = str(data / "dynamic.tfrecord")
     flags = flags | {"input_file": dynamic, "eval_input_file": dynamic}
     assert run(Options(**flags))["masked_lm_accuracy"] == 1.0
@@ -117,7 +117,7 @@ def test_masking_flags_are_checked(flags, data):
         with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is masked already"):
             run(Options(**flags | change))
     dynamic = {"input_file": str(data / "dynamic.tfrecord")}
-    with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one is masked"):
+    with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one contains"):
         run(Options(**flags | dynamic))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
     with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* needs --vocab_file"):
@@ -238,15 +238,18 @@ def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_
     ("change", "message"),
     [
         ({"input_file": "absent-*.tfrecord"}, "no file matches absent-"),
-        ({"max_seq_length": 20}, "train.tfrecord: input_ids has 16 values where --max_seq_length"),
-        ({"max_predictions_per_seq": 2}, "has 3 values where --max_predictions_per_seq=2"),
+        (
+            {"max_seq_length": 20},
+            "train.tfrecord: input_ids has 16 values instead of --max_seq_length=20",
+        ),
+        ({"max_predictions_per_seq": 2}, "has 3 values instead of --max_predictions_per_seq=2"),
         ({"max_seq_length": 33}, "max_seq_length 33 is more than the max_position_embeddings"),
         ({"do_train": False, "do_eval": False}, "nothing to do"),
         ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),
         ({"preset": "huge", "bert_config_file": None}, "no preset 'huge'"),
         (
             {"preset": "tiny", "bert_config_file": None, "vocab_file": None},
-            "--preset needs --vocab_file",
+            "--preset needs the size of the vocabulary: give --vocab_file",
         ),
         ({"train_batch_size": 0}, "--train_batch_size is 0"),
         ({"strategy": "gpu"}, "TensorFlow finds no GPU here"),
@@ -256,12 +259,12 @@ def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_
         ({"task_index": 0, "strategy": "cpu"}, "--task_index and --strategy=cpu contradict"),
         ({"tpu_zone": "a"}, "--tpu_zone has no effect without --tpu_name"),
         ({"learning_rate_power": 3.0}, "--learning_rate_power has no effect without"),
-        ({"init_checkpoint": "absent"}, "absent: no checkpoint there"),
+        ({"init_checkpoint": "absent"}, "absent: no checkpoint found"),
         ({"do_train": False}, "holds no checkpoint to evaluate: train first"),
     ],
 )
-def test_what_flags_cannot_be_is_said(flags, change, message):
-    """Oracle: the message names the flag or file; nothing that looks like a run is left."""
+def test_impossible_flags_are_named(flags, change, message):
+    """Oracle: the message names the flag or file; no output folder is created."""
     with pytest.raises((ValueError, OSError), match=re.escape(message)):
         run(Options(**flags | change))
     assert not pathlib.Path(flags["output_dir"]).exists()
@@ -278,9 +281,7 @@ def test_another_configuration_in_the_same_folder_is_refused(flags, config, tmp_
     run(Options(**flags | {"num_train_steps": 1}))
     other = tmp_path / "other.json"
     other.write_text(json.dumps(config.to_dict() | {"hidden_act": "relu"}))
-    with pytest.raises(
-        ValueError, match="bert_config.json is another configuration than .*r.json"
-    ):
+    with pytest.raises(ValueError, match="bert_config.json is another configuration than .*r.json"):
         run(Options(**flags | {"bert_config_file": str(other)}))
 
 

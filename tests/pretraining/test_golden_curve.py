@@ -1,7 +1,7 @@
-"""The loss curve of the preset tiny, which no change but one of the algorithm may move.
+"""The loss curve of the preset tiny, which only a change of the algorithm may move.
 
-`golden_curve.json` was written by `python tests/pretraining/test_golden_curve.py` on a CPU in
-float32; write it anew only with a reason in the changelog.
+`python tests/pretraining/test_golden_curve.py FOLDER` wrote `golden_curve.json` on a CPU in float32.
+Rewrite it only with a reason in the changelog.
 """
 
 import json
@@ -23,7 +23,7 @@ _MEASURES = ("masked_lm_loss", "next_sentence_loss")
 
 
 def write_text(path: pathlib.Path) -> None:
-    """Rows of two segments, each of the ten words of a topic, which a random next one changes."""
+    """Writes pairs of segments: each has the ten words of a topic; a random next has its own."""
     generator = np.random.default_rng(0)
     topics = generator.integers(0, _WORDS // 10, [_ROWS, 2])
     random_next = generator.random(_ROWS) < 0.5
@@ -42,7 +42,7 @@ def write_text(path: pathlib.Path) -> None:
 
 
 def train(folder: pathlib.Path) -> list[list[float]]:
-    """[10, measures]: the means of every ten of a hundred steps."""
+    """Returns [10, metrics]: the means over every ten of a hundred steps."""
     write_text(folder / "train.tfrecord")
     words = [f"w{number}" for number in range(_WORDS)]
     (folder / "vocab.txt").write_text("\n".join(_SPECIAL + words))
@@ -69,12 +69,14 @@ def train(folder: pathlib.Path) -> list[list[float]]:
 
 @pytest.mark.slow
 def test_the_curve_is_the_golden_one(tmp_path):
-    """Oracle: the curve as it was when its figures were looked at.
+    """Oracle: the curve as it was when its figures were reviewed.
 
-    A run of the same machine gives it to the last bit; another processor adds in another order.
+    The same machine reproduces it to the last bit; other processors add in another order.
     """
     golden = json.loads(_GOLDEN.read_text())
-    assert golden[-1][0] < 2.4 < 3.6 < golden[0][0]  # from ln 40 to ln 10: the context is used
+    assert (
+        golden[-1][0] < 2.4 < 3.6 < golden[0][0]
+    )  # from ln 40 towards ln 10: the model uses the context
     assert golden[-1][1] < 0.4  # ln 2 is 0.69
     np.testing.assert_allclose(train(tmp_path), golden, rtol=1e-2)
 

@@ -1,4 +1,4 @@
-"""Phases, held-out records and objectives, on records whose contents are known."""
+"""Phases, held-out records and objectives, on records of known content."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ def two_phases(flags, data, tmp_path) -> dict:
 
 
 def test_two_phases_are_one_run(two_phases, monkeypatch):
-    """Oracles: the shares by hand; one schedule over both; what each phase reads."""
+    """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
     real = pretraining_run.training_batches
 
@@ -72,7 +72,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch):
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: train_batch_size is 0"),
     ],
 )
-def test_phases_that_cannot_be_are_named(tmp_path, content, message):
+def test_impossible_phases_are_named(tmp_path, content, message):
     path = tmp_path / "phases.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=f"{path}.*{message}"):
@@ -80,7 +80,7 @@ def test_phases_that_cannot_be_are_named(tmp_path, content, message):
 
 
 def test_shares_of_steps():
-    """Oracle: by hand; together the phases have all steps."""
+    """Oracle: computed by hand; together the phases take all steps."""
     phases = [PhaseOptions(share=share, input_file="a") for share in (0.1, 0.2, 0.7)]
     assert last_steps(phases, 10) == [1, 3, 10]
     assert last_steps(phases, 33) == [3, 10, 33]
@@ -89,7 +89,7 @@ def test_shares_of_steps():
 
 
 def test_a_phase_without_a_step_is_named(flags, tmp_path):
-    """Oracle: 6 steps in all, of which a hundredth is none."""
+    """Oracle: a hundredth of 6 steps rounds to none."""
     path = tmp_path / "phases.json"
     path.write_text('[{"share": 0.99}, {"share": 0.01}]')
     with pytest.raises(ValueError, match=f"{path}, phase 2 has no step"):
@@ -97,15 +97,15 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
 
 
 def test_without_eval_files_records_are_held_out(flags, data, capsys):
-    """Oracle: evaluation alone, later and in other batches, sees the same records."""
+    """Oracle: a later evaluation in other batches sees the same records."""
     results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))
     assert "One record in a hundred of each file is held out" in capsys.readouterr().out
     alone = flags | {"eval_input_file": None, "do_train": False, "eval_batch_size": 5}
     assert run(Options(**alone)) == pytest.approx(results, rel=1e-5)
 
 
-def test_what_was_held_out_stays_so(flags, data, tmp_path, capsys):
-    """Oracle: the files of the training, once its flags and they themselves are gone."""
+def test_held_out_records_stay_held_out(flags, data, tmp_path, capsys):
+    """Oracle: the files that the run was trained on, even once they are deleted."""
     mine, other = tmp_path / "mine.tfrecord", data / "train.tfrecord"
     mine.write_bytes(other.read_bytes())
     path = tmp_path / "phases.json"
@@ -120,7 +120,7 @@ def test_what_was_held_out_stays_so(flags, data, tmp_path, capsys):
 
 
 def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
-    """A copy of the records, with a manifest that says what they were made for."""
+    """Copies the records, with a manifest that states their objective."""
     path = folder / f"{objective}.tfrecord"
     path.write_bytes((data / "train.tfrecord").read_bytes())
     manifest = {"shards": [shard_entry(str(path), 24)], "settings": {"objective": objective}}
@@ -129,16 +129,14 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
 
 
 def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
-    """Oracle: the measures of each objective."""
+    """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     for name, file in files.items():
         changes = {"input_file": file, "output_dir": str(tmp_path / name), "num_train_steps": 2}
         results = run(Options(**flags | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
-    with pytest.raises(
-        ValueError, match="give --objective: .*nsp.manifest.json with .*=nsp, "
-    ):
+    with pytest.raises(ValueError, match="give --objective: .*nsp.manifest.json with .*=nsp, "):
         run(Options(**flags | both))
     wanted = {"input_file": files["mlm"], "objective": "nsp"}
     with pytest.raises(ValueError, match="mlm.manifest.json says .* without a second segment"):
@@ -148,9 +146,9 @@ def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
 
 
 def test_left_to_right(flags, data, config, tmp_path):
-    """Oracle: the records, [CLS] 7 7 7 ... [SEP], in which every next piece can be learnt.
+    """Oracle: the records, [CLS] 7 7 7 ... [SEP], in which every next token can be learned.
 
-    The pieces are 15 of 16, the last of which, [SEP], a model that counts positions knows.
+    15 tokens are predicted; the last, [SEP], takes a model that counts positions.
     """
     dynamic = str(data / "dynamic.tfrecord")
     flags |= {"masking": "left_to_right", "input_file": dynamic, "eval_input_file": dynamic}

@@ -1,4 +1,4 @@
-"""A killed run goes on exactly: real processes and real kills, against the undisturbed run."""
+"""A killed run resumes exactly: real processes and real kills, against the undisturbed run."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ _TIMES = ("sequences_per_second", "model_flop_utilisation")
 
 @pytest.fixture
 def long_flags(flags, data, config, tmp_path) -> dict:
-    """With dropout and with masks made while reading: all that could differ."""
+    """With dropout and dynamic masking: everything random that could differ."""
     values = config.to_dict() | {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
     (tmp_path / "dropout.json").write_text(json.dumps(values))
     return flags | {
@@ -48,8 +48,8 @@ def wait_for_step(folder: str, step: int, process: subprocess.Popen) -> None:
         time.sleep(0.005)
 
 
-def what_was_learnt(folder: str) -> tuple[list[dict], list[dict], dict]:
-    """The metrics without the times, the evaluations, and every array of the last checkpoint."""
+def what_was_learned(folder: str) -> tuple[list[dict], list[dict], dict]:
+    """Returns metrics without times, evaluations, and every array of the last checkpoint."""
     metrics = [
         {name: value for name, value in line.items() if name not in _TIMES}
         for line in read_metrics(f"{folder}/metrics.jsonl")
@@ -67,7 +67,7 @@ def what_was_learnt(folder: str) -> tuple[list[dict], list[dict], dict]:
 def test_kill_9_at_any_moment_changes_nothing(long_flags, tmp_path):
     """Oracle: the undisturbed run, bit for bit: metrics, evaluations, weights, moments."""
     run(Options(**long_flags | {"output_dir": str(tmp_path / "whole")}))
-    expected = what_was_learnt(str(tmp_path / "whole"))
+    expected = what_was_learned(str(tmp_path / "whole"))
     assert [line["step"] for line in expected[0]] == list(range(3, 61, 3))
     folder = long_flags["output_dir"]
     for step in (3, 24):
@@ -80,7 +80,7 @@ def test_kill_9_at_any_moment_changes_nothing(long_flags, tmp_path):
     output = process.communicate()[0]
     assert process.returncode == 0, output
     assert f"Resuming from {folder}/ckpt-" in output
-    assert what_was_learnt(folder) == expected
+    assert what_was_learned(folder) == expected
 
 
 @pytest.mark.slow
@@ -96,8 +96,8 @@ def test_sigterm_saves_and_exits(long_flags):
     assert "Traceback" not in output
 
 
-def test_flags_that_changed_are_said(flags, capsys):
-    """Oracle: the flag that was changed, and one that was not."""
+def test_changed_flags_are_reported(flags, capsys):
+    """Oracle: one flag was changed, the others were not."""
     run(Options(**flags | {"num_train_steps": 4}))
     run(Options(**flags | {"num_train_steps": 8}))
     output = capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_flags_that_changed_are_said(flags, capsys):
 
 
 def test_the_records_of_a_bad_batch_are_named(flags, tmp_path):
-    """Oracle: the steps' batches are the 24 records in order of one epoch, 8 a step."""
+    """Oracle: an epoch is the 24 records, 8 per step, each once."""
     with pytest.raises(ValueError, match=r"the loss of step (\d+) is not finite.*records") as error:
         run(Options(**flags | {"learning_rate": 1e38, "num_warmup_steps": 0}))
     step = int(str(error.value).split("step ")[1].split()[0])

@@ -62,26 +62,6 @@ class Options:
                 raise ValueError(f"--{field.name} is {value}; it must be {need}")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DeviceOptions(Options):
-    """The flags of every command that trains: where, and in which precision."""
-
-    precision: str = option(
-        "float32",
-        help="Type of the activations and matrix products; variables stay float32. With float16 "
-        "the loss is scaled.",
-        choices=("float32", "bfloat16", "float16"),
-    )
-    strategy: str = option(
-        "auto",
-        help="Devices to use; auto takes the TPU named, else all GPUs, else the CPU.",
-        choices=("auto", "cpu", "gpu", "tpu"),
-    )
-    tpu_name: str | None = option(None, help="The TPU; leave it out on a TPU virtual machine.")
-    tpu_zone: str | None = option(None, help="The zone of --tpu_name.")
-    gcp_project: str | None = option(None, help="The project of --tpu_name.")
-
-
 def run(options_type: type, function: Callable[[Any], None]) -> None:
     """Parses the command line into `options_type` and calls `function` with it.
 

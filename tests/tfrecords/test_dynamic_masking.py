@@ -276,8 +276,7 @@ def test_masks_depend_only_on_the_step_and_the_row(tmp_path, units):
     """Oracle: the uninterrupted run of one replica over three epochs."""
     file = _write(tmp_path / "records", dynamic_arrays(30))
     whole = _training(file, 8, 12, units=units)
-    np.testing.assert_equal(_training(file, 8, 5, first_step=7, units=units), whole[7:])
-    # Two pipelines of two replicas each.
+    # Resumed at step 7 by two pipelines with two replicas each.
     contexts = [tf.distribute.InputContext(2, pipeline, 4) for pipeline in range(2)]
     shares = [_training(file, 2, 10, context, 7, units=units) for context in contexts]
     for step in range(5):
@@ -318,7 +317,6 @@ def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
         }
 
     expected = rows(7)
-    np.testing.assert_equal(rows(64), expected)
     np.testing.assert_equal(rows(100), expected)
     np.testing.assert_array_equal(expected["input_mask"], arrays["input_mask"])
     positions = expected["masked_lm_positions"]

@@ -1,4 +1,4 @@
-"""Oracle: `tf.train.Example`'s own serialization, byte for byte, and its parser."""
+"""Serialization. Oracle: `tf.train.Example`, byte for byte."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ def _protobuf_bytes(arrays: dict[str, np.ndarray], row: int) -> bytes:
         feature = example.features.feature[name]
         is_float = np.issubdtype(values.dtype, np.floating)
         (feature.float_list if is_float else feature.int64_list).value.extend(values[row].tolist())
-    return example.SerializeToString(deterministic=True)  # in the order of the names
+    return example.SerializeToString(deterministic=True)  # sorted by name
 
 
 @pytest.mark.parametrize("largest", [1, 127, 128, 16_383, 16_384, 2**31 - 1, 2**40])
 def test_equals_protobuf_byte_for_byte(largest):
     rng = np.random.default_rng(largest)
-    # Rows of small and large numbers, so that rows have different lengths in bytes.
+    # Small and large numbers, so that the rows have different lengths in bytes.
     ceilings = rng.choice([1, 2, 200, largest + 1], (50, 1))
     arrays = {
         "a": np.minimum(rng.integers(0, ceilings, (50, 128)), largest),

@@ -187,7 +187,7 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
         "header": (whole + whole[:9], "record 2: truncated in its first bytes"),
         "cut": (whole + whole[:40], "record 2: truncated or corrupt"),
         "flipped": (whole * 2 + whole[:30] + b"#" + whole[31:], "record 3: truncated or corrupt"),
-        "text": (b"no TFRecord file, whatever its name may be", "damaged or not a TFRecord file"),
+        "text": (b"this is not a TFRecord file", "damaged or not a TFRecord file"),
     }
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)

@@ -1,11 +1,17 @@
-"""Oracles: hand-made names and files, Python's own JSON and sha256."""
+"""Manifests. Oracles: hand-written names and files, and Python's own json and hashlib."""
 
 import hashlib
 import json
 
 import pytest
 
-from tfrecords.manifest import manifest_path, read_manifest, shard_entry, write_manifest
+from tfrecords.manifest import (
+    find_manifest,
+    manifest_path,
+    read_manifest,
+    shard_entry,
+    write_manifest,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +25,7 @@ from tfrecords.manifest import manifest_path, read_manifest, shard_entry, write_
         ("a-1-of-2", "a-1-of-2.manifest.json"),
     ],
 )
-def test_name(file, manifest):
+def test_manifest_path(file, manifest):
     assert manifest_path(file) == manifest
 
 
@@ -41,11 +47,22 @@ def test_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"shards": [{"file": "a"}]}', '{"shards": 1}', "\xff"])
-def test_what_is_no_manifest_is_named(tmp_path, text):
+def test_damaged_manifests_are_named(tmp_path, text):
     path = tmp_path / "x.manifest.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match="x.manifest.json is not a manifest: "):
         read_manifest(str(path))
+
+
+def test_a_manifest_is_found_beside_its_shards(tmp_path):
+    shard = str(tmp_path / "x.tfrecord-00001-of-00002")
+    assert find_manifest(shard) is None
+    path = tmp_path / "x.manifest.json"
+    write_manifest(str(path), {"shards": []})
+    assert find_manifest(shard) == {"shards": []}
+    path.write_text("{")
+    with pytest.raises(ValueError, match="x.manifest.json is not a manifest: invalid JSON"):
+        find_manifest(shard)
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -1,4 +1,4 @@
-"""Oracle: the NumPy arrays that the files were written from."""
+"""Reading. Oracle: the NumPy arrays that the files were written from."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def _evaluation(files, batch_size, context=None, **changes) -> tf.data.Dataset:
 
 
 def _numbers(batches) -> list[int]:
-    """The number of each real record in the batches."""
+    """Returns the number of each record in the batches, without padding."""
     found = []
     for batch in batches:
         real = batch["example_weights"].numpy() > 0
@@ -66,8 +66,7 @@ def _numbers(batches) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("original", [True, False])
-@pytest.mark.parametrize("compression", ["", "GZIP"])
+@pytest.mark.parametrize(("original", "compression"), [(True, ""), (False, "GZIP")])
 def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
     tmp_path, original, compression
 ):
@@ -90,9 +89,7 @@ def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
 
 
 @pytest.mark.parametrize("num_files", [1, 3])
-def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_seed(
-    tmp_path, num_files
-):
+def test_every_epoch_has_each_record_once_in_the_order_of_the_seed(tmp_path, num_files):
     files = _write(tmp_path, _arrays(60), num_files=num_files)
 
     def epochs(seed: int) -> tuple[list[int], list[int]]:
@@ -106,12 +103,21 @@ def test_training_gives_each_record_once_an_epoch_in_an_order_that_follows_the_s
     assert epochs(seed=2)[0] != first
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> tuple[list[str], list[dict[str, np.ndarray]]]:
+    """Files, and three epochs of batches of 8 for one pipeline and one replica."""
+    files = _write(tmp_path_factory.mktemp("uninterrupted"), _arrays(45), num_files=3)
+    return files, list(_training(files, 8, seed=3).take(16).as_numpy_iterator())
+
+
 @pytest.mark.parametrize("first_step", [0, 11])
 @pytest.mark.parametrize(("pipelines", "replicas"), [(1, 1), (1, 2), (2, 2), (2, 4)])
-def test_a_step_has_the_same_rows_whoever_shares_them(tmp_path, pipelines, replicas, first_step):
-    """Oracle: the uninterrupted stream of one pipeline and one replica, over three epochs."""
-    files = _write(tmp_path, _arrays(45), num_files=3)
-    whole = list(_training(files, 8, seed=3).take(16).as_numpy_iterator())[first_step:]
+def test_a_step_has_the_same_rows_under_every_strategy(
+    uninterrupted, pipelines, replicas, first_step
+):
+    """Oracle: the uninterrupted stream of one pipeline and one replica."""
+    files, whole = uninterrupted
+    whole = whole[first_step:]
     shares = []
     for pipeline in range(pipelines):
         context = tf.distribute.InputContext(pipelines, pipeline, replicas)
@@ -137,13 +143,12 @@ def test_replicas_take_the_rows_of_a_step_in_turn(tmp_path):
         np.testing.assert_array_equal(tf.concat(rows, axis=0), whole["input_word_ids"])
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_training_and_held_out_evaluation_share_out_the_records(tmp_path, compression):
-    """Oracle: the numbers of the records; every hundredth of a file, from its first, is held out.
+def test_training_and_held_out_evaluation_split_the_records(tmp_path):
+    """Oracle: the record numbers; the first of every 100 records of each file is held out.
 
-    The file that a record is in is its number modulo 3.
+    The number of a record modulo 3 is that of its file.
     """
-    files = _write(tmp_path, _arrays(450), num_files=3, compression=compression)
+    files = _write(tmp_path, _arrays(450), num_files=3, compression="GZIP")
     held_out = _numbers(_evaluation(files, 4, part="held_out"))
     assert held_out == [0, 300, 1, 301, 2, 302]
     epochs = _numbers(_training(files, 6, part="train").take(2 * 444 // 6))
@@ -155,7 +160,7 @@ def test_training_and_held_out_evaluation_share_out_the_records(tmp_path, compre
 
 
 def test_the_records_of_a_batch_are_named(tmp_path):
-    """Oracle: the contents of the batch. Record n of file f holds the number 3 (n - 1) + f."""
+    """Oracle: the contents of the batch; record n of file f has the number 3 (n - 1) + f."""
     files = _write(tmp_path, _arrays(60), num_files=3)
     records = _record_set(files, seed=4, part="train")
     batches = list(training_batches(records, 8).take(12))
@@ -194,7 +199,7 @@ def test_expand_files(tmp_path):
             expand_files(patterns)
 
 
-def test_check_names_the_file_and_the_flag(tmp_path):
+def test_check_files_names_the_file_and_the_flag(tmp_path):
     files = _write(tmp_path, _arrays(4))
     with pytest.raises(ValueError, match="records-0: input_ids has 12 .*max_seq_length=16"):
         check_files(_record_set(files, max_seq_length=16))
@@ -202,7 +207,7 @@ def test_check_names_the_file_and_the_flag(tmp_path):
         check_files(_record_set(files, max_predictions_per_seq=4))
     with pytest.raises(ValueError, match="outside the vocabulary of 100"):
         check_files(_record_set(files, vocab_size=100))
-    (tmp_path / "text").write_text("this is no TFRecord file, whatever its name may be")
+    (tmp_path / "text").write_text("this is not a TFRecord file")
     with pytest.raises(ValueError, match="text is damaged or not a TFRecord file"):
         check_files(_record_set([str(tmp_path / "text")]))
     with pytest.raises(OSError, match="cannot read .*missing"):
@@ -251,7 +256,7 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
         ("masked_lm_positions", S, "masked_lm_positions has position 12, outside the 12"),
     ],
 )
-def test_values_out_of_range_fail_and_are_named(tmp_path, batches, name, value, message):
+def test_values_out_of_range_are_named(tmp_path, batches, name, value, message):
     arrays = _arrays(10)
     arrays[name][7, 2] = value
     files = _write(tmp_path, arrays)
@@ -260,7 +265,7 @@ def test_values_out_of_range_fail_and_are_named(tmp_path, batches, name, value, 
     assert f"records-0, record 8: {message}" in explain_bad_record(_record_set(files))
 
 
-def test_a_record_of_another_length_is_named(tmp_path):
+def test_a_record_of_a_different_length_is_named(tmp_path):
     files = _write(tmp_path, _arrays(3))
     short = {name: values[:, : S - 1] for name, values in _arrays(1).items()}
     (tmp_path / "short").mkdir()

@@ -1,4 +1,4 @@
-"""Oracles: the records read back with TensorFlow, and what the folder holds afterwards."""
+"""Writing. Oracles: the records read back with TensorFlow, and the contents of the folder."""
 
 import pytest
 import tensorflow as tf
@@ -13,7 +13,7 @@ def _read(path, compression="") -> list[bytes]:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP"])
-def test_records_are_written_and_joined(tmp_path, compression):
+def test_records_are_written_and_concatenated(tmp_path, compression):
     paths = [tmp_path / "made" / "0", tmp_path / "made" / "1"]
     for index, path in enumerate(paths):
         write_records(str(path), RECORDS[index::2], compression)
@@ -26,7 +26,7 @@ def test_records_are_written_and_joined(tmp_path, compression):
     assert sorted(tmp_path.iterdir()) == [tmp_path / "made", whole]
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_failure_leaves_only_the_old_file(tmp_path):
     path = tmp_path / "records"
     path.write_bytes(b"old")
 
@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_unwritable_place_is_an_os_error_and_leaves_nothing(tmp_path):
+def test_an_unwritable_path_is_an_os_error_and_leaves_nothing(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(OSError, match="cannot write .*file/records"):
         write_records(str(tmp_path / "file" / "records"), RECORDS)

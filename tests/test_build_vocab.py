@@ -1,4 +1,4 @@
-"""Oracles: coverage counted by hand, and what the tokenizer makes of the text learnt from."""
+"""Tests the command. Oracles: coverage counted by hand, and the tokenizer on the same text."""
 
 import os
 import subprocess
@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from bert_tf import build_vocab
 from bert_tf.build_vocab import Options, run
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.vocabulary import building
 from bert_tf.weights.growing import load_mapping
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -22,7 +22,9 @@ PROSE = (
 def build(folder, text: bytes, **options) -> Vocabulary:
     (folder / "text.txt").write_bytes(text)
     output = str(folder / "vocab.txt")
-    defaults = {"output_file": output, "vocab_size": 200, "num_unused": 0}
+    defaults = {"output_file": output}
+    if not options.get("extend_vocab") and not options.get("report_vocab"):
+        defaults |= {"vocab_size": 200, "num_unused": 0}
     run(Options(str(folder / "text.txt"), **(defaults | options)))
     return load_vocab(output)
 
@@ -33,19 +35,19 @@ def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
     command = [sys.executable, "-m", "bert_tf.build_vocab", *flags]
     command += ["--vocab_size=200", "--num_unused=0"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1].startswith("Wrote ")
+    assert "Wrote " in done.stdout
     written = (tmp_path / "again" / "vocab.txt").read_bytes()
     assert written == (tmp_path / "vocab.txt").read_bytes()
 
 
 @pytest.mark.parametrize("lower_case", [True, False])
-def test_the_tokenizer_finds_what_was_learnt(tmp_path, lower_case):
-    """With room for all, each word of the text is one piece: training equals serving."""
+def test_the_tokenizer_finds_what_was_learned(tmp_path, lower_case):
+    """With room for all, each word of the text is one token."""
     vocab = build(tmp_path, PROSE.encode() * 2, vocab_size=1000, do_lower_case=lower_case)
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     words = tokenizer.words([PROSE]).to_list()[0]
-    pieces = tokenizer.tokenize([PROSE]).to_list()[0]
-    assert [[vocab.tokens[piece] for piece in word] for word in pieces] == [
+    token_ids = tokenizer.tokenize([PROSE]).to_list()[0]
+    assert [[vocab.tokens[index] for index in word] for word in token_ids] == [
         [word.decode()] for word in words
     ]
     assert ("kase" in vocab.ids) == lower_case
@@ -58,7 +60,7 @@ def rows_of_table(output: str) -> dict[str, list[str]]:
 
 
 def test_coverage_is_reported(tmp_path, capsys):
-    # "ab" is a piece, "ac" a ##c two, "q" too rare a character: 5 words, 6 pieces, 1 [UNK].
+    # "ab" and "ac" are two tokens each, "q" is one: 5 words and 9 tokens.
     vocab = build(tmp_path, b"ab ab ab\r\nac q\n", min_frequency=1, vocab_size=11)
     assert vocab.tokens == (*SPECIAL, "a", "b", "c", "q", "##b", "##c")
     row = list(rows_of_table(capsys.readouterr().out).values())[0]
@@ -68,7 +70,7 @@ def test_coverage_is_reported(tmp_path, capsys):
     row = list(rows_of_table(output).values())[0]
     assert row == ["5", "2", "1.000", "1.80", "20.0000%"]
     assert "only 9 of 20 tokens" in output
-    assert output.splitlines()[-1].startswith(f"Wrote 9 tokens to {tmp_path}/vocab.txt. Next: ")
+    assert f"Wrote 9 tokens to {tmp_path}/vocab.txt.\nNext, create examples:\n" in output
 
 
 def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
@@ -84,7 +86,7 @@ def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
         "./z.txt": ["1", "1", "2.000", "1.50", "0.0000%"],
         "all": ["7", "4", "1.286", "1.44", "14.2857%"],
     }
-    monkeypatch.setattr(build_vocab, "_MOST_FILES_TOLD", 2)
+    monkeypatch.setattr(building, "_MAX_REPORTED_FILES", 2)
     run(Options("x.txt,[yz].txt", report_vocab="v.txt"))
     rows = rows_of_table(capsys.readouterr().out)
     assert list(rows) == ["x.txt", "[yz].txt", "all"]
@@ -94,7 +96,7 @@ def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("placement", ["append", "unused"])
 def test_extending(tmp_path, capsys, placement):
-    """Oracle: how the old vocabulary spells the words."""
+    """Oracle: how the old vocabulary splits the words."""
     tokens = [*SPECIAL, "[unused0]", "a", "##b", "##c", "[unused1]"]
     (tmp_path / "old.txt").write_text("\n".join(tokens))
     options = {"extend_vocab": str(tmp_path / "old.txt"), "placement": placement}
@@ -109,27 +111,32 @@ def test_extending(tmp_path, capsys, placement):
     assert mapping.starts_from == {ids[0]: (6, 7, 8), ids[1]: (6, 7)}
     assert (mapping.old_size, mapping.new_size) == (len(tokens), len(expected))
     output = capsys.readouterr().out
-    assert "  2.250  " in output and "  1.000  " in output  # pieces per word, before and after
-    assert "2 new tokens, such as abc, ab." in output
+    assert "  2.250  " in output and "  1.000  " in output  # tokens per word, before and after
+    assert "Added 2 tokens, such as abc, ab." in output
     assert f"--init_vocab_mapping={tmp_path}/vocab.txt.mapping.json" in output.splitlines()[-1]
 
 
 def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
     vocab = build(tmp_path, b"\xef\xbb\xbfab\xff ab\nab\n\xc3\n", vocab_size=20)
-    assert capsys.readouterr().out.startswith("2 lines held bytes that are not UTF-8")
+    assert capsys.readouterr().out.startswith("Dropped invalid bytes in 2 lines")
     assert vocab.tokens[5:] == ("a", "b", "##b", "ab")
 
 
 @pytest.mark.parametrize(
     "text, options, message",
     [
-        (b" \n\t\n\x00\n", {}, "text.txt: the text holds no words"),
+        (b" \n\t\n\x00\n", {}, "text.txt: the text has no words"),
         (b"", {}, "text.txt is empty"),
-        (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* are 10 already"),
+        (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* need 10"),
         (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0; it must be 1 or more"),
         (b"abc", {"num_workers": 0}, "--num_workers is 0; it must be 1 or more"),
         (b"abc", {"output_file": None}, "give --output_file, or --report_vocab"),
-        (b"abc", {"report_vocab": "v.txt"}, "--report_vocab writes nothing"),
+        (b"abc", {"report_vocab": "v.txt"}, "--output_file has no effect with --report_vocab"),
+        (b"a", {"num_new_tokens": 5}, "--num_new_tokens has no effect without --extend_vocab"),
+        (b"a", {"placement": "append"}, "--placement has no effect without --extend_vocab"),
+        (b"a", {"extend_vocab": "v", "vocab_size": 9}, "--vocab_size has no effect with --extend"),
+        (b"a", {"extend_vocab": "v", "num_unused": 0}, "--num_unused has no effect with --extend"),
+        (b"a", {"json_field": "body"}, "--json_field has no effect without a JSON file"),
         (b"abc", {"extend_vocab": "absent.txt"}, "cannot read the vocabulary absent.txt"),
     ],
 )

@@ -149,7 +149,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_bytes(b"The c\xffat.\nA zebra.\n\x00\n\nThe dog.\n\n\x00\n")
     run(Options(**files))
     printed = capsys.readouterr().out
-    assert "invalid bytes of 1 lines that are not UTF-8" in printed
+    assert "invalid bytes in 1 lines that are not UTF-8" in printed
     assert "Skipped 2 lines and 1 documents without tokens" in printed
     assert "9 tokens (11.111% [UNK])" in printed
     assert "WARNING: so many [UNK]" in printed
@@ -176,18 +176,18 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
         ),
         ({"tfds": "wikipedia"}, "either --input_file or --tfds"),
         ({"input_file": None}, "either --input_file or --tfds"),
-        ({"tfds_data_dir": "{}"}, "--tfds_data_dir needs --tfds"),
-        ({"language": "de"}, "--language needs --split_sentences"),
-        ({"json_field": "body"}, "--json_field needs a JSON file"),
-        ({"cross_documents": True}, "--cross_documents needs --objective=mlm"),
-        ({"cross_documents": False, "objective": "sop"}, "--cross_documents needs --objective=mlm"),
-        ({"beam_options": "--region=R"}, "--beam_options needs a --runner of Beam"),
-        ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers needs --runner=local"),
+        ({"tfds_data_dir": "{}"}, "--tfds_data_dir has no effect without --tfds"),
+        ({"language": "de"}, "--language has no effect without --split_sentences"),
+        ({"json_field": "body"}, "--json_field has no effect without a JSON file"),
+        ({"cross_documents": True}, "--cross_documents has no effect"),
+        ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
+        ({"beam_options": "--region=R"}, "--beam_options has no effect"),
+        ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no effect"),
         (
             {"masking": "span", "do_whole_word_mask": True},
             "--masking=span and --do_whole",
         ),
-        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file needs --masking=entity"),
+        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect without --masking=entity"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),
         ({"masking": "entity", "lexicon_file": "{}/none.txt"}, "lexicon .*none.txt"),
         ({"segmenter": "nowhere:cut"}, "nowhere"),

@@ -216,7 +216,7 @@ def _check_effects(options: JobOptions, masking: str, input_files: list[str]) ->
         ),
     ):
         if getattr(options, name) is not None and not has_effect:
-            raise ValueError(f"--{name} needs {need}; without it the flag has no effect")
+            raise ValueError(f"--{name} has no effect without {need}: leave it out")
 
 
 def _output_files(options: JobOptions) -> list[str]:

@@ -46,9 +46,7 @@ def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:
             "language and that --do_lower_case is as for the vocabulary."
         )
     if text.invalid_lines:
-        lines.append(
-            f"Dropped the invalid bytes of {text.invalid_lines:,} lines that are not UTF-8."
-        )
+        lines.append(f"Dropped invalid bytes in {text.invalid_lines:,} lines that are not UTF-8.")
     if text.left_out:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
         lines.append(f"Cleaning dropped lines or sentences: {rules}.")

@@ -32,12 +32,12 @@ def open_runner(
     """
     if name == "local":
         if beam_options is not None:
-            raise ValueError("--beam_options needs a --runner of Beam, such as DataflowRunner")
+            raise ValueError("--beam_options has no effect with --runner=local: leave it out")
         with Workers(num_workers or default_num_workers(job)) as workers:
             yield LocalRunner(workers)
         return
     if num_workers is not None:
-        raise ValueError(f"--num_workers needs --runner=local, but --runner is {name}")
+        raise ValueError(f"--num_workers has no effect with --runner={name}: leave it out")
     # Beam is an optional dependency.
     from bert_tf.examples.beam import BeamRunner
 

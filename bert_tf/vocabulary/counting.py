@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,30 +16,31 @@ from bert_tf.workers import Workers
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 BLOCK_BYTES = 2**22
-# Different words held at once, some 150 bytes each; English gets there after some ten gigabytes.
+# The most distinct words held at once, at some 150 bytes each. English has as many in about ten
+# gigabytes.
 MAX_WORDS = 4_000_000
-# A worker takes seconds to start, in which one core counts so much.
+# A worker takes seconds to start, in which one core counts the words of this much text.
 BYTES_PER_WORKER = 2**25
-# The only ASCII white space that does not end a word: the tokenizer drops it, as it does U+0001.
+# The only ASCII white space that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
 
 
 @dataclass
 class WordCounts:
-    """The words of each text, normalized, with the number of their occurrences.
+    """The normalized words of each text with their numbers of occurrences.
 
     Attributes:
-      texts: words by the name of the text.
-      damaged_lines: lines that held bytes that are not UTF-8.
-      pruned: occurrences of rare words that were left out, so that the tables stay small.
+        texts: Words by the name of the text.
+        invalid_lines: Lines that are not valid UTF-8.
+        pruned: Occurrences of rare words that were left out to keep the tables small.
     """
 
     texts: dict[str, Counter[str]]
-    damaged_lines: int = 0
+    invalid_lines: int = 0
     pruned: int = 0
 
     def all(self) -> Counter[str]:
-        """The words of all texts together."""
+        """Returns the words of all texts together."""
         if len(self.texts) == 1:
             return next(iter(self.texts.values()))
         return sum(self.texts.values(), Counter())
@@ -54,22 +55,24 @@ def count_words(
 ) -> WordCounts:
     """Counts the words of files as `WordPieceTokenizer` sees them.
 
-    Whenever more than `max_words` different words are held, the rarer half goes (more, where many
-    are equally rare). Blocks of text are added up in the order of the files, so that the result
-    does not depend on the number of workers.
+    Whenever more than `max_words` distinct words are held, the rarer half is dropped (or more if
+    many are equally rare). Blocks are added up in the order of the files, so the result does not
+    depend on the number of workers.
 
     Args:
-      texts: names of texts and the files of each; what `read_blocks` can read.
-      json_field: where JSON lines hold their text.
-      num_workers: processes; texts too small for so many get fewer.
+        texts: The files of each text, by the name of the text.
+        lower_case: Whether to lower-case the text and strip accents.
+        json_field: The field of JSON lines that holds the text.
+        num_workers: The largest number of processes; small texts use fewer.
+        max_words: The most distinct words to hold.
 
     Raises:
-      ValueError: a JSON line without the field.
-      OSError: a file cannot be read, or a worker died.
+        ValueError: A JSON line lacks the field.
+        OSError: A file cannot be read, or a worker died.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})
-    # Documents may be cut: there are texts without a blank line.
+    # Documents may be divided, because some texts have no blank line.
     blocks = enumerate(
         (name, block)
         for name, files in texts.items()
@@ -83,30 +86,30 @@ def count_words(
         Workers(num_workers) as workers,
         tqdm(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
     ):
-        for name, (words, times, damaged, read) in _in_order(workers.results(tasks)):
+        for name, (words, times, invalid_lines, size) in _in_order(workers.results(tasks)):
             table = counts.texts[name]
             for word, number in zip(words, times, strict=True):
                 table[word] += number
-            counts.damaged_lines += damaged
+            counts.invalid_lines += invalid_lines
             if sum(map(len, counts.texts.values())) > max_words:
                 counts.pruned += _prune(list(counts.texts.values()))
-            progress.update(read)
+            progress.update(size)
     return counts
 
 
 def _in_order(results: Iterator[tuple[tuple, object]]) -> Iterator[tuple[str, tuple]]:
-    """Name and result of every task, in the order in which the tasks were made."""
+    """Yields the name and result of every task in the order in which the tasks were created."""
     waiting: dict[int, tuple[str, tuple]] = {}
-    turn = 0
+    next_index = 0
     for (_, index, name, *_), result in results:
         waiting[index] = name, result
-        while turn in waiting:
-            yield waiting.pop(turn)
-            turn += 1
+        while next_index in waiting:
+            yield waiting.pop(next_index)
+            next_index += 1
 
 
 def _prune(tables: list[Counter[str]]) -> int:
-    """Drops every word that is not more frequent than the median; the occurrences dropped."""
+    """Drops every word at or below the median frequency; returns how many occurrences these had."""
     times = np.concatenate([np.fromiter(table.values(), np.int64) for table in tables])
     limit = np.partition(times, times.size // 2)[times.size // 2]
     for table in tables:
@@ -124,28 +127,28 @@ def _count_task(
 def count_block(
     block: Block, lower_case: bool, json_field: str = "text"
 ) -> tuple[list[str], list[int], int, int]:
-    """The words of a block, how often each occurs, damaged lines, and the bytes of the block."""
+    """Returns the words of a block, their frequencies, its invalid lines, and its bytes."""
     data = block.data
-    text, damaged = decode(data)
+    text, invalid_lines = decode(data)
     if block.kind == "json":
         documents = read_documents(block, text, json_field)
         data = "\n".join(line for document in documents for line in document).encode()
-    # White space parts words whatever else the tokenizer does: only what is different needs it.
+    # White space always separates words, so the tokenizer only needs to see each string once.
     tokens = Counter(data.translate(_NO_SPACE).split())
     if not tokens:
-        return [], [], damaged, len(block.data)
+        return [], [], invalid_lines, len(block.data)
     words, words_per_token = _normalizer(lower_case)(list(tokens))
     times = np.repeat(np.fromiter(tokens.values(), np.int64), words_per_token)
     words, which = tf.unique(words)
     # Sums of float64 are exact up to 2**53.
     times = np.bincount(which, times, minlength=len(words)).astype(np.int64)
     decoded = [word.decode() for word in words.numpy().tolist()]
-    return decoded, times.tolist(), damaged, len(block.data)
+    return decoded, times.tolist(), invalid_lines, len(block.data)
 
 
 @functools.cache
-def _normalizer(lower_case: bool):
-    """A function strings [N] -> (all their words, the number of words of each)."""
+def _normalizer(lower_case: bool) -> Callable[[list[bytes]], tuple[tf.Tensor, tf.Tensor]]:
+    """Returns a function from strings [N] to all their words and the number of words of each."""
     tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS), lower_case)
 
     def normalize(tokens):

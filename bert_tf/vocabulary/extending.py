@@ -1,4 +1,4 @@
-"""Adds the words and pieces of a domain to a published vocabulary."""
+"""Adds tokens of a domain to a published vocabulary."""
 
 import heapq
 import re
@@ -12,17 +12,16 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import Vocabulary
 
-PLACEMENTS = ("append", "unused")
 _MAX_CHARACTERS_PER_WORD = 200
-_MAX_PIECES_JOINED = 8
-# Places in words that a new token could take; some 200 bytes each. The rarest words go without.
+_MAX_JOINED_TOKENS = 8
+# The most places in words for new tokens, at some 200 bytes each. The rarest words get none.
 MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token to add. `old_ids` is how the old vocabulary spells it, [UNK] where it cannot."""
+    """A token to add. `old_ids` are its tokens in the old vocabulary, or [UNK]."""
 
     token: str
     old_ids: tuple[int, ...]
@@ -35,12 +34,20 @@ def choose_tokens(
     lower_case: bool = True,
     min_frequency: int = 2,
 ) -> list[NewToken]:
-    """The tokens that shorten the text most, at most `num_tokens`, the most useful first.
+    """Returns the tokens that shorten the text most, at most `num_tokens`, the best first.
 
-    A new token stands for 2 to 8 neighbouring pieces of a word, often for all of it. It is worth
-    the pieces it saves in the text, [UNK]s cured included. The best is taken, the words that hold
-    it become shorter, what the others are worth falls accordingly, and the next best is taken; code
-    points decide among equals. A token that saves fewer than `min_frequency` pieces is not taken.
+    A new token replaces 2 to 8 adjacent tokens of a word, often the whole word. Its value is the
+    number of tokens that it saves in the text; replacing an [UNK] counts as one. Greedily takes the
+    token of the highest value, updates the words that contain it and with them the values of the
+    others, and repeats. Code points break ties. A token that saves fewer than `min_frequency`
+    tokens is not taken.
+
+    Args:
+        words: Normalized words with their numbers of occurrences.
+        vocab: The vocabulary to extend.
+        num_tokens: The most tokens to return.
+        lower_case: Whether the vocabulary is for lower-cased text.
+        min_frequency: How many tokens of the text a new token must save.
     """
     places = _Places()
     unknown: Counter[str] = Counter()
@@ -51,19 +58,19 @@ def choose_tokens(
             places.add_word(word, times, ids, vocab)
     old_ids = places.old_ids | {word: (vocab.unk_id,) for word in unknown}
 
-    def worth(token: str) -> int:
+    def value_of(token: str) -> int:
         return unknown[token] + places.saved(token)
 
     chosen: list[NewToken] = []
-    # What a token is worth only falls: when the first of the heap is up to date, it is the best.
-    heap = [(-worth(token), token) for token in old_ids]
+    # Values only fall, so the first of the heap is the best once its value is up to date.
+    heap = [(-value_of(token), token) for token in old_ids]
     heapq.heapify(heap)
     while heap and len(chosen) < num_tokens:
-        promised, token = heapq.heappop(heap)
-        value = worth(token)
+        negative_value, token = heapq.heappop(heap)
+        value = value_of(token)
         if value < min_frequency:
             continue
-        if value < -promised:
+        if value < -negative_value:
             heapq.heappush(heap, (-value, token))
             continue
         chosen.append(NewToken(token, old_ids[token]))
@@ -72,28 +79,28 @@ def choose_tokens(
 
 
 class _Places:
-    """Words cut into pieces, and where in them the candidates for new tokens stand."""
+    """Words divided into tokens, and the places in them of the candidates for new tokens."""
 
     def __init__(self) -> None:
         self.count = 0
         self.old_ids: dict[str, tuple[int, ...]] = {}
-        # For each candidate the words it occurs in, and its first character there and its limit.
+        # For each candidate, the words that contain it, and its first character and end in each.
         self._places: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        # For each word its occurrences, and for each of its characters 1 if a piece begins there.
+        # For each word, its occurrences, and for each of its characters 1 if a token begins there.
         self._times: list[int] = []
         self._cuts: list[bytearray] = []
 
     def add_word(self, word: str, times: int, ids: tuple[int, ...], vocab: Vocabulary) -> None:
         starts = [0]
-        for piece in ids:
-            starts.append(starts[-1] + len(vocab.tokens[piece].removeprefix("##")))
+        for token_id in ids:
+            starts.append(starts[-1] + len(vocab.tokens[token_id].removeprefix("##")))
         cuts = bytearray(len(word) + 1)
         for start in starts:
             cuts[start] = 1
         for first in range(len(ids)):
-            for limit in range(first + 2, min(len(ids), first + _MAX_PIECES_JOINED) + 1):
+            for limit in range(first + 2, min(len(ids), first + _MAX_JOINED_TOKENS) + 1):
                 token = ("##" if first else "") + word[starts[first] : starts[limit]]
-                # The longest match from a place on is the same in every word.
+                # The longest match from a place on, and so these ids, are the same in every word.
                 self.old_ids[token] = ids[first:limit]
                 self._places[token].append((len(self._cuts), starts[first], starts[limit]))
                 self.count += 1
@@ -101,19 +108,19 @@ class _Places:
         self._cuts.append(cuts)
 
     def saved(self, token: str) -> int:
-        """How many pieces of the text the token would save now."""
+        """Returns how many tokens of the text the candidate would save now."""
         return sum(
             self._times[word] * self._cuts[word].count(1, start + 1, limit)
             for word, start, limit in self._open(token)
         )
 
     def join(self, token: str) -> None:
-        """Makes the pieces that the token stands for one piece."""
+        """Replaces the tokens that the candidate stands for by the candidate."""
         for word, start, limit in self._open(token):
             self._cuts[word][start + 1 : limit] = bytes(limit - start - 1)
 
     def _open(self, token: str) -> Iterator[tuple[int, int, int]]:
-        """The places where the token still begins and ends with a piece."""
+        """Yields the places where the candidate still begins and ends with a token."""
         for word, start, limit in self._places.get(token, ()):
             if self._cuts[word][start] and self._cuts[word][limit]:
                 yield word, start, limit
@@ -122,7 +129,7 @@ class _Places:
 def _split_words(
     words: Counter[str], vocab: Vocabulary, lower_case: bool
 ) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-    """Words that the vocabulary splits or lacks, frequent ones first, with their ids."""
+    """Yields words that are several tokens or [UNK], frequent ones first, with their ids."""
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
     ordered = [item for item in ordered if len(item[0]) <= _MAX_CHARACTERS_PER_WORD]
@@ -137,14 +144,16 @@ def _split_words(
 def extend(
     vocab: Vocabulary, new: list[NewToken], placement: str
 ) -> tuple[Vocabulary, VocabularyMapping]:
-    """The vocabulary with the new tokens, and what the embeddings of these start from.
+    """Returns the vocabulary with the new tokens, and what their embeddings start from.
 
     Args:
-      placement: "append" after the last token, or "unused": in place of [unused] tokens, so that
-        the size stays.
+        vocab: The old vocabulary.
+        new: The tokens to add.
+        placement: "append" puts them after the last token; "unused" replaces [unused] tokens, which
+            keeps the size.
 
     Raises:
-      ValueError: there are more new tokens than [unused] ones.
+        ValueError: There are more new tokens than [unused] ones.
     """
     tokens = list(vocab.tokens)
     if placement == "append":
@@ -154,8 +163,8 @@ def extend(
         ids = [i for i, token in enumerate(tokens) if re.fullmatch(r"\[unused\d+\]", token)]
         if len(new) > len(ids):
             raise ValueError(
-                f"the vocabulary has {len(ids)} [unused] tokens, fewer than --num_new_tokens="
-                f"{len(new)}: ask for {len(ids)}, or take --placement=append"
+                f"the vocabulary has {len(ids)} [unused] tokens, fewer than the {len(new)} new "
+                f"tokens: set --num_new_tokens={len(ids)}, or --placement=append"
             )
     starts_from = {}
     for index, item in zip(ids, new, strict=False):

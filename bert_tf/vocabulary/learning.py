@@ -1,15 +1,15 @@
-"""Learns the pieces of a WordPiece vocabulary from counted words."""
+"""Learns the tokens of a WordPiece vocabulary from counted words."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-# Characters outside this share of the text get no piece: a word with one of them is [UNK]. Else the
-# odd foreign names of a Wikipedia would take thousands of pieces.
+# Characters beyond this share of the text get no token, and words with them are [UNK]. Otherwise
+# the rare foreign names of a Wikipedia would take thousands of tokens.
 _CHARACTER_COVERAGE = 0.9999
 _MAX_CHARACTERS_PER_WORD = 200
-# The trainer reads text, not counts; more words than this it would read for hours.
+# The trainer reads text, not counts: more words than this would take hours.
 MAX_OCCURRENCES = 100_000_000
 
 
@@ -20,14 +20,17 @@ def learn_vocabulary(
     num_unused: int = 99,
     max_occurrences: int = MAX_OCCURRENCES,
 ) -> list[str]:
-    """The tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
+    """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
 
     Args:
-      words: normalized words with the number of their occurrences.
-      max_occurrences: of more words than this, an even sample is learnt from, always the same.
+        words: Normalized words with their numbers of occurrences.
+        vocab_size: The largest number of tokens.
+        min_frequency: How often a token must occur.
+        num_unused: The number of [unused] tokens.
+        max_occurrences: A text of more words is represented by an even, deterministic sample.
 
     Raises:
-      ValueError: `vocab_size` does not hold the special tokens and the characters.
+        ValueError: `vocab_size` is too small for the special tokens and the characters.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -42,13 +45,13 @@ def learn_vocabulary(
         }
     )
     inner = sorted({character for word in words for character in word[1:]})
-    # The trainer numbers "##x" in the random order of a hash table, and breaks ties between pieces
-    # by number. Given as special tokens they have numbers of our choice: the result is fixed.
+    # The trainer numbers "##x" in the random order of a hash table, and breaks ties between tokens
+    # by number. As special tokens they get fixed numbers, which makes the result deterministic.
     given = [*reserved, *sorted(alphabet), *(f"##{character}" for character in inner)]
     if len(given) > vocab_size:
         raise ValueError(
-            f"--vocab_size={vocab_size} is too small: the special and unused tokens and the"
-            f" characters of this text are {len(given)} already"
+            f"--vocab_size={vocab_size} is too small: the special and [unused] tokens and the "
+            f"characters of this text need {len(given)}"
         )
     one_in = max(1, -(-words.total() // max_occurrences))
     trainer = trainers.WordPieceTrainer(
@@ -65,13 +68,13 @@ def learn_vocabulary(
 
 
 def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
-    """The characters worth a piece: frequent enough, and within the coverage wanted."""
+    """Returns the characters that get a token: frequent, and within the character coverage."""
     characters: Counter[str] = Counter()
     for word, times in words.items():
         for character in word:
             characters[character] += times
     room = characters.total() * (1 - _CHARACTER_COVERAGE)
-    # From the rarest on; code points decide among equals.
+    # Drops the rarest characters first. Code points break ties.
     for character, times in sorted(characters.items(), key=lambda item: (item[1], item[0])):
         room -= times
         if room < 0 and times >= min_frequency:
@@ -81,10 +84,10 @@ def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
 
 
 def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
-    """Words in order with the occurrences left of each when only every `one_in`th is taken.
+    """Returns the sorted words with the number of their occurrences in a sample of 1 in `one_in`.
 
-    The occurrences are taken at even distances in the order of the words: so rare words that begin
-    alike, and share pieces, have their fair part together.
+    Samples at even distances in the order of the words, so that rare words with the same beginning,
+    which share tokens, get their fair share together.
     """
     ordered = sorted(words.items())
     taken = np.cumsum([0] + [times for _, times in ordered]) // one_in
@@ -92,7 +95,7 @@ def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
 
 
 def _repeat(words: list[tuple[str, int]], at_once: int = 1000) -> Iterator[str]:
-    """Each word as often as it occurs: the trainer takes text, not counts."""
+    """Yields each word as often as it occurs, because the trainer takes text, not counts."""
     for word, times in words:
         whole, rest = divmod(times, at_once)
         for _ in range(whole):

@@ -1,4 +1,4 @@
-"""Oracle: the words that the tokenizer finds line by line, counted one by one."""
+"""Tests counting words. Oracle: the words that the tokenizer finds line by line."""
 
 import bz2
 import gzip
@@ -43,7 +43,7 @@ def test_words_are_the_tokenizers(tmp_path, lower_case):
     for name, data in texts.items():
         assert counts.texts[name] == reference(data, lower_case), name
     assert counts.all() == reference(b"\n".join(texts.values()), lower_case)
-    assert counts.damaged_lines == 2
+    assert counts.invalid_lines == 2
 
 
 def test_compressed_files_and_json_lines_hold_the_same_words(tmp_path):
@@ -65,8 +65,8 @@ def test_compressed_files_and_json_lines_hold_the_same_words(tmp_path):
         count_words({"": [str(tmp_path / "a.jsonl")]}, True)
 
 
-def test_a_text_without_blank_lines_is_read_in_parts(tmp_path):
-    """Oracle: the file itself, in parts that end with a line."""
+def test_text_without_blank_lines_is_read_in_parts(tmp_path):
+    """Oracle: the file itself. Every part ends with a line."""
     path = tmp_path / "text.txt"
     path.write_text("".join(f"line {i}\r\n" for i in range(1000)))
     blocks = [block.data for block in read_blocks([str(path)], 500, whole_documents=False)]
@@ -74,8 +74,8 @@ def test_a_text_without_blank_lines_is_read_in_parts(tmp_path):
     assert all(len(block) < 1000 and block.endswith(b"\r\n") for block in blocks)
 
 
-def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_path, monkeypatch):
-    """Oracle: the same counts from one process; many blocks, some larger than others."""
+def test_workers_do_not_change_the_counts_or_the_pruning(tmp_path, monkeypatch):
+    """Oracle: the counts of one process, for many blocks of different sizes."""
     monkeypatch.setattr(counting, "BYTES_PER_WORKER", 1)
     monkeypatch.setattr(counting, "BLOCK_BYTES", 500)
     files = []
@@ -94,7 +94,7 @@ def test_the_number_of_workers_does_not_matter_even_where_words_are_pruned(tmp_p
 
 
 def test_pruning_by_hand():
-    """The median of 1 1 1 2 2 3 9 is 2: what occurs more often stays."""
+    """The median of 1 1 1 2 2 3 9 is 2. More frequent words stay."""
     tables = [Counter({"a": 1, "b": 2, "c": 9, "d": 1}), Counter({"a": 3, "b": 2, "e": 1})]
     assert counting._prune(tables) == 7
     assert tables == [Counter({"c": 9}), Counter({"a": 3})]

@@ -1,4 +1,4 @@
-"""Oracles: a worked example, the same choice made slowly, and what the tokenizer then does."""
+"""Tests extending. Oracles: a worked example, a slow greedy choice, and the tokenizer."""
 
 import itertools
 import random
@@ -20,9 +20,10 @@ def ids(*tokens: str) -> tuple[int, ...]:
 
 
 def test_choice_by_hand():
-    """abcd is ab ##c ##d: 2 pieces saved 5 times; abc alone saves 1 in each of 5 + 4.
+    """abcd is ab ##c ##d and saves 2 tokens 5 times; abc alone saves 1 token 5 + 4 times.
 
-    With abcd, abc saves 4, ##cd 3 (of dcd: d ##c ##d) as dcd saves 2 x 3; ü is unknown 6 times.
+    After abcd, abc saves 4 and ##cd saves 3 (dcd is d ##c ##d), dcd saves 2 x 3, and ü is [UNK] 6
+    times.
     """
     words = Counter({"abcd": 5, "abc": 4, "dcd": 3, "ü": 6, "ab": 100, "ca": 1})
     new = choose_tokens(words, OLD, 10, lower_case=False)
@@ -33,12 +34,12 @@ def test_choice_by_hand():
         ("abc", ids("ab", "##c")),
     ]
     assert choose_tokens(words, OLD, 2, lower_case=False) == new[:2]
-    # Of the rarest, "ca" saves one piece: taken only where that is enough.
+    # The rarest, "ca", saves one token, which only a lower min_frequency accepts.
     assert choose_tokens(words, OLD, 10, False, min_frequency=1)[4].token == "ca"
 
 
 def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
-    """Looks at every run of pieces again for every token."""
+    """Evaluates every run of tokens again for each new token."""
     tokenizer = WordPieceTokenizer(OLD)
     pieces = {
         word: [OLD.tokens[i] for i in tokenizer.tokenize_flat([word]).to_list()[0]]
@@ -66,7 +67,7 @@ def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_choice_is_the_best_each_time(seed):
-    """No letter twice in a word, so that a token occurs in a word at most once."""
+    """No word has a letter twice, so a token occurs at most once in a word."""
     generator = random.Random(seed)
     words = Counter()
     for _ in range(40):
@@ -90,14 +91,14 @@ def test_placement():
     assert mapping.old_size == mapping.new_size == len(OLD)
     assert mapping.starts_from == {5: new[0].old_ids, len(OLD) - 1: new[1].old_ids}
 
-    with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than.*=4: ask for 2"):
+    with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than the 4 .*=2"):
         extend(OLD, new * 2, "unused")
 
 
 def test_a_published_vocabulary_for_another_domain(shared_data):
-    """The tokenizer saves what choosing promised: as many pieces as the best words would, or more.
+    """The extended vocabulary saves at least as many tokens as adding the best whole words would.
 
-    Oracle: taking whole words only, those that cost most pieces in all.
+    Oracle: the tokens that the 200 most costly words take in the old vocabulary.
     """
     old = load_vocab(str(shared_data / "vocab/bert-base-uncased/vocab.txt"))
     text = (shared_data / "conll2003/test.txt").read_text()
@@ -111,7 +112,7 @@ def test_a_published_vocabulary_for_another_domain(shared_data):
     rows = tokenizer.tokenize_flat(list(words)).row_lengths().numpy().tolist()
     costs = [(length - 1) * words[word] for word, length in zip(words, rows, strict=True)]
     best_words = sum(sorted(costs)[-200:])
-    assert before.pieces - after.pieces >= best_words > 0
+    assert before.tokens - after.tokens >= best_words > 0
     for item in new:
         spelt = "".join(old.tokens[i].removeprefix("##") for i in item.old_ids)
         assert spelt in (item.token.removeprefix("##"), "[UNK]")

@@ -187,7 +187,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
             {"masking": "span", "do_whole_word_mask": True},
             "--masking=span and --do_whole",
         ),
-        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect without --masking=entity"),
+        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect with --masking=wordpiece"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),
         ({"masking": "entity", "lexicon_file": "{}/none.txt"}, "lexicon .*none.txt"),
         ({"segmenter": "nowhere:cut"}, "nowhere"),

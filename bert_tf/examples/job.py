@@ -2,13 +2,13 @@
 
 import os
 from dataclasses import dataclass
-from typing import Protocol
 
 import tensorflow as tf
 
 from bert_tf.corpus.sources import group_files, is_json
 from bert_tf.examples.documents import TextSettings
 from bert_tf.examples.lexicon import read_phrases
+from bert_tf.examples.options import DataOptions
 from bert_tf.examples.pipeline import ExampleSettings
 from bert_tf.examples.plan import block_bytes
 from tfrecords.manifest import lines_sha256
@@ -91,43 +91,12 @@ class Job:
             "max_ngram_size": examples.max_ngram_size,
             "dupe_factor": self.dupe_factor,
             "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
-            "vocab_file": lines_sha256(examples.vocab.tokens),
+            "vocab_file": examples.vocab.sha256,
             "lexicon_file": lines_sha256(text.lexicon),
         }
 
 
-class JobOptions(Protocol):
-    """The flags of create_pretraining_data, which explains them; None where one was not given."""
-
-    input_file: str | None
-    tfds: str | None
-    tfds_data_dir: str | None
-    output_file: str
-    num_shards: int | None
-    vocab_file: str
-    do_lower_case: bool
-    split_sentences: bool
-    language: str | None
-    clean: bool | None
-    json_field: str | None
-    masking: str | None
-    do_whole_word_mask: bool
-    max_ngram_size: int | None
-    lexicon_file: str | None
-    segmenter: str | None
-    objective: str
-    cross_documents: bool | None
-    max_seq_length: int
-    max_predictions_per_seq: int
-    random_seed: int
-    dupe_factor: int | None
-    masked_lm_prob: float
-    short_seq_prob: float
-    gzip_compress: bool
-    use_v2_feature_names: bool
-
-
-def make_job(options: JobOptions) -> Job:
+def make_job(options: DataOptions) -> Job:
     """Resolves the flags to a job.
 
     Raises:
@@ -161,7 +130,7 @@ def make_job(options: JobOptions) -> Job:
     )
 
 
-def _text_settings(options: JobOptions) -> TextSettings:
+def _text_settings(options: DataOptions) -> TextSettings:
     return TextSettings(
         lower_case=options.do_lower_case,
         json_field=options.json_field or "text",
@@ -173,7 +142,7 @@ def _text_settings(options: JobOptions) -> TextSettings:
     )
 
 
-def _example_settings(options: JobOptions, masking: str) -> ExampleSettings:
+def _example_settings(options: DataOptions, masking: str) -> ExampleSettings:
     return ExampleSettings(
         vocab=load_vocab(options.vocab_file),
         max_seq_length=options.max_seq_length,
@@ -187,7 +156,7 @@ def _example_settings(options: JobOptions, masking: str) -> ExampleSettings:
     )
 
 
-def _resolve_masking(options: JobOptions) -> str:
+def _resolve_masking(options: DataOptions) -> str:
     """Returns the masking that three flags ask for together."""
     masking = options.masking
     for implied, flag, given in (
@@ -202,24 +171,27 @@ def _resolve_masking(options: JobOptions) -> str:
     return masking or "wordpiece"
 
 
-def _check_effects(options: JobOptions, masking: str, input_files: list[str]) -> None:
+def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
     """Raises a ValueError for a flag that would have no effect."""
-    for name, has_effect, need in (
-        ("tfds_data_dir", options.tfds, "--tfds"),
-        ("language", options.split_sentences, "--split_sentences"),
-        ("json_field", any(map(is_json, input_files)), "a JSON file (.jsonl, .json) as input"),
-        ("cross_documents", options.objective == "mlm", "--objective=mlm"),
+    local = options.runner == "local"
+    for name, has_effect, condition in (
+        ("tfds_data_dir", options.tfds, "without --tfds"),
+        ("language", options.split_sentences, "without --split_sentences"),
         (
-            "lexicon_file",
-            masking in ("entity", "dynamic"),
-            "--masking=entity or --masking=dynamic",
+            "json_field",
+            any(map(is_json, input_files)),
+            "without a JSON file (.jsonl, .json) as input",
         ),
+        ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
+        ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
+        ("num_workers", local, f"with --runner={options.runner}"),
+        ("beam_options", not local, "with --runner=local"),
     ):
         if getattr(options, name) is not None and not has_effect:
-            raise ValueError(f"--{name} has no effect without {need}: leave it out")
+            raise ValueError(f"--{name} has no effect {condition}: leave it out")
 
 
-def _output_files(options: JobOptions) -> list[str]:
+def _output_files(options: DataOptions) -> list[str]:
     names = [name.strip() for name in options.output_file.split(",") if name.strip()]
     if options.num_shards is None:
         return names

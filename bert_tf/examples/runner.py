@@ -16,32 +16,25 @@ _BYTES_PER_WORKER = 2**27
 
 
 @contextlib.contextmanager
-def open_runner(
-    job: Job, name: str, num_workers: int | None, beam_options: str | None
-) -> Iterator[Runner]:
+def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[Runner]:
     """Yields the runner, with its worker processes running.
 
     Args:
-        job: The job that it will run.
         name: "local", or the name of a runner of Apache Beam.
-        num_workers: Processes of the local runner; by default `default_num_workers`.
+        num_workers: Processes of the local runner.
         beam_options: Further options of Beam, as on its command line.
 
     Raises:
-        ValueError: An option has no effect, or Beam is not installed.
+        ValueError: Beam is not installed.
     """
     if name == "local":
-        if beam_options is not None:
-            raise ValueError("--beam_options has no effect with --runner=local: leave it out")
-        with Workers(num_workers or default_num_workers(job)) as workers:
+        with Workers(num_workers) as workers:
             yield LocalRunner(workers)
-        return
-    if num_workers is not None:
-        raise ValueError(f"--num_workers has no effect with --runner={name}: leave it out")
-    # Beam is an optional dependency.
-    from bert_tf.examples.beam import BeamRunner
+    else:
+        # Beam is an optional dependency.
+        from bert_tf.examples.beam import BeamRunner
 
-    yield BeamRunner(name, beam_options or "")
+        yield BeamRunner(name, beam_options or "")
 
 
 def default_num_workers(job: Job) -> int:

@@ -1,0 +1,26 @@
+"""Runs data creation: from the flags to the files and the report."""
+
+from bert_tf.examples.creation import CreationStatistics, create
+from bert_tf.examples.estimate import estimate
+from bert_tf.examples.job import make_job
+from bert_tf.examples.options import DataOptions
+from bert_tf.examples.report import next_steps, report
+from bert_tf.examples.runner import default_num_workers, open_runner
+
+
+def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
+    """Creates the files and prints statistics; only prints an estimate with --dry_run.
+
+    Raises:
+        ValueError, OSError: One line that names the flag or file and says what to do.
+    """
+    job = make_job(options)
+    num_workers = options.num_workers or default_num_workers(job)
+    if options.dry_run:
+        print(estimate(job, num_workers))
+        return None
+    with open_runner(options.runner, num_workers, options.beam_options) as runner:
+        statistics = create(job, runner, options.overwrite)
+    print(report(statistics, job))
+    print(next_steps(job, options.output_file + ("-*" if options.num_shards else "")))
+    return statistics

@@ -1,0 +1,75 @@
+"""The settings of building a vocabulary, which are the flags of build_vocab."""
+
+from dataclasses import dataclass
+
+from bert_tf.choices import PLACEMENTS
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True)
+class VocabularyOptions(command.Options):
+    """Which vocabulary to build, extend or measure, and on which text.
+
+    Raises:
+        ValueError: A flag is missing or has no effect.
+    """
+
+    input_file: str = option(help="Text files, comma-separated. Globs are allowed: quote them.")
+    output_file: str | None = option(None, help="The vocabulary to write, one token per line.")
+    vocab_size: int | None = option(
+        None,
+        at_least=1,
+        help="The number of tokens, special and unused ones included. Default: 30522.",
+    )
+    do_lower_case: bool = option(
+        True, help="Lower-case the text and strip accents. Turn it off for a cased vocabulary."
+    )
+    min_frequency: int | None = option(
+        None, at_least=1, help="How often a token must occur to be included. Default: 2."
+    )
+    num_unused: int | None = option(
+        None,
+        at_least=0,
+        help="The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
+        "published vocabularies.",
+    )
+    extend_vocab: str | None = option(None, help="A vocabulary to extend.")
+    num_new_tokens: int | None = option(
+        None, at_least=1, help="The most tokens to add to --extend_vocab. Default: 1000."
+    )
+    placement: str | None = option(
+        None,
+        help="Where new tokens go. append (the default) makes the vocabulary and the model larger; "
+        "unused replaces [unused] tokens.",
+        choices=PLACEMENTS,
+    )
+    report_vocab: str | None = option(
+        None, help="A vocabulary whose coverage of the text to report. Nothing is written."
+    )
+    json_field: str | None = option(
+        None, help="The field of JSON lines that holds the text. Default: text."
+    )
+    num_workers: int | None = option(
+        None,
+        at_least=1,
+        help="Processes that count words. Default: one per core, fewer for small inputs.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output_file and not self.report_vocab:
+            raise ValueError("give --output_file, or --report_vocab to measure a vocabulary only")
+        for name, has_effect, condition in (
+            ("output_file", not self.report_vocab, "with --report_vocab"),
+            ("extend_vocab", not self.report_vocab, "with --report_vocab"),
+            ("min_frequency", not self.report_vocab, "with --report_vocab"),
+            ("vocab_size", not self.report_vocab, "with --report_vocab"),
+            ("num_unused", not self.report_vocab, "with --report_vocab"),
+            ("vocab_size", not self.extend_vocab, "with --extend_vocab"),
+            ("num_unused", not self.extend_vocab, "with --extend_vocab"),
+            ("num_new_tokens", self.extend_vocab, "without --extend_vocab"),
+            ("placement", self.extend_vocab, "without --extend_vocab"),
+        ):
+            if getattr(self, name) is not None and not has_effect:
+                raise ValueError(f"--{name} has no effect {condition}: leave it out")

@@ -1,16 +1,16 @@
-"""Compiles a pre-training step for a TPU, without a TPU: does it fit, and how fast might it be?
+"""Compiles a pre-training step for a TPU without a TPU: does it fit, and how fast might it be?
 
   python -m bert_tf.tpu_check --preset=base --train_batch_size=32 --topology=v5e:2x2
 
-The step is that of run_pretraining with the flags of the same names, and the compiler is the TPU's
-own: pip install 'bert-tf[tpu-check]'. It needs no data. Each compile of the base preset takes some
-minutes and 7 GB of memory; the search for the largest batch takes three or four.
+The step is that of run_pretraining with the flags of the same names. The compiler is the TPU's own
+(pip install 'bert-tf[tpu-check]'), and no data is needed. For the base preset, a compilation takes
+some minutes and 7 GB of memory; the search for the largest batch takes three or four compilations.
 """
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bert_tf.choices import REMATERIALIZATIONS
 from tfrecords import command
 from tfrecords.command import option
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_tf.config import BertConfig
-    from bert_tf.tpu.compiler import CompiledStep
     from bert_tf.training.trainer import Trainer
 
 
@@ -26,31 +25,29 @@ if TYPE_CHECKING:
 class Options(command.Options):
     """The flags."""
 
-    bert_config_file: str | None = option(None, help="The encoder's bert_config.json.")
+    bert_config_file: str | None = option(None, help="bert_config.json of the encoder.")
     preset: str | None = option(
         None,
-        help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
-        "large or L-6_H-256 and the like.",
+        help="Published size to use instead of --bert_config_file: tiny, mini, small, medium, "
+        "base, large, or one like L-6_H-256.",
     )
-    topology: str = option("v5e:2x2", help="The TPU: its version and the chips in each dimension.")
-    train_batch_size: int = option(
-        32, at_least=1, help="Sequences a step, over all chips together."
-    )
-    max_seq_length: int = option(128, at_least=1, help="Tokens of a sequence.")
-    max_predictions_per_seq: int = option(20, at_least=1, help="Masked positions of a sequence.")
+    topology: str = option("v5e:2x2", help="TPU version and number of chips in each dimension.")
+    train_batch_size: int = option(32, at_least=1, help="Sequences per step, over all chips.")
+    max_seq_length: int = option(128, at_least=1, help="Tokens per sequence.")
+    max_predictions_per_seq: int = option(20, at_least=1, help="Masked positions per sequence.")
     precision: str = option(
         "bfloat16",
-        help="Type of the activations and matrix products; variables stay float32.",
+        help="Type of the activations and matrix products. Variables stay in float32.",
         choices=("float32", "bfloat16"),
     )
     rematerialize: str = option(
         "selective",
-        help="What to compute anew for the gradient instead of keeping it; layers changes nothing, "
-        "for the compiler finds the second computation to be the first.",
-        choices=("none", "selective", "layers"),
+        help="What to recompute in the backward pass instead of keeping it. layers has no effect, "
+        "because the compiler merges the second computation with the first.",
+        choices=REMATERIALIZATIONS,
     )
     find_largest_batch: bool = option(
-        True, help="Search for the largest batch that fits; --nofind_largest_batch saves the time."
+        True, help="Search for the largest batch that fits, which takes more compilations."
     )
 
 
@@ -58,27 +55,26 @@ def run(options: Options) -> None:
     """Prints the report.
 
     Raises:
-        ValueError, OSError: one line that names the flag and what to do; also where the step does
-            not fit.
+        ValueError, OSError: a flag is wrong, or the step does not fit; one line that names the
+            flag and what to do.
     """
-    from bert_tf.tpu import report
-    from bert_tf.tpu.batch_size import attempt, find_largest_batch
+    from bert_tf.tpu.check import check_step
     from bert_tf.tpu.chips import Topology
-    from bert_tf.tpu.compiler import DoesNotFit, TpuCompiler
+    from bert_tf.tpu.compiler import TpuCompiler
+    from bert_tf.tpu.report import Subject
 
-    started = time.perf_counter()
-    config = _checked_config(options)
+    config = _read_config(options)
     topology = Topology.parse(options.topology)
     size, rest = divmod(options.train_batch_size, topology.num_replicas)
     if rest:
         raise ValueError(
-            f"--train_batch_size={options.train_batch_size} cannot be shared out evenly: "
-            f"{topology.name} has {topology.num_replicas} replicas"
+            f"--train_batch_size={options.train_batch_size} is not a multiple of the "
+            f"{topology.num_replicas} replicas of {topology.name}"
         )
     compiler = TpuCompiler(topology)
-    trainer = _trainer(options, config)
+    trainer = _make_trainer(options, config)
     parameters = trainer.model.count_params()
-    subject = report.Subject(
+    subject = Subject(
         model=f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters:,} parameters",
         precision=options.precision,
@@ -88,52 +84,37 @@ def run(options: Options) -> None:
         gradient_bytes=4 * parameters,
         topology=topology,
     )
-    print(f"{report.describe_subject(subject)}\n\nCompiling", flush=True)
-
-    def compile_at(size: int) -> "CompiledStep":
-        elapsed = time.perf_counter() - started
-        print(f"[{elapsed:5.0f} s] {size} sequences a {subject.replica}: ", end="", flush=True)
-        try:
-            step = compiler.compile(
-                lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
-                _example_batch(options, size),
-            )
-        except DoesNotFit as error:
-            print(f"do not fit, {error}", flush=True)
-            raise
-        print(f"fit, {step.memory / 1e9:,.2f} GB", flush=True)
-        return step
-
-    step = attempt(compile_at, size)
-    print(f"\n{report.describe_step(subject, step)}\n", flush=True)
-    if options.find_largest_batch:
-        largest = find_largest_batch(compile_at, size, step, subject.memory)
-        print(f"\n{report.describe_largest(subject, largest)}")
-    if isinstance(step, DoesNotFit):
+    fits = check_step(
+        compiler,
+        subject,
+        step=lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
+        example_batch=lambda size: _example_batch(options, size),
+        search=options.find_largest_batch,
+    )
+    if not fits:
         raise ValueError(
-            f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}; a "
-            "smaller batch or a larger slice may"
+            f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
+            "smaller batch or a larger slice"
         )
 
 
-def _checked_config(options: Options) -> "BertConfig":
+def _read_config(options: Options) -> "BertConfig":
     from bert_tf.config import BertConfig
     from bert_tf.presets import preset_config
+    from bert_tf.resolution import check_length
 
     if (options.bert_config_file is None) == (options.preset is None):
-        raise ValueError("give one of --bert_config_file and --preset")
-    name = options.preset or options.bert_config_file
-    config = preset_config(name) if options.preset else BertConfig.from_json_file(name)
-    if options.max_seq_length > config.max_position_embeddings:
-        raise ValueError(
-            f"--max_seq_length={options.max_seq_length} is longer than the "
-            f"max_position_embeddings {config.max_position_embeddings} of {name}"
-        )
+        raise ValueError("give either --bert_config_file or --preset")
+    if options.preset:
+        config = preset_config(options.preset)
+    else:
+        config = BertConfig.from_json_file(options.bert_config_file)
+    check_length(config, options.max_seq_length)
     return config
 
 
-def _trainer(options: Options, config: "BertConfig") -> "Trainer":
-    """What run_pretraining trains with, for one replica."""
+def _make_trainer(options: Options, config: "BertConfig") -> "Trainer":
+    """Makes the trainer of run_pretraining, for one replica."""
     import tensorflow as tf
 
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
@@ -152,7 +133,7 @@ def _trainer(options: Options, config: "BertConfig") -> "Trainer":
 
 
 def _example_batch(options: Options, size: int) -> "dict[str, tf.Tensor]":
-    """What `training_batches` gives, of zeros: only shapes and types matter."""
+    """Makes a batch of zeros in the form of the training data."""
     import tensorflow as tf
 
     tokens = tf.zeros([size, options.max_seq_length], tf.int32)
@@ -170,7 +151,7 @@ def _example_batch(options: Options, size: int) -> "dict[str, tf.Tensor]":
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     command.run(Options, run)
 
 

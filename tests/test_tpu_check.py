@@ -1,4 +1,4 @@
-"""The TPU check as a command: its report, and what users do wrong."""
+"""The TPU check as a command: its report and its errors."""
 
 import dataclasses
 import re
@@ -23,7 +23,7 @@ GB = 10**9
 
 
 class FakeCompiler:
-    """A compiler for which a step needs 2 GB, and 0.1 GB more for every sequence."""
+    """A compiler that reports 2 GB for a step, and 0.1 GB for every sequence."""
 
     def __init__(self, topology):
         self.topology = topology
@@ -63,39 +63,39 @@ def fake_compiler(monkeypatch):
 
 
 def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
-    """Oracle: by hand from the made-up figures of `FakeCompiler` and those of a v5e."""
+    """Oracle: figures worked out by hand from those of `FakeCompiler` and of a v5e."""
     run(Options(**flags))
     report = capsys.readouterr().out
     for line in (
-        "4 chips, each with 8 of the sequences",
+        "4 chips, 8 sequences per chip",
         "Compiles: yes, in 61 s",
         "arguments 1.50 GB weights",
         "temporaries 1.05 GB activations",
-        "in all 2.80 GB 16% of 17.18 GB",
+        "total 2.80 GB 16% of 17.18 GB",
         "arithmetic 9.85 TFLOP",
         "bytes accessed 81.90 GB",
         "arithmetic 50.00 ms",
         "memory 100.00 ms",
-        "throughput 320 sequences/s 80 a chip",
+        "throughput 320 sequences/s 80 per chip",
         "share of peak 50%",
-        "size 120 sequences on a chip, 480 in all (--train_batch_size=480)",
-        "growth 100.00 MB for each further sequence",
+        "size 120 sequences per chip, 480 in total (--train_batch_size=480)",
+        "growth 100.00 MB per additional sequence",
     ):
         assert line in re.sub(" +", " ", report), line
-    assert re.search(r"\n\[ *\d+ s\] 8 sequences a chip: fit, 2.80 GB\n", report)
+    assert re.search(r"\n\[ *\d+ s\] 8 sequences per chip: fits, 2.80 GB\n", report)
 
 
 def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):
-    """Oracle: the made-up limit of 120 sequences a chip."""
+    """Oracle: the limit of `FakeCompiler`, 120 sequences per chip."""
     with pytest.raises(ValueError, match=r"--train_batch_size=4096 does not fit on v5e:2x2"):
         run(Options(**flags | {"train_batch_size": 4096}))
     report = capsys.readouterr().out
-    assert "sequences a chip: no, it needs 104.40 GB, and 14.00 GB are free" in report
+    assert "sequences per chip: no, it needs 104.40 GB, but 14.00 GB are free" in report
     assert "--train_batch_size=480" in report
 
 
 def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, capsys):
-    """Oracle: the programs are real; XLA would raise where it had no operation of some kind."""
+    """Oracle: XLA itself, which compiles the real program and raises for unsupported operations."""
     programs = []
 
     def compile(compiler, step, batch, original=FakeCompiler.compile):
@@ -112,21 +112,24 @@ def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, cap
 @pytest.mark.parametrize(
     "changed, message",
     [
-        ({"preset": "base"}, "one of --bert_config_file and --preset"),
-        ({"bert_config_file": None}, "one of --bert_config_file and --preset"),
+        ({"preset": "base"}, "give either --bert_config_file or --preset"),
+        ({"bert_config_file": None}, "give either --bert_config_file or --preset"),
         ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge'; there are tiny"),
-        ({"topology": "v5litepod-4"}, "no topology 'v5litepod-4': give a version"),
-        ({"train_batch_size": 30}, "--train_batch_size=30 .* v5e:2x2 has 4 replicas"),
-        ({"max_seq_length": 512}, "--max_seq_length=512 is longer than .* 32 of"),
+        ({"topology": "v5litepod-4"}, "unknown topology 'v5litepod-4': give a version"),
+        (
+            {"train_batch_size": 30},
+            "--train_batch_size=30 is not a multiple of the 4 replicas",
+        ),
+        ({"max_seq_length": 512}, "max_seq_length 512 is more than .* 32 of"),
     ],
 )
 def test_flags_that_do_not_agree_are_errors(flags, changed, message):
-    """Oracle: the message names flag and value; the compiler is not needed for it."""
+    """Oracle: the message names flag and value. It does not need the compiler."""
     with pytest.raises(ValueError, match=message):
         run(Options(**flags | changed))
 
 
-def test_a_missing_extra_names_what_mends_it(flags, monkeypatch):
+def test_the_error_of_a_missing_extra_names_it(flags, monkeypatch):
     """Oracle: the name of the extra in setup.cfg."""
     monkeypatch.setitem(sys.modules, "libtpu", None)
     with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
@@ -134,8 +137,8 @@ def test_a_missing_extra_names_what_mends_it(flags, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_real_compiler_takes_the_step(flags, capsys):
-    """Oracle: the arguments are three float32 numbers for each parameter, and a small batch."""
+def test_the_real_compiler_accepts_the_step(flags, capsys):
+    """Oracle: the arguments are three float32 numbers per parameter, and a small batch."""
     for package in ("jax", "libtpu"):
         pytest.importorskip(package, reason="needs the extra tpu-check")
     sizes = dict(vocab_size=4096, hidden_size=128, intermediate_size=512)  # fill the TPU's tiles

@@ -1,12 +1,13 @@
-"""The largest batch whose training step fits into a TPU's memory."""
+"""The largest batch whose training step fits into the memory of a TPU."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
-# What the system leaves of a chip's memory, a little more than 98 % on those seen.
+# The share of a chip's memory that the system leaves to programs: slightly more on all chips seen.
 _USABLE = 0.98
+# The search ends when so much of the usable memory is filled.
 _FULL = 0.95
 _MOST_COMPILES = 6
 _MOST_GROWTH = 64
@@ -15,12 +16,13 @@ _MULTIPLE = 8
 
 @dataclass(frozen=True)
 class LargestBatch:
-    """What a search has found; sequences of one replica.
+    """The result of a search, for one replica.
 
     Attributes:
-        size: 0 where not even one sequence fits.
-        step: compiled with it; None for size 0.
-        bytes_per_sequence: by which memory grew from the first size on; None where it is the first.
+        size: number of sequences; 0 if not even one fits.
+        step: the step compiled for this size; None for size 0.
+        bytes_per_sequence: memory growth per sequence since the first size; None if the search
+            ended there.
     """
 
     size: int
@@ -28,39 +30,38 @@ class LargestBatch:
     bytes_per_sequence: float | None = None
 
 
-def attempt(compile_at: Callable[[int], CompiledStep], size: int) -> CompiledStep | DoesNotFit:
-    """Compiles for so many sequences; gives the error, if it is that they do not fit."""
+def try_compile(compile_for: Callable[[int], CompiledStep], size: int) -> CompiledStep | DoesNotFit:
+    """Returns the step compiled for `size` sequences, or the error if it does not fit."""
     try:
-        return compile_at(size)
+        return compile_for(size)
     except DoesNotFit as error:
         return error
 
 
 def find_largest_batch(
-    compile_at: Callable[[int], CompiledStep],
+    compile_for: Callable[[int], CompiledStep],
     size: int,
     step: CompiledStep | DoesNotFit,
     memory: float,
 ) -> LargestBatch:
-    """Estimates the largest batch from compiles at two sizes, and compiles it to be sure.
+    """Extrapolates the largest batch from two compiled sizes, and compiles it to verify that.
 
-    Memory grows in proportion to the batch, but for what the compiler does where it has much of
-    it, or little: so what is estimated is compiled, and serves for the next estimate, until one
-    fits and fills memory well.
+    Memory grows linearly with the batch, except that the compiler makes other choices when memory
+    is plentiful or tight. So every estimate is compiled and improves the next one, until a size
+    fits and fills the memory well.
 
     Args:
-        compile_at: compiles the step for so many sequences, or raises `DoesNotFit`.
-        size, step: one that was compiled, or tried, already.
-        memory: bytes that a replica has.
+        compile_for: compiles the step for a number of sequences, or raises `DoesNotFit`.
+        size: the size that was tried first.
+        step: the result of `try_compile` for `size`.
+        memory: bytes of memory of a replica.
     """
     usable = _USABLE * memory
-    while isinstance(step, DoesNotFit):
-        if size == 1:
-            return LargestBatch(0, None)
-        size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
-        step = attempt(compile_at, size)
+    size, step = _shrink_to_fit(compile_for, size, step, usable)
+    if isinstance(step, DoesNotFit):
+        return LargestBatch(0, None)
     free = usable - (step.memory - step.temporaries)
-    # Were temporaries all that grows, the second batch would fill half of what is free.
+    # If only temporaries grow, the second size fills half of the free memory.
     growth = (free / max(step.temporaries, 1) - 1) / 2
     target = size + max(1, int(size * min(growth, _MOST_GROWTH)))
     temporaries = {size: step.temporaries}
@@ -69,7 +70,7 @@ def find_largest_batch(
         target = _rounded(target)
         if target <= fits:
             break
-        found = attempt(compile_at, target)
+        found = try_compile(compile_for, target)
         if isinstance(found, DoesNotFit):
             temporaries[target], too_large = found.needed, target
         else:
@@ -84,6 +85,19 @@ def find_largest_batch(
         target = min(target, too_large - 1) if too_large else target
     growth = (temporaries[fits] - temporaries[size]) / (fits - size) if fits > size else None
     return LargestBatch(fits, step, growth)
+
+
+def _shrink_to_fit(
+    compile_for: Callable[[int], CompiledStep],
+    size: int,
+    step: CompiledStep | DoesNotFit,
+    usable: float,
+) -> tuple[int, CompiledStep | DoesNotFit]:
+    """Tries smaller sizes until one fits; gives up at 1."""
+    while isinstance(step, DoesNotFit) and size > 1:
+        size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
+        step = try_compile(compile_for, size)
+    return size, step
 
 
 def _rounded(size: int) -> int:

@@ -1,4 +1,4 @@
-"""What TPU chips can do, and how they are joined: figures to estimate a step's time from."""
+"""The published figures of TPU chips, and the time of a step estimated from them."""
 
 import math
 import re
@@ -12,11 +12,11 @@ class Chip(NamedTuple):
     """Peak figures of one chip.
 
     Attributes:
-        hbm_bytes: memory.
-        peak_flops: FLOP/s in bfloat16; TPUs round float32 matrices to it, too.
+        hbm_bytes: size of the main memory.
+        peak_flops: FLOP/s in bfloat16, to which TPUs round float32 matrices, too.
         hbm_bandwidth: bytes/s between memory and the cores.
-        link_bandwidth: bytes/s of one link to a neighbouring chip (ICI), in one direction.
-        replicas: devices that TensorFlow makes of it: its cores on old chips, else one.
+        link_bandwidth: bytes/s of one link to a neighboring chip (ICI), in one direction.
+        replicas: TensorFlow devices per chip: one per core on old chips, otherwise one.
     """
 
     hbm_bytes: int
@@ -26,10 +26,10 @@ class Chip(NamedTuple):
     replicas: int = 1
 
 
-# Source: Cloud TPU documentation (cloud.google.com/tpu/docs), the page of each version, where the
-# ICI figure is of all links in both directions: 4 links (v5e, v6e) or 6 (v5p). v2: The Design
-# Process for Google's Training Chips (IEEE Micro 41, 2021). The links of v3 and v4: TPU v4
-# (arXiv:2304.01433) table 4.
+# Sources: the Cloud TPU documentation (cloud.google.com/tpu/docs), one page per version, whose ICI
+# figures add up both directions of all links: 4 links (v5e, v6e) or 6 (v5p). v2: The Design Process
+# for Google's Training Chips (IEEE Micro 41, 2021). Links of v3 and v4: TPU v4 (arXiv:2304.01433)
+# table 4.
 CHIPS = {
     "v2": Chip(16 * _GIB, 46e12, 700e9, 62e9, replicas=2),
     "v3": Chip(32 * _GIB, 123e12, 900e9, 70e9, replicas=2),
@@ -42,10 +42,10 @@ CHIPS = {
 
 @dataclass(frozen=True)
 class Topology:
-    """A slice of a TPU: some chips in a grid of two or three dimensions.
+    """A TPU slice: chips in a grid of two or three dimensions.
 
     Attributes:
-        name: as the TPU compiler and the cloud name it, such as "v5e:2x2".
+        name: the name that the TPU compiler and Cloud TPU use, such as "v5e:2x2".
         version: a key of `CHIPS`.
         shape: chips in each dimension.
     """
@@ -56,16 +56,16 @@ class Topology:
 
     @classmethod
     def parse(cls, name: str) -> "Topology":
-        """From a name.
+        """Parses a name.
 
         Raises:
-            ValueError: for a name of another form, or of a version that is not known.
+            ValueError: the name has another form or an unknown version.
         """
         found = re.fullmatch(r"(\w+):([1-9]\d{0,2}(?:x[1-9]\d{0,2}){1,2})", name)
         if not found or found[1] not in CHIPS:
             raise ValueError(
-                f"no topology {name!r}: give a version ({', '.join(CHIPS)}) and the chips in each "
-                "dimension, such as v5e:1x1, v5e:2x2 or v5p:2x2x1"
+                f"unknown topology {name!r}: give a version ({', '.join(CHIPS)}) and the number of "
+                "chips in each dimension, such as v5e:1x1, v5e:2x2 or v5p:2x2x1"
             )
         return cls(name, found[1], tuple(map(int, found[2].split("x"))))
 
@@ -83,18 +83,18 @@ class Topology:
 
     @property
     def links(self) -> int:
-        """Over how many links a chip passes a sum on at a time: one in each dimension."""
+        """The number of links over which a chip sends at a time: one per dimension."""
         return sum(size > 1 for size in self.shape)
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Seconds of a training step, estimated from peak figures.
+    """The seconds of a training step, estimated from peak figures.
 
     Attributes:
-        compute: the FLOPs at the peak rate.
-        memory: the bytes accessed at the memory's full bandwidth.
-        all_reduce: the gradient, summed over the chips.
+        compute: the arithmetic, at the peak rate.
+        memory: all memory accesses, at full bandwidth.
+        all_reduce: summing the gradients over the chips.
     """
 
     compute: float
@@ -103,26 +103,27 @@ class StepTime:
 
     @property
     def total(self) -> float:
-        """Compute and memory overlap; the all-reduce comes after."""
+        """Computation and memory accesses overlap; the all-reduce follows."""
         return max(self.compute, self.memory) + self.all_reduce
 
 
 def estimate_step_time(
     topology: Topology, flops: float, bytes_accessed: float, gradient_bytes: float
 ) -> StepTime:
-    """The time of a data-parallel step.
+    """Estimates the time of a data-parallel step.
+
+    In a ring all-reduce over n chips, each chip sends 2 (n - 1) / n of the gradient (Patarasuk and
+    Yuan, 2009), here over all of its links at once.
 
     Args:
-        flops, bytes_accessed: of one replica.
-        gradient_bytes: of the whole gradient, which every replica has.
-
-    In a ring all-reduce over n chips each passes on 2 (n - 1) / n of the gradient (Patarasuk and
-    Yuan, 2009), here over all its links at once.
+        flops: floating-point operations of one replica.
+        bytes_accessed: bytes that one replica reads and writes.
+        gradient_bytes: size of the whole gradient, which every replica holds.
     """
     chip, chips = topology.chip, topology.num_chips
-    passed_on = 2 * (chips - 1) / chips * gradient_bytes
+    sent = 2 * (chips - 1) / chips * gradient_bytes
     return StepTime(
         compute=flops * chip.replicas / chip.peak_flops,
         memory=bytes_accessed * chip.replicas / chip.hbm_bandwidth,
-        all_reduce=passed_on / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
+        all_reduce=sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
     )

@@ -1,6 +1,6 @@
-"""Compiles a training step with the compiler of TPUs, on any x86 machine with Linux.
+"""Compiles a training step for a TPU on any x86 Linux machine.
 
-The packages jax and libtpu bring the compiler; no TPU is needed, and no data.
+The compiler comes with the packages jax and libtpu. It needs neither a TPU nor data.
 """
 
 import os
@@ -19,31 +19,33 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class DoesNotFit(Exception):
-    """The compiled step would need more memory than a replica has.
+    """The step needs more memory than a replica has.
 
     Attributes:
-        needed: bytes, as far as the compiler tells; it may leave out those of the arguments.
-        available: bytes, less than the chip's by what the system keeps for itself.
+        needed: bytes that the compiler reports, sometimes without those of the arguments.
+        available: bytes of the replica, without those that the system reserves.
     """
 
     def __init__(self, needed: int, available: int):
-        super().__init__(f"it needs {needed / 1e9:,.2f} GB, and {available / 1e9:,.2f} GB are free")
+        super().__init__(f"needs {needed / 1e9:,.2f} GB, but {available / 1e9:,.2f} GB are free")
         self.needed = needed
         self.available = available
 
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """What the compiler tells of a step; all numbers are of one replica.
+    """The compiler's figures for a step on one replica.
 
     Attributes:
-        seconds: it took to compile.
-        arguments, outputs: bytes of what the step takes and gives: variables and batch.
-        aliased: bytes of the outputs that take the place of arguments.
-        temporaries: bytes of everything between.
+        seconds: duration of the compilation.
+        arguments: bytes of the inputs: variables and batch.
+        outputs: bytes of the outputs: new values of the variables.
+        aliased: bytes of the outputs that reuse the memory of arguments.
+        temporaries: bytes of all intermediate values.
         code: bytes of the program.
-        flops, bytes_accessed: of one step.
-        float64_op: an operation in float64, if there is one.
+        flops: floating-point operations.
+        bytes_accessed: bytes read and written.
+        float64_op: name of an operation in float64, if there is one.
     """
 
     seconds: float
@@ -58,27 +60,27 @@ class CompiledStep:
 
     @property
     def memory(self) -> int:
-        """Bytes needed at a time."""
+        """Bytes that must be held at the same time."""
         return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 
 class TpuCompiler:
-    """The compiler for one replica of a slice of a TPU.
+    """The compiler for one replica of a TPU slice.
 
     Raises:
-        ValueError: where jax or libtpu is missing, or there is no such topology.
+        ValueError: jax or libtpu is missing, or the topology does not exist.
     """
 
     def __init__(self, topology: Topology):
         self._jax = _import_jax()
-        # Of the two ways to use a v4 chip this is TensorFlow's: its two cores as one device.
+        # TensorFlow uses the two cores of a v4 chip as one device.
         options = {"chip_config_name": "megacore"} if topology.version == "v4" else {}
         try:
             description = self._jax.topologies.get_topology_desc(
                 platform="tpu", topology_name=topology.name, **options
             )
         except self._jax.Error as error:
-            raise ValueError(f"no topology {topology.name}: {_reason(error)}") from None
+            raise ValueError(f"no topology {topology.name!r}: {_reason(error)}") from None
         assert len(description.devices) == topology.num_replicas
         self._device = description.devices[0]
 
@@ -88,20 +90,20 @@ class TpuCompiler:
         """Compiles `step(batch)`.
 
         Raises:
-            DoesNotFit: where the compiled step would need too much memory.
-            ValueError: for what a TPU cannot run; names the operation.
+            DoesNotFit: the step needs too much memory.
+            ValueError: a TPU cannot run the step; the message names the operation.
         """
         hlo = self._jax.XlaComputation(step_to_hlo(step, batch))
         started = time.perf_counter()
         try:
             with self._jax.make_ir_context():
                 executable = self._device.client.compile(
-                    self._jax.Module.parse(as_for_a_tpu(self._jax.to_mlir(hlo))),
+                    self._jax.Module.parse(adapt_to_tpu(self._jax.to_mlir(hlo))),
                     self._jax.DeviceList((self._device,)),
                     self._jax.CompileOptions(),
                 )
         except (self._jax.Error, self._jax.MLIRError) as error:
-            raise _explained(error) from None
+            raise _user_error(error) from None
         seconds = time.perf_counter() - started
         stats, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
         return CompiledStep(
@@ -120,10 +122,10 @@ class TpuCompiler:
 def step_to_hlo(
     step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
 ) -> bytes:
-    """The program of `step(batch)` in XLA's language, as a serialized `HloModuleProto`.
+    """Returns the XLA program of `step(batch)`, a serialized `HloModuleProto`.
 
     Raises:
-        ValueError: where XLA has no such program; names the operation.
+        ValueError: XLA cannot express the step; the message names the operation.
     """
     traced = tf.function(step, jit_compile=True)
     try:
@@ -133,20 +135,20 @@ def step_to_hlo(
         if not found:
             raise
         op, node = found.groups()
-        string = " with a string" if "DT_STRING" in str(error) else ""
+        string = " on strings" if "DT_STRING" in str(error) else ""
         raise ValueError(
-            f"a TPU cannot run the operation {op}{string} ({node}): XLA has none of this kind; "
-            "take it out of the step, for instance into the input pipeline"
+            f"a TPU cannot run the operation {op}{string} ({node}), which XLA does not support; "
+            "move it out of the step, for instance into the input pipeline"
         ) from None
 
 
 def _import_jax() -> SimpleNamespace:
-    """Of jax what is needed here, most of it internal to it."""
-    # There is no TPU to ask for these; without them libtpu looks for a server that tells.
+    """Imports the parts of jax that are needed here, most of them internal."""
+    # Without a TPU, libtpu would look for a metadata server to ask for these.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-    # Other processes may use the compiler, or a TPU, at the same time.
+    # Other processes may use the compiler or a TPU at the same time.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TPU_STDERR_LOG_LEVEL", "3")
@@ -161,7 +163,7 @@ def _import_jax() -> SimpleNamespace:
         from jaxlib.xla_client import CompileOptions, DeviceList
     except ImportError as error:
         raise ValueError(
-            f"the compiler for TPUs is missing ({error}): pip install 'bert-tf[tpu-check]'"
+            f"the TPU compiler is missing ({error}): pip install 'bert-tf[tpu-check]'"
         ) from None
     return SimpleNamespace(
         CompileOptions=CompileOptions,
@@ -176,12 +178,12 @@ def _import_jax() -> SimpleNamespace:
     )
 
 
-def as_for_a_tpu(module: str) -> str:
-    """A program that TensorFlow wrote for the CPU, in MLIR, as it writes it for a TPU.
+def adapt_to_tpu(module: str) -> str:
+    """Turns an MLIR module that TensorFlow made for the CPU into the one it makes for a TPU.
 
-    - Copies between variables, for which the TPU's dialect has no word, become identities.
-    - Random numbers come from the TPU's own generator and not from Philox, whose state has one word
-      more and whose blocks of 4 numbers a TPU would pad to 128.
+    - Copies between variables become identities, since the TPU's dialect has no copies.
+    - The TPU's own generator replaces Philox, whose state is one word longer and whose blocks of 4
+      random numbers a TPU would pad to 128.
     """
     module = module.replace("mhlo.copy ", "stablehlo.optimization_barrier ")
     return re.sub(
@@ -197,8 +199,8 @@ def as_for_a_tpu(module: str) -> str:
     )
 
 
-def _explained(error: Exception) -> Exception:
-    """What a user can make of the compiler's error."""
+def _user_error(error: Exception) -> Exception:
+    """Turns an error of the compiler into one for the user."""
     size = r"\(?([\d.]+)([KMGT]?)B?\)?"
     found = re.search(rf"(?:required.*?|Used ){size} (?:exceeds.*?|of ){size}", str(error))
     if "RESOURCE_EXHAUSTED" in str(error) and found:
@@ -207,7 +209,7 @@ def _explained(error: Exception) -> Exception:
             for number, unit in (found.groups()[:2], found.groups()[2:])
         )
         return DoesNotFit(needed, available)
-    return ValueError(f"the TPU compiler refuses the step: {_reason(error)}")
+    return ValueError(f"the TPU compiler rejects the step: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:

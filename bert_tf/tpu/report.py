@@ -1,4 +1,4 @@
-"""What the TPU compiler tells of a training step, in words and with what follows from it."""
+"""The report of a TPU check: the compiler's figures for a step, and the time they imply."""
 
 import textwrap
 from dataclasses import dataclass
@@ -8,27 +8,29 @@ from bert_tf.tpu.chips import Topology, estimate_step_time
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
 _ASSUMPTIONS = (
-    "Nothing ran on a TPU: these times follow from the chip's published peak figures.",
-    "Matrix products run at the peak rate, and memory at its full bandwidth, at the same time.",
-    "Every byte that an operation reads or writes comes from the chip's main memory. The compiler "
-    "keeps many of them in fast memory inside the chip instead, and counts copies between the two "
-    "as well: a real step is likely to be faster than this, but never faster than its arithmetic.",
-    "Each chip takes its share of the batch; the gradients, in float32, are summed once a step, "
-    "around a ring, over one link in each dimension of the topology, while nothing else is done.",
+    "Nothing ran on a TPU: the times follow from the published peak figures of the chip.",
+    "Arithmetic runs at the peak rate while memory transfers run at full bandwidth.",
+    "All bytes that operations read or write pass through the chip's main memory. In reality the "
+    "compiler keeps many of them in fast on-chip memory, and also counts copies between the two. A "
+    "real step is therefore likely to be faster than this, but never faster than its arithmetic.",
+    "Each chip computes its share of the batch. The float32 gradients are summed once per step, in "
+    "a ring, over one link in each dimension of the topology, without overlapping computation.",
     "The host keeps up: reading and decoding records takes no time.",
 )
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is about.
+    """What is compiled.
 
     Attributes:
-        model: in words.
-        precision: of the activations.
-        max_seq_length, max_predictions_per_seq: of the sequences.
-        batch_size: sequences of one replica.
-        gradient_bytes: of the whole gradient.
+        model: description of the model.
+        precision: type of the activations.
+        max_seq_length: tokens per sequence.
+        max_predictions_per_seq: masked positions per sequence.
+        batch_size: sequences per replica.
+        gradient_bytes: size of the whole gradient.
+        topology: the slice to compile for.
     """
 
     model: str
@@ -41,16 +43,17 @@ class Subject:
 
     @property
     def replica(self) -> str:
+        """The name of what a replica runs on."""
         return "chip" if self.topology.chip.replicas == 1 else "core"
 
     @property
     def memory(self) -> float:
-        """Bytes of a replica."""
+        """Bytes of memory of a replica."""
         return self.topology.chip.hbm_bytes / self.topology.chip.replicas
 
 
 def describe_subject(subject: Subject) -> str:
-    """What is to be compiled, and for what."""
+    """Describes the model, the batch and the TPU."""
     topology, chip = subject.topology, subject.topology.chip
     replicas = topology.num_replicas
     return _table(
@@ -59,12 +62,12 @@ def describe_subject(subject: Subject) -> str:
         (
             "batch",
             f"{subject.batch_size * replicas} sequences of {subject.max_seq_length} tokens, "
-            f"{subject.max_predictions_per_seq} predictions in each",
+            f"{subject.max_predictions_per_seq} predictions per sequence",
         ),
         (
             "slice",
-            f"{topology.name}: {replicas} {subject.replica}{'s' * (replicas > 1)}, each with "
-            f"{subject.batch_size} of the sequences",
+            f"{topology.name}: {replicas} {subject.replica}{'s' * (replicas > 1)}, "
+            f"{subject.batch_size} sequences per {subject.replica}",
         ),
         (
             "chip",
@@ -76,9 +79,9 @@ def describe_subject(subject: Subject) -> str:
 
 
 def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
-    """The compiler's figures for a step, and the time that follows from them."""
+    """Describes the memory, the work and the estimated time of a step."""
     if isinstance(step, DoesNotFit):
-        return f"Compiles for {subject.batch_size} sequences a {subject.replica}: no, {step}"
+        return f"Compiles for {subject.batch_size} sequences per {subject.replica}: no, it {step}"
     return "\n\n".join(
         (
             f"Compiles: yes, in {step.seconds:,.0f} s",
@@ -90,14 +93,14 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
 
 
 def describe_largest(subject: Subject, largest: LargestBatch) -> str:
-    """The result of the search for the largest batch."""
+    """Describes the result of the search for the largest batch."""
     if not largest.step:
-        return "Largest batch\n  none: not even one sequence fits; take a smaller model"
+        return "Largest batch\n  none: not even one sequence fits; use a smaller model"
     rows = [
         (
             "size",
-            f"{largest.size} sequences on a {subject.replica}, "
-            f"{largest.size * subject.topology.num_replicas} in all "
+            f"{largest.size} sequences per {subject.replica}, "
+            f"{largest.size * subject.topology.num_replicas} in total "
             f"(--train_batch_size={largest.size * subject.topology.num_replicas})",
         ),
         (
@@ -106,38 +109,38 @@ def describe_largest(subject: Subject, largest: LargestBatch) -> str:
         ),
     ]
     if largest.bytes_per_sequence:
-        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} for each further sequence"))
-    return _table("Largest batch that was compiled and fits", *rows)
+        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} per additional sequence"))
+    return _table("Largest batch that fits", *rows)
 
 
 def _memory(subject: Subject, step: CompiledStep) -> str:
     return _table(
-        f"Memory of a {subject.replica}",
-        ("arguments", _bytes(step.arguments), "weights, the optimizer's state, the batch"),
+        f"Memory per {subject.replica}",
+        ("arguments", _bytes(step.arguments), "weights, optimizer state, batch"),
         (
             "outputs",
             _bytes(step.outputs),
-            f"their new values, of which {_bytes(step.aliased)} take the place of the old ones",
+            f"new values, of which {_bytes(step.aliased)} replace the old ones in place",
         ),
-        ("temporaries", _bytes(step.temporaries), "activations, gradients, work space"),
+        ("temporaries", _bytes(step.temporaries), "activations, gradients, workspace"),
         ("code", _bytes(step.code), "the program"),
-        ("in all", _bytes(step.memory), _share(step.memory, subject.memory)),
+        ("total", _bytes(step.memory), _share(step.memory, subject.memory)),
     )
 
 
 def _work(subject: Subject, step: CompiledStep) -> str:
     table = _table(
-        f"Work of a {subject.replica} in a step, as the compiler counts it",
+        f"Work per {subject.replica} and step, as counted by the compiler",
         (
             "arithmetic",
             _scaled(step.flops, "FLOP", {"T": 1e12, "G": 1e9, "M": 1e6}),
             "floating-point operations",
         ),
-        ("bytes accessed", _bytes(step.bytes_accessed), "read and written, by all operations"),
+        ("bytes accessed", _bytes(step.bytes_accessed), "read and written by all operations"),
     )
     if step.float64_op:
         table += (
-            f"\n  WARNING: {step.float64_op} computes in float64, which a TPU only emulates, "
+            f"\n  WARNING: {step.float64_op} computes in float64, which a TPU emulates "
             "many times slower than float32"
         )
     return table
@@ -154,17 +157,17 @@ def _time(subject: Subject, step: CompiledStep) -> str:
         (
             "memory",
             _seconds(seconds.memory),
-            "all bytes accessed, at the full bandwidth of the chip's memory",
+            "all bytes accessed, at the full memory bandwidth",
         ),
         (
             "all-reduce",
             _seconds(seconds.all_reduce),
             f"{_bytes(gradient)} of gradients summed over {topology.num_chips} chips"
             if topology.num_chips > 1
-            else "one chip sums nothing",
+            else "nothing to sum on a single chip",
         ),
-        ("step", _seconds(seconds.total), "the longer of the first two, then the all-reduce"),
-        ("throughput", f"{rate:,.0f} sequences/s", f"{rate / topology.num_chips:,.0f} a chip"),
+        ("step", _seconds(seconds.total), "the longer of the first two, plus the all-reduce"),
+        ("throughput", f"{rate:,.0f} sequences/s", f"{rate / topology.num_chips:,.0f} per chip"),
         ("share of peak", f"{seconds.compute / seconds.total:.0%}", "arithmetic / step"),
     )
     notes = (
@@ -175,7 +178,7 @@ def _time(subject: Subject, step: CompiledStep) -> str:
 
 
 def _table(title: str, *rows: tuple[str, ...]) -> str:
-    """A title over aligned rows: a name, and text or a figure and what it means."""
+    """Formats a title and aligned rows: a name, then text, or a figure and its meaning."""
     names = max(len(row[0]) for row in rows)
     figures = max((len(row[1]) for row in rows if len(row) == 3), default=0)
     lines = [title]
@@ -186,7 +189,7 @@ def _table(title: str, *rows: tuple[str, ...]) -> str:
 
 
 def _scaled(value: float, unit: str, prefixes: dict[str, float]) -> str:
-    """With the first prefix that leaves at least 1 before the decimal point, else the last."""
+    """Formats with the first prefix that leaves at least 1, or else the last one."""
     prefix = next((name for name, size in prefixes.items() if value >= size), list(prefixes)[-1])
     return f"{value / prefixes[prefix]:,.2f} {prefix}{unit}"
 

@@ -1,4 +1,4 @@
-"""The TPU's compiler and what is computed from its figures."""
+"""The TPU's compiler, and what follows from its figures."""
 
 import sys
 
@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.tpu import compiler as tpu_compiler
-from bert_tf.tpu.batch_size import attempt, find_largest_batch
+from bert_tf.tpu.batch_size import find_largest_batch, try_compile
 from bert_tf.tpu.chips import CHIPS, Topology, estimate_step_time
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_hlo
 
@@ -32,7 +32,7 @@ class TestTopology:
         [("v5e:1x1", 1, 1, 0), ("v5e:2x2", 4, 4, 2), ("v4:2x2x1", 4, 4, 2), ("v3:4x8", 32, 64, 2)],
     )
     def test_counts_chips_and_replicas(self, name, chips, replicas, links):
-        """Oracle: the cloud's names; TensorFlow has two replicas on a v3 chip, then one."""
+        """Oracle: Cloud TPU's names; TensorFlow has two replicas per chip on v3, else one."""
         topology = Topology.parse(name)
         assert (topology.num_chips, topology.num_replicas, topology.links) == (
             chips,
@@ -44,8 +44,8 @@ class TestTopology:
         "name", ["v9:2x2", "v5e", "v5e:4", "v5e:0x2", "v5litepod-4", "v5e:2x2 "]
     )
     def test_other_names_are_errors(self, name):
-        """Oracle: the message names the value and what there is."""
-        with pytest.raises(ValueError, match=f"no topology '{name}'.*v5e, v5p, v6e.*v5e:2x2"):
+        """Oracle: the message names the value and the alternatives."""
+        with pytest.raises(ValueError, match=f"unknown topology '{name}'.*v5e, v5p, v6e.*v5e:2x2"):
             Topology.parse(name)
 
 
@@ -56,35 +56,35 @@ class TestStepTime:
         assert (time.compute, time.memory, time.all_reduce) == (1.0, 2.0, 0.0)
         assert time.total == 2.0
 
-    def test_the_all_reduce_passes_the_gradient_on_twice(self):
-        """Oracle: by hand: 3/2 of 4 GB over two links of 50 GB/s."""
+    def test_the_all_reduce_sends_the_gradient_twice(self):
+        """Oracle: by hand, 3/2 of 4 GB over two links of 50 GB/s."""
         time = estimate_step_time(Topology.parse("v5e:2x2"), 197e12, 0.0, 4e9)
         assert time.all_reduce == pytest.approx(6 / 100)
         assert time.total == pytest.approx(1.06)
 
     def test_a_replica_of_an_old_chip_is_half_of_it(self):
-        """Oracle: the chip's peak, which needs both of its cores."""
+        """Oracle: the peak of the chip, which takes both of its cores."""
         time = estimate_step_time(Topology.parse("v3:1x1"), CHIPS["v3"].peak_flops / 2, 0.0, 0.0)
         assert time.compute == 1.0
 
 
 class TestLargestBatch:
-    """Oracle of all: a made-up step whose memory is known in advance."""
+    """Oracle of all: a fake step whose memory is known in advance."""
 
     MEMORY = 1000.0
 
     def search(self, size, temporaries_of, arguments=100):
         self.sizes = []
 
-        def compile_at(size):
+        def compile_for(size):
             self.sizes.append(size)
             needed = temporaries_of(size)
             if arguments + needed > 980:
                 raise DoesNotFit(needed, 980)
             return compiled(needed, arguments)
 
-        first = attempt(compile_at, size)
-        return find_largest_batch(compile_at, size, first, self.MEMORY)
+        first = try_compile(compile_for, size)
+        return find_largest_batch(compile_for, size, first, self.MEMORY)
 
     def test_linear_memory_takes_three_compiles(self):
         found = self.search(8, lambda size: 5 * size)
@@ -93,23 +93,23 @@ class TestLargestBatch:
         assert found.bytes_per_sequence == 5.0
         assert len(self.sizes) == 3
 
-    def test_comes_back_from_sizes_that_do_not_fit(self):
-        """Small batches' temporaries are in fast memory: the first estimate is too high."""
+    def test_recovers_from_sizes_that_do_not_fit(self):
+        """The temporaries of small batches fit into fast memory: the first estimate is too high."""
         found = self.search(8, lambda size: max(1, 5 * size - 100))
         assert found.size == 192  # (880 + 100) / 5 = 196
         assert max(self.sizes) > 196
 
-    def test_goes_on_where_the_estimate_was_too_low(self):
+    def test_continues_if_the_estimate_was_too_low(self):
         found = self.search(64, lambda size: 5 * size - (size > 100) * 3 * (size - 100))
         assert 264 <= found.size <= 290  # 2 * 290 + 300 = 880, and 5 % less
 
     def test_the_compiler_may_need_less_for_more(self):
-        """As it computes things twice where memory gets tight."""
+        """It may recompute values when memory gets tight."""
         found = self.search(8, lambda size: 5 * size - (size > 150) * 200)
         assert 200 <= found.size <= 216  # 5 * 216 - 200 = 880, and 5 % less
         assert max(self.sizes) < 400
 
-    def test_temporaries_of_nothing_are_no_reason_for_huge_batches(self):
+    def test_steps_without_temporaries_do_not_lead_to_huge_batches(self):
         self.search(8, lambda size: 0)
         assert max(self.sizes) <= 65 * 8
 
@@ -135,21 +135,21 @@ class TestStepToHlo:
         with pytest.raises(ValueError) as error:
             step_to_hlo(step, {"x": tf.zeros([4])})
         assert "\n" not in str(error.value)
-        assert str(error.value).startswith("a TPU cannot run the operation AsString (text/write): ")
+        assert str(error.value).startswith("a TPU cannot run the operation AsString (text/write), ")
 
     def test_a_string_among_the_arguments(self):
-        with pytest.raises(ValueError, match=r"^a TPU cannot run the operation _Arg with a string"):
+        with pytest.raises(ValueError, match=r"^a TPU cannot run the operation _Arg on strings"):
             step_to_hlo(lambda batch: tf.strings.length(batch["x"]), {"x": tf.constant(["a"])})
 
 
-def test_random_numbers_and_copies_are_those_of_a_tpu():
-    """Oracle: the TPU build of TensorFlow 2.20 writes rng_default, of a state of two words."""
+def test_random_numbers_and_copies_become_those_of_a_tpu():
+    """Oracle: the TPU build of TensorFlow 2.20, which uses rng_default with a two-word state."""
     module = (
         "%output_state_3, %output_4 = stablehlo.rng_bit_generator %200, algorithm = PHILOX : "
         "(tensor<3xui64>) -> (tensor<3xui64>, tensor<8x128xui32>) loc(#loc8)\n"
         "%5 = mhlo.copy %4 : tensor<8xf32>"
     )
-    assert tpu_compiler.as_for_a_tpu(module).splitlines() == [
+    assert tpu_compiler.adapt_to_tpu(module).splitlines() == [
         "%output_4_tpu_seed = stablehlo.slice %200 [0:2] : (tensor<3xui64>) -> tensor<2xui64>",
         "%output_4_tpu_rest = stablehlo.slice %200 [2:3] : (tensor<3xui64>) -> tensor<1xui64>",
         "%output_4_tpu_state, %output_4 = stablehlo.rng_bit_generator %output_4_tpu_seed, "
@@ -162,7 +162,7 @@ def test_random_numbers_and_copies_are_those_of_a_tpu():
 
 class TestCompilerErrors:
     def test_a_missing_package_names_the_extra(self, monkeypatch):
-        """Oracle: setup.cfg's name of the extra."""
+        """Oracle: the name of the extra in setup.cfg."""
         monkeypatch.setitem(sys.modules, "libtpu", None)
         with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
             TpuCompiler(Topology.parse("v5e:1x1"))
@@ -183,17 +183,17 @@ class TestCompilerErrors:
             ),
         ],
     )
-    def test_out_of_memory_tells_how_much(self, message, needed):
+    def test_running_out_of_memory_names_the_sizes(self, message, needed):
         """Oracle: messages of libtpu 0.0.52 and of older versions."""
-        error = tpu_compiler._explained(RuntimeError(message))
+        error = tpu_compiler._user_error(RuntimeError(message))
         assert isinstance(error, DoesNotFit)
         assert (error.needed, error.available) == (int(needed * GIB), int(15.75 * GIB))
 
     def test_others_are_one_line(self):
         """Oracle: a message of libtpu 0.0.52."""
         message = "UNIMPLEMENTED: Stable sorting of more than 2^31-1 elements\nSee elsewhere"
-        assert str(tpu_compiler._explained(RuntimeError(message))) == (
-            "the TPU compiler refuses the step: UNIMPLEMENTED: Stable sorting of more than 2^31-1 "
+        assert str(tpu_compiler._user_error(RuntimeError(message))) == (
+            "the TPU compiler rejects the step: UNIMPLEMENTED: Stable sorting of more than 2^31-1 "
             "elements"
         )
 
@@ -206,10 +206,10 @@ def compiler():
 
 
 class TestCompiler:
-    """Needs the compiler."""
+    """The real compiler."""
 
     def test_counts_arithmetic_and_memory(self, compiler):
-        """Oracle: 2 m k n operations of a product, and the sizes of its matrices."""
+        """Oracle: 2 m k n operations for a matrix product, and the sizes of its matrices."""
         table = tf.Variable(tf.zeros([1024, 512]))
 
         def step(batch):
@@ -225,7 +225,7 @@ class TestCompiler:
         assert found.float64_op is None
 
     def test_too_large_does_not_fit(self, compiler):
-        """Oracle: 40 GiB are more than a v5e's 16."""
+        """Oracle: 40 GiB exceed the 16 GiB of a v5e."""
 
         def step(batch):
             return tf.random.stateless_uniform([10 * 2**30], batch["seed"])
@@ -235,8 +235,8 @@ class TestCompiler:
         assert error.value.needed > error.value.available
         assert 15 * GIB < error.value.available <= 16 * GIB
 
-    def test_random_numbers_take_no_room_beside_them(self, compiler):
-        """Oracle: the numbers' own size; by Philox there would be temporaries of 32 times that."""
+    def test_random_numbers_need_no_temporaries(self, compiler):
+        """Oracle: the size of the numbers; Philox would need temporaries of 32 times that."""
 
         def step(batch):
             return tf.random.stateless_uniform([4096, 3072], batch["seed"], 0, 2**16, tf.int32)
@@ -245,20 +245,20 @@ class TestCompiler:
         assert found.outputs == pytest.approx(4 * 4096 * 3072, rel=0.01)
         assert found.temporaries < found.outputs
 
-    def test_names_what_computes_in_float64(self, compiler):
-        """Oracle: the name given to the operation."""
+    def test_names_an_operation_in_float64(self, compiler):
+        """Oracle: the name of the operation."""
 
         def step(batch):
             return tf.cast(batch["x"], tf.float64, name="precise") + 1.0
 
         assert "precise" in compiler.compile(step, {"x": tf.zeros([8, 8])}).float64_op
 
-    def test_a_slice_that_cannot_be(self, compiler):
-        """Oracle: v5e slices are made of hosts of 2x2 chips."""
-        with pytest.raises(ValueError, match=r"no topology v5e:3x3: .*not divisible"):
+    def test_a_slice_that_does_not_exist(self, compiler):
+        """Oracle: v5e slices consist of hosts with 2x2 chips."""
+        with pytest.raises(ValueError, match=r"no topology 'v5e:3x3': .*not divisible"):
             TpuCompiler(Topology.parse("v5e:3x3"))
 
     @pytest.mark.parametrize("name", ["v2:2x2", "v3:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2"])
     def test_every_chip_has_the_replicas_of_the_table(self, compiler, name):
-        """Oracle: the compiler's devices, which its constructor counts."""
+        """Oracle: the devices of the compiler, which its constructor counts."""
         TpuCompiler(Topology.parse(name))

@@ -1,7 +1,6 @@
-"""Worker processes for what one core does too slowly."""
+"""Worker processes for work that takes too long on one core."""
 
 import multiprocessing
-import multiprocessing.connection
 import os
 import signal
 import threading
@@ -9,14 +8,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_any
 
 from tfrecords import command
 
-Task = tuple  # a function and its arguments; a module must hold the function
+# A function and its arguments. The function is defined at the top level of a module.
+Task = tuple
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -25,57 +27,63 @@ def available_cores() -> int:
 class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
-    The others are started anew, so that each has its own TensorFlow, on one core; that takes
-    seconds, in which this one works already. They end with this process, however it ends.
+    The other processes are spawned, so each has a TensorFlow of its own, limited to one core. That
+    takes seconds, in which this process works already. The others end with this process, however it
+    ends, and at once when the context ends with an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
         self._others = num_workers - 1
         self._pool: ProcessPoolExecutor | None = None
+        # Closing this end of a pipe tells the other processes to exit.
+        self._stop: Connection | None = None
 
     def __enter__(self) -> "Workers":
         if self._others:
+            stopped, self._stop = multiprocessing.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
                 self._others,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
+                initargs=(stopped,),
             )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool:
             if kind:
-                for process in multiprocessing.active_children():
-                    process.terminate()
+                self._stop.close()
             self._pool.shutdown(cancel_futures=True)
+            self._stop.close()
 
     def results(
         self, tasks: Iterable[Task], first: deque[Task] | None = None
     ) -> Iterator[tuple[Task, object]]:
-        """Tasks with what they return, in the order in which they finish.
+        """Yields tasks with their results, in the order in which they finish.
 
         Args:
-            tasks: taken one by one, as workers become free.
-            first: tasks that go before the others; it may be added to meanwhile.
+            tasks: Taken one by one, as workers become free.
+            first: Tasks that run before the others. Tasks may be added during the iteration.
 
         Raises:
-            OSError: a worker died. And whatever a task raises.
+            OSError: A worker died.
+            Exception: Whatever a task raises.
         """
         rest = iter(tasks)
 
-        def following() -> Task | None:
+        def next_task() -> Task | None:
             return first.popleft() if first else next(rest, None)
 
         running: dict[Future, Task] = {}
         try:
             while True:
-                # As many again wait as work, so that no worker does.
-                while len(running) < 2 * self._others and (task := following()):
+                # One task waits for each that runs, so that no worker is ever idle.
+                while len(running) < 2 * self._others and (task := next_task()):
                     running[self._pool.submit(*task)] = task
                 if done := [future for future in running if future.done()]:
                     for future in done:
                         yield running.pop(future), future.result()
-                elif task := following():
+                elif task := next_task():
                     yield task, task[0](*task[1:])
                 elif running:
                     wait(running, return_when=FIRST_COMPLETED)
@@ -83,15 +91,15 @@ class Workers:
                     return
         except BrokenProcessPool:
             raise OSError(
-                "a worker process died; perhaps the system killed it for lack of memory: run the "
-                "same command again, with a smaller --num_workers"
+                "a worker process died, perhaps because the system ran out of memory: run the same "
+                "command again with a smaller --num_workers"
             ) from None
 
 
-def _start_worker() -> None:
+def _start_worker(stopped: Connection) -> None:
     # Ctrl-C is for the parent to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_when_stopped, args=(stopped,), daemon=True).start()
     command.import_tensorflow()
     import tensorflow as tf
 
@@ -99,7 +107,7 @@ def _start_worker() -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
-def _exit_with_parent() -> None:
-    # The pool's queue does not tell a worker that its parent was killed.
-    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+def _exit_when_stopped(stopped: Connection) -> None:
+    # The pool does not tell its workers that the parent was killed.
+    wait_for_any([stopped, multiprocessing.parent_process().sentinel])
     os._exit(1)

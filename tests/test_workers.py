@@ -1,6 +1,7 @@
-"""Oracles: what the functions return in this process; what became of the processes."""
+"""Tests worker processes. Oracles: results in this process, and the process table."""
 
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from bert_tf.workers import Workers
 
 
-def test_one_worker_is_this_process_and_takes_tasks_in_order():
+def test_one_worker_is_this_process_and_runs_tasks_in_order():
     first = deque([(math.sqrt, 4)])
     with Workers(1) as workers:
         results = workers.results([(os.getpid,), (math.sqrt, 9)], first)
@@ -26,12 +27,12 @@ def test_one_worker_is_this_process_and_takes_tasks_in_order():
 
 @pytest.mark.slow
 def test_two_workers():
-    """One start of the other process, which takes seconds, for all that is to be said of them."""
+    """Shares one other process, which takes seconds to start, between all checks."""
     with Workers(2) as workers:
         numbers = range(50)
         results = workers.results((math.sqrt, number) for number in numbers)
         assert sorted(result for _, result in results) == [math.sqrt(n) for n in numbers]
-        # Tasks long enough for both processes to take some.
+        # The tasks take long enough for both processes to run some.
         assert len({pid for _, pid in workers.results([(_pid_after, 0.1)] * 10)}) == 2
         added: deque = deque()
         seen = []
@@ -46,6 +47,24 @@ def test_two_workers():
             list(workers.results([(os._exit, 1)]))
 
 
+@pytest.mark.slow
+def test_an_error_ends_the_workers_and_no_other_process():
+    """Oracle: the process table. A child that is not a worker must go on."""
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=time.sleep, args=(60,))
+    child.start()
+    with pytest.raises(RuntimeError, match="broken"), Workers(2) as workers:
+        pids = {pid for _, pid in workers.results([(_pid_after, 0.1)] * 10)}
+        # Without the error, this worker would sleep for a minute.
+        next(workers.results([(time.sleep, 60), (time.sleep, 60), (os.getpid,)]))
+        raise RuntimeError("broken")
+    (worker,) = pids - {os.getpid()}
+    assert not _runs(worker)
+    assert child.is_alive()
+    child.terminate()
+    child.join()
+
+
 def _pid_after(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()
@@ -53,7 +72,7 @@ def _pid_after(seconds: float) -> int:
 
 @pytest.mark.slow
 def test_workers_end_with_their_parent():
-    """Oracle: the process table, after the parent was killed without a chance to tell them."""
+    """Oracle: the process table, after the parent was killed with SIGKILL."""
     program = (
         "import os\nfrom bert_tf.workers import Workers\n"
         "if __name__ == '__main__':\n"

@@ -45,6 +45,7 @@ def encode_texts(
     """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
 
+    @tf.autograph.experimental.do_not_convert  # converting it would take seconds
     def pack(*texts):
         segments = [tokenizer.tokenize_flat(text) for text in texts]
         num_tokens = tf.add_n([segment.row_lengths() for segment in segments])

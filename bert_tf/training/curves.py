@@ -1,4 +1,4 @@
-"""The curves of a run as one picture."""
+"""Draws the curves of a run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 Metrics = Sequence[Mapping[str, float]]
 
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # can be told apart by the color-blind
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
 _INK, _FAINT = "#404040", "#d9d9d9"
-# The running mean is over this part of the curve; a shorter one needs none.
+# The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
 _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
-    """Draws loss, accuracy, learning rate and throughput to a PNG, whole or not at all.
+    """Draws loss, accuracy, learning rate and throughput to a PNG, replacing it as a whole.
 
     Args:
-        metrics: of training, as `metrics.jsonl` has them.
+        metrics: of training, as in `metrics.jsonl`.
         evaluations: on held-out data, with `step`, `loss` and accuracies; may be empty.
 
     Raises:
@@ -38,12 +38,12 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
 
 
 def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
-    """The figure of `draw_curves`: four panels over the step.
+    """Returns the figure of `draw_curves`: four panels over the step.
 
-    A key that no entry has is left out, and so is an entry that lacks the key. Accuracies are
-    the keys that end in `_accuracy`.
+    Each curve consists of the entries that have its key. Accuracies are the keys that end in
+    `_accuracy`.
     """
-    # Here, because most uses of this package draw nothing.
+    # Slow to import, and rarely needed.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6.4), dpi=110)
@@ -60,14 +60,14 @@ def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
     _finish(loss, "Loss")
     _finish(accuracy, "Accuracy", from_zero=True)
     _finish(rate, "Learning rate", from_zero=True)
-    _finish(throughput, "Sequences a second", from_zero=True)
+    _finish(throughput, "Sequences per second", from_zero=True)
     for axes in (rate, throughput):
         axes.set_xlabel("step", color=_INK)
     return figure
 
 
 def _draw_pair(axes: Axes, metrics, evaluations, name: str, label: str, color: str) -> None:
-    """One measure in training and held out."""
+    """Draws one measure for training and for held-out data."""
     _draw(axes, metrics, name, color, f"{label}training", smooth=True)
     steps, values = _series(evaluations, name)
     if len(steps):
@@ -122,7 +122,7 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
 
 
 def _short(value: float) -> str:
-    """For example 8e-5, 0.25 or 1,200."""
+    """Formats numbers like 8e-5, 0.25 and 1,200."""
     if not 0 < abs(value) < 1e-3:
         return f"{value:,.6g}"
     digits, exponent = f"{value:.5e}".split("e")

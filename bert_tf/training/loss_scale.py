@@ -1,4 +1,4 @@
-"""Loss scaling, which float16 needs."""
+"""Loss scaling, which training in float16 needs."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ _GROWTH_STEPS = 2000
 class DynamicLossScale:
     """A factor on the loss that keeps small gradients from vanishing in float16.
 
-    It doubles after 2,000 steps in a row whose gradients were finite and halves, down to 1 at
-    least, after one whose gradients were not; that step must be left out. All methods are for a
-    replica context. Create it in the strategy's scope.
+    The factor doubles after 2,000 consecutive steps with finite gradients. It halves, but not
+    below 1, after a step with other gradients, which must be skipped. Create the object in the
+    strategy's scope and call its methods in a replica context.
 
     Attributes:
-        scale: float32 variable.
-        state: name -> variable, all that a checkpoint must hold.
+        scale: the factor, a float32 variable.
+        state: name -> variable: what a checkpoint must hold.
 
     Example:
         loss = loss_scale.scale_loss(loss)
@@ -36,14 +36,14 @@ class DynamicLossScale:
         self.state = {"scale": self.scale, "good_steps": self._good_steps}
 
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """The loss times the scale, in the loss' own type, which should be float32."""
+        """Multiplies the loss, which should be float32, by the scale."""
         return loss * tf.cast(self.scale, loss.dtype)
 
     def unscale(self, gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Divides dense gradients, already summed, by the scale.
+        """Divides dense gradients, already summed over the replicas, by the scale.
 
         Returns:
-            The gradients, and a bool scalar: whether all their values are finite.
+            The gradients, and a boolean scalar: whether all their values are finite.
         """
         factor = 1.0 / self.scale
         gradients = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
@@ -51,10 +51,10 @@ class DynamicLossScale:
         return gradients, tf.reduce_all(finite)
 
     def update(self, finite: tf.Tensor) -> None:
-        """Counts a step and changes the scale where it is time.
+        """Counts a step and adjusts the scale.
 
         Args:
-            finite: bool scalar, the same on every replica.
+            finite: boolean scalar, the same on every replica.
         """
         tf.distribute.get_replica_context().merge_call(self._update_all, args=(finite,))
 

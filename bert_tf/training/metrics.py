@@ -1,4 +1,4 @@
-"""The log of a run: a file with one JSON object for every logged step."""
+"""The log of a run: a file with one JSON object per logged step."""
 
 import json
 from collections.abc import Mapping
@@ -9,20 +9,19 @@ from tfrecords.writer import atomic_write
 
 
 class MetricsLog:
-    """Writes `metrics.jsonl`, so that a resumed run leaves the file of an uninterrupted one.
+    """Writes `metrics.jsonl` so that a resumed run leaves the same file as an uninterrupted one.
 
     Args:
-        path: of the file; its folder must be there.
+        path: of the file; its folder must exist.
     """
 
     def __init__(self, path: str):
         self._path = path
 
     def start(self, step: int) -> None:
-        """Takes the file up after `step`: drops the lines of later steps.
+        """Drops the lines of steps after `step`, and a last line that a kill cut short.
 
-        Also drops a last line that a kill cut short. The file is replaced as a whole or not at
-        all; where there is none, none is made.
+        The file is replaced as a whole or not at all. It is not created if there is none.
 
         Raises:
             ValueError: a line is damaged; see `read_metrics`.
@@ -33,10 +32,10 @@ class MetricsLog:
             atomic_write(self._path, "".join(map(_line, kept)))
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Appends a line; after this call a kill cannot take it away.
+        """Appends a line, which no later kill can lose.
 
         Args:
-            values: with a key `step`, an int. Floats read back bit for bit.
+            values: must include `step`, an int. Floats are read back bit for bit.
 
         Raises:
             OSError: the file cannot be written.
@@ -49,10 +48,10 @@ class MetricsLog:
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
-    """The lines of a `metrics.jsonl`, without a last one that was cut short; [] without the file.
+    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] without a file.
 
     Raises:
-        ValueError: a line before the last is damaged; the message names it.
+        ValueError: an earlier line is damaged; the message names it.
         OSError: the file cannot be read.
     """
     if not tf.io.gfile.exists(path):
@@ -75,12 +74,12 @@ def read_metrics(path: str) -> list[dict[str, float]]:
 
 
 def _line(values: Mapping[str, float]) -> str:
-    # NumPy's scalars become Python's, of the same value.
+    # Converts NumPy scalars to Python's.
     return json.dumps(dict(values), default=lambda number: number.item()) + "\n"
 
 
 def _parse(line: bytes) -> dict[str, float]:
     values = json.loads(line)
     if not isinstance(values, dict) or not isinstance(values.get("step"), int):
-        raise ValueError("no object with a step")
+        raise ValueError("not an object with a step")
     return values

@@ -1,4 +1,4 @@
-"""The optimizer of the original BERT, and the one for large batches."""
+"""AdamW as in the original BERT, and LAMB for large batches."""
 
 import math
 import re
@@ -9,21 +9,21 @@ import tensorflow as tf
 
 
 class Optimizer:
-    """What `AdamW` and `Lamb` share: Adam's two moments, and the way to the variables.
+    """Base class of `AdamW` and `Lamb`: Adam's moments and the update of the variables.
 
-    Not a `keras.optimizers.Optimizer`: those clip every replica's gradient before the all-reduce,
-    where the original clips the sum.
+    It is not a `keras.optimizers.Optimizer`, because those clip each replica's gradient before the
+    all-reduce; the original clips the sum.
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
         weight_decay: not applied to variables whose path matches `exclude`.
-        exclude: by default, biases and the two parameters of layer normalization.
-        bias_correction: whether the moments are divided by what they lack of a full average.
+        exclude: by default biases and the two parameters of layer normalization.
+        bias_correction: whether to correct the bias of the moments toward 0.
 
     Attributes:
-        adapts: whether the update of a variable is made as long as the variable.
-        slots: name -> variable, all that a checkpoint must hold: `<path>/adam_m` and
-            `<path>/adam_v`, and with `bias_correction` the number of updates, `update_count`.
+        adapts: whether updates are scaled to the norm of their variable.
+        slots: name -> variable: what a checkpoint must hold. `<path>/adam_m`, `<path>/adam_v` and,
+            with `bias_correction`, the number of updates, `update_count`.
     """
 
     adapts = False
@@ -60,13 +60,13 @@ class Optimizer:
         scale: tf.Tensor | float = 1.0,
         finite: tf.Tensor | None = None,
     ) -> None:
-        """Updates the variables; call it in a replica context with gradients already summed.
+        """Updates the variables; must be called in a replica context.
 
         Args:
-            gradients: dense, in the variables' order, the same on every replica.
+            gradients: dense and already summed over the replicas, in the order of the variables.
             learning_rate: scalar.
-            scale: scalar that the gradients are multiplied by, to clip them.
-            finite: bool scalar of `DynamicLossScale.unscale`; where it is false, nothing changes.
+            scale: scalar factor on the gradients, which clips them.
+            finite: boolean scalar of `DynamicLossScale.unscale`; nothing changes if it is false.
         """
         tf.distribute.get_replica_context().merge_call(
             self._update_unless_skipped, args=(list(gradients), learning_rate, scale, finite)
@@ -76,7 +76,7 @@ class Optimizer:
         if finite is None:
             self._update_all(strategy, gradients, learning_rate, scale)
             return
-        # Here and not around `apply`: a replica cannot leave for the others inside a condition.
+        # Not around `apply`, because merge_call does not work inside a condition.
         tf.cond(
             strategy.experimental_local_results(finite)[0],
             lambda: self._update_all(strategy, gradients, learning_rate, scale),
@@ -95,27 +95,27 @@ class Optimizer:
             )
 
     def _moment_weights(self) -> tuple:
-        """The sums of the weights in m and in v: 1 - beta^t, or 1 without bias correction."""
+        """Returns the sums of the weights in m and v: 1 - beta^t, or 1 without bias correction."""
         if not self.bias_correction:
             return 1.0, 1.0
         count = self.slots["update_count"]
         count.assign_add(1)
         count = tf.cast(count.read_value(), tf.float32)
-        # 1 - 0.999 in float32 would be off by 5e-5 of itself.
+        # In float32, 1 - 0.999 would have a relative error of 5e-5.
         return tuple(-tf.math.expm1(count * math.log(b)) for b in (self.beta_1, self.beta_2))
 
     def _update(
         self, variable, m, v, gradient, scale, learning_rate, weights, excluded: bool
     ) -> None:
-        # Handles: a compiled function would take the moments of all devices for constants.
+        # Handles, because a compiled function would treat the moments of all devices as constants.
         handles = variable.handle, m.handle, v.handle
         decay = 0.0 if excluded else self.weight_decay
         rule = self.beta_1, self.beta_2, self.epsilon, decay, self.adapts and not excluded
         _compiled_update(handles, gradient, scale, learning_rate, weights, rule)
 
 
-# Compiled on every device: operation by operation, an update reads and writes the weights about
-# twice as often. Of the module, so that optimizers share what is compiled.
+# Compiled on every device: separate operations would read and write the weights about twice as
+# often. At module level, so that optimizers share the compiled function.
 @tf.function(jit_compile=True)
 def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tuple) -> None:
     variable, m, v = (
@@ -137,14 +137,14 @@ def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tup
 
 
 class AdamW(Optimizer):
-    """Adam with decoupled weight decay; as in the original BERT, without bias correction.
+    """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
 
         m <- beta_1 m + (1 - beta_1) g
         v <- beta_2 v + (1 - beta_2) g^2
         w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
 
-    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) stand for
-    m and v in the last line.
+    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) replace m and
+    v in the last line.
 
     Args: see `Optimizer`.
 
@@ -154,14 +154,14 @@ class AdamW(Optimizer):
 
 
 class Lamb(Optimizer):
-    """Adam whose update of each variable is made as long as `learning_rate` times the variable.
+    """Adam with each variable's update scaled to `learning_rate` times the variable's norm.
 
         u <- m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay w
         w <- w - learning_rate |w| / |u| u
 
-    with m and v as in `AdamW`. Where |w| or |u| is 0, and for excluded variables, which do not
-    decay either, the trust ratio |w| / |u| is 1. Query, key and value share a variable in
-    `SelfAttention`, and so a ratio.
+    with m and v as in `AdamW`. The trust ratio |w| / |u| is 1 where |w| or |u| is 0, and for
+    excluded variables, which do not decay either. Query, key and value share one ratio, because
+    they share a variable in `SelfAttention`.
 
     Args: see `Optimizer`. google-research/albert has no bias correction.
 

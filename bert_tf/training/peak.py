@@ -1,4 +1,4 @@
-"""How fast the devices could be, for model FLOP utilization."""
+"""The peak FLOP/s of devices, for model FLOP utilization."""
 
 import os
 import re
@@ -6,12 +6,12 @@ import time
 
 import tensorflow as tf
 
-# FLOP/s of one device: in float16 and bfloat16, dense and summed in float32; in TensorFloat-32;
-# in float32 itself. None where the hardware has no such products.
+# FLOP/s of one device for dense matrix products: in float16 and bfloat16 with float32
+# accumulation, in TensorFloat-32, and in float32. None if the hardware has no such products.
 # Sources: NVIDIA's data sheets "Tesla V100" (2018), "T4" (2019), "A100" (2022), "A10" (2021),
 # "L4" (2023), "L40S" (2023), "H100" and "H200" (2024), and "Blackwell architecture" (2024). Those
-# of the Ada, Hopper and Blackwell generations print twice these figures, for sparse matrices.
-# A device is the first whose pattern is found in its name.
+# of the Ada, Hopper and Blackwell generations state twice these figures, for sparse matrices.
+# The first pattern found in a device's name applies.
 _GPUS = (
     (r"V100.*PCIE", 112e12, None, 14e12),
     (r"V100", 125e12, None, 15.7e12),
@@ -27,9 +27,9 @@ _GPUS = (
     (r"\bGB200\b", 2500e12, 1250e12, 80e12),
 )
 _NO_BFLOAT16 = re.compile(r"V100|\bT4\b")
-# FLOP/s in bfloat16 of what TensorFlow shows as one device: a core up to v3, then a chip. float32
-# matrices are rounded to bfloat16 there.
-# Source: Cloud TPU documentation, the page of each version; v3 and v4 also arXiv:2304.01433.
+# bfloat16 FLOP/s of what TensorFlow calls one device: a core up to v3, a chip from v4. TPUs round
+# float32 matrices to bfloat16.
+# Source: Cloud TPU documentation, page of each version; for v3 and v4 also arXiv:2304.01433.
 _TPUS = {
     "v2": 46e12 / 2,
     "v3": 123e12 / 2,
@@ -44,16 +44,16 @@ _LONG_ENOUGH = 0.1  # seconds for `_PRODUCTS` products
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float, str]:
-    """The FLOP/s that all replicas together could reach in matrix products, and where it is from.
+    """Returns the peak FLOP/s of all replicas together in matrix products, and its source.
 
-    For known GPUs and TPUs it is the published peak. For others, and for the CPU, it is measured,
-    on all of this machine's replicas at once, in a second or two.
+    For known GPUs and TPUs this is the published peak. For others, and for the CPU, it is measured
+    on all replicas of this machine at once, within two seconds or so.
 
     Args:
         precision: "float32", "bfloat16" or "float16".
 
     Returns:
-        FLOP/s, and a line for people such as "published for 8 x NVIDIA A100-SXM4-40GB".
+        FLOP/s, and a description such as "published for 8 x NVIDIA A100-SXM4-40GB".
     """
     replicas = strategy.num_replicas_in_sync
     name = _device_name(strategy)
@@ -66,7 +66,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float,
 def _device_name(strategy) -> str:
     device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0])
     if device.device_type == "TPU":
-        # TensorFlow does not say which; images of TPU machines and GKE set the variable.
+        # TensorFlow does not know the type; TPU VM images and GKE set this variable.
         return f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', 'of unknown type')}"
     if device.device_type == "GPU":
         details = tf.config.experimental.get_device_details(
@@ -77,7 +77,7 @@ def _device_name(strategy) -> str:
 
 
 def _published(name: str, precision: str) -> float | None:
-    """FLOP/s of one device of this name, if it is known."""
+    """Returns the published FLOP/s of one device of this name, if known."""
     if found := re.match(r"TPU (v\w+)-", name):
         return None if precision == "float16" else _TPUS.get(found[1])
     for pattern, half, tensor_float_32, single in _GPUS:
@@ -92,7 +92,7 @@ def _published(name: str, precision: str) -> float | None:
 
 
 def _measure(strategy, precision: str) -> tuple[float, int]:
-    """The best FLOP/s of all replicas together, and the size of the matrices that reached it."""
+    """Returns the best FLOP/s of all replicas together and the matrix size that reached it."""
     best = (0.0, 0)
     for size in _SIZES:
         seconds = _seconds(strategy, precision, size)
@@ -104,7 +104,7 @@ def _measure(strategy, precision: str) -> tuple[float, int]:
 
 
 def _seconds(strategy, precision: str, size: int) -> float:
-    """The shortest of a few times that `_PRODUCTS` products take on every replica at once."""
+    """Returns the shortest of several times for `_PRODUCTS` products on all replicas at once."""
 
     def multiply(value):
         matrix = product = tf.fill([size, size], value)
@@ -113,9 +113,9 @@ def _seconds(strategy, precision: str, size: int) -> float:
         return tf.reduce_max(product)
 
     run = tf.function(lambda value: strategy.run(multiply, (value,)))
-    value = tf.cast(1 / size, precision)  # keeps the products finite
+    value = tf.cast(1 / size, precision)  # keeps products finite
     times = []
-    for _ in range(_REPEATS + 1):  # the first traces
+    for _ in range(_REPEATS + 1):  # the first one traces
         started = time.perf_counter()
         for result in strategy.experimental_local_results(run(value)):
             result.numpy()

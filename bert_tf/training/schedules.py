@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step."""
+"""Learning rate schedules."""
 
 import math
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from collections.abc import Callable
 import tensorflow as tf
 
 Schedule = Callable[[tf.Tensor], tf.Tensor]
-SCHEDULES = ("linear", "polynomial", "cosine", "constant")
 
 
 def make_schedule(
@@ -16,21 +15,21 @@ def make_schedule(
     num_warmup_steps: int,
     power: float = 1.0,
 ) -> Schedule:
-    """A linear warm-up from 0 to `learning_rate`, then a decay to 0 at the end of training.
+    """Returns a linear warm-up to `learning_rate` followed by a decay to 0 at the end of training.
 
-    During warm-up the rate is `learning_rate * step / num_warmup_steps`: the first step, number 0,
-    has rate 0 where there is a warm-up. After it the rate is `learning_rate` times
+    The warm-up's rate is `learning_rate * step / num_warmup_steps`, where the first step is number
+    0. After the warm-up the rate is `learning_rate` times
 
         linear      1 - step / num_train_steps
         polynomial  (1 - step / num_train_steps)^power
-        cosine      (1 + cos(pi x)) / 2, where x goes from 0 after the warm-up to 1 at the end
+        cosine      (1 + cos(pi x)) / 2, with x from 0 after the warm-up to 1 at the end
         constant    1
 
-    The first two, as in the original, fall a little where warm-up and decay meet.
+    "linear" and "polynomial" drop slightly where warm-up and decay meet, as in the original.
 
     Args:
-        name: one of `SCHEDULES`.
-        power: of "polynomial".
+        name: one of `choices.SCHEDULES`.
+        power: exponent of "polynomial".
 
     Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
     equation 5, without restarts.
@@ -62,5 +61,5 @@ def make_schedule(
 def linear_warmup_and_decay(
     learning_rate: float, num_train_steps: int, num_warmup_steps: int
 ) -> Schedule:
-    """The original's schedule: "linear" of `make_schedule`."""
+    """Returns the original BERT's schedule, "linear" of `make_schedule`."""
     return make_schedule("linear", learning_rate, num_train_steps, num_warmup_steps)

@@ -1,4 +1,4 @@
-"""What is drawn against what was given."""
+"""The curves drawn, compared with the numbers given."""
 
 import io
 
@@ -42,7 +42,7 @@ def column(entries, key) -> np.ndarray:
     return np.array([(entry["step"], entry[key]) for entry in entries])
 
 
-def test_the_lines_are_what_was_given():
+def test_the_curves_are_the_numbers_given():
     """Oracle: the numbers given."""
     training, held_out = metrics(50), evaluations(4)
     drawn = lines(curves_figure(training, held_out))
@@ -50,7 +50,7 @@ def test_the_lines_are_what_was_given():
         ("Loss", "training"): column(training, "loss"),
         ("Loss", "held out"): column(held_out, "loss"),
         ("Learning rate", "_child0"): column(training, "learning_rate"),
-        ("Sequences a second", "_child0"): column(training, "sequences_per_second"),
+        ("Sequences per second", "_child0"): column(training, "sequences_per_second"),
     }
     for label, key in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
         for part, entries in (("training", training), ("held out", held_out)):
@@ -60,7 +60,7 @@ def test_the_lines_are_what_was_given():
         np.testing.assert_array_equal(drawn[key], points, err_msg=str(key))
 
 
-def test_measures_that_are_not_there_are_left_out():
+def test_missing_measures_are_omitted():
     """Oracle: a run without next-sentence prediction and without evaluations."""
     training = [
         {key: value for key, value in entry.items() if key != "next_sentence_accuracy"}
@@ -71,12 +71,12 @@ def test_measures_that_are_not_there_are_left_out():
         ("Loss", "training"),
         ("Accuracy", "masked LM, training"),
         ("Learning rate", "_child0"),
-        ("Sequences a second", "_child0"),
+        ("Sequences per second", "_child0"),
     ]
 
 
-def test_a_long_run_is_smoothed_beside_the_raw_line():
-    """Oracle: means of 20 of 1,000 points, worked one by one."""
+def test_a_long_curve_is_smoothed():
+    """Oracle: means of 20 of 1,000 points, computed one by one."""
     training = metrics(1000)
     loss = curves_figure(training, []).axes[0]
     raw, smooth = (line.get_xydata() for line in loss.get_lines())

@@ -1,18 +1,19 @@
-"""The schedules against hand-worked values and Keras' where they coincide."""
+"""The schedules, compared with values worked by hand and with those of Keras."""
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.training.schedules import SCHEDULES, linear_warmup_and_decay, make_schedule
+from bert_tf.choices import SCHEDULES
+from bert_tf.training.schedules import linear_warmup_and_decay, make_schedule
 
 
 @pytest.mark.parametrize(
     ("step", "rate"), [(0, 0.0), (1, 0.02), (9, 0.18), (10, 0.18), (50, 0.1), (99, 0.002), (100, 0)]
 )
 def test_linear_warmup_and_decay_at_worked_steps(step, rate):
-    """Oracle: rate 0.2, 100 steps, 10 of warm-up, by the original's formula, by hand."""
+    """Oracle: the original's formula by hand; rate 0.2, 100 steps, 10 of them warm-up."""
     for schedule in (
         linear_warmup_and_decay(0.2, num_train_steps=100, num_warmup_steps=10),
         make_schedule("linear", 0.2, 100, 10),
@@ -29,8 +30,8 @@ def test_linear_warmup_and_decay_at_worked_steps(step, rate):
         ("constant", {9: 0.18, 10: 0.2, 55: 0.2, 100: 0.2, 120: 0.2}),
     ],
 )
-def test_the_others_at_worked_steps(name, rates):
-    """Oracle: rate 0.2, 100 steps, 10 of warm-up, power 2, by hand."""
+def test_other_schedules_at_worked_steps(name, rates):
+    """Oracle: values by hand; rate 0.2, 100 steps, 10 of them warm-up, power 2."""
     schedule = make_schedule(name, 0.2, 100, 10, power=2.0)
     for step, rate in rates.items():
         assert float(schedule(tf.constant(step))) == pytest.approx(rate, abs=1e-7), step
@@ -41,7 +42,7 @@ def assert_coincide(ours, theirs, steps: int = 130) -> None:
     np.testing.assert_allclose(found, [float(theirs(step)) for step in range(steps)], atol=1e-7)
 
 
-def test_keras_where_they_coincide():
+def test_schedules_that_keras_has_too():
     """Oracle: Keras' PolynomialDecay without warm-up, and its CosineDecay with it."""
     schedules = keras.optimizers.schedules
     for power in (0.5, 1.0, 3.0):
@@ -54,7 +55,7 @@ def test_keras_where_they_coincide():
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_without_warmup_the_rate_starts_at_its_highest(name):
-    """Oracle: the rate given; with nothing but warm-up it ends there."""
+    """Oracle: the rate given, also where the warm-up lasts until the end."""
     assert float(make_schedule(name, 0.2, 100, 0)(tf.constant(0))) == pytest.approx(0.2)
     assert float(make_schedule(name, 0.2, 8, 8)(tf.constant(4))) == pytest.approx(0.1)
     assert np.isfinite(make_schedule(name, 0.2, 8, 8)(tf.constant(8)))
@@ -62,7 +63,7 @@ def test_without_warmup_the_rate_starts_at_its_highest(name):
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_compiled_rates_of_int64_steps_are_the_same(name):
-    """Oracle: the schedule that is not compiled."""
+    """Oracle: the schedule without XLA."""
     schedule = make_schedule(name, 1e-4, 1_000_000, 10_000, power=0.5)
     compiled = tf.function(schedule, jit_compile=True)
     for step in (0, 9_999, 10_000, 500_000, 999_999):

@@ -1,7 +1,7 @@
 """The loss curve of the preset tiny, which only a change of the algorithm may move.
 
-`python tests/pretraining/test_golden_curve.py FOLDER` wrote `golden_curve.json` on a CPU in float32.
-Rewrite it only with a reason in the changelog.
+`python tests/pretraining/test_golden_curve.py FOLDER` wrote `golden_curve.json` on a CPU in
+float32. Rewrite it only with a reason in the changelog.
 """
 
 import json
@@ -76,7 +76,7 @@ def test_the_curve_is_the_golden_one(tmp_path):
     golden = json.loads(_GOLDEN.read_text())
     assert (
         golden[-1][0] < 2.4 < 3.6 < golden[0][0]
-    )  # from ln 40 towards ln 10: the model uses the context
+    )  # from ln 40 towards ln 10
     assert golden[-1][1] < 0.4  # ln 2 is 0.69
     np.testing.assert_allclose(train(tmp_path), golden, rtol=1e-2)
 

@@ -18,7 +18,7 @@ _MEASURES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy
 
 @pytest.fixture
 def exact_flags(flags, config, data, tmp_path) -> dict:
-    """Without dropout, whose masks differ between replicas; the records are masked on the way."""
+    """Flags without dropout, whose masks differ between replicas; with dynamic masking."""
     values = config.to_dict() | {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     (tmp_path / "no-dropout.json").write_text(json.dumps(values))
     return flags | {
@@ -80,16 +80,16 @@ def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
     workers[1].send_signal(signal.SIGKILL)
     chief_says = workers[0].communicate(timeout=120)[0]
     workers[1].communicate()
-    if workers[0].returncode:  # else the kill came after the end
+    if workers[0].returncode:  # otherwise the kill came after the end
         assert workers[0].returncode == 1
-        assert "error: the connection to another machine is lost" in chief_says
+        assert "error: the connection to another machine was lost" in chief_says
         assert "Traceback" not in chief_says
         assert not pathlib.Path(folder, "ckpt-30.index").exists()
 
     workers = start_workers(exact_flags)
     chief_says, other_says = (worker.communicate(timeout=300)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
-    assert f"Going on from {folder}/ckpt-" in chief_says
+    assert f"Resuming from {folder}/ckpt-" in chief_says
     assert "on 2 CPU replicas" in chief_says
-    assert "Going on" not in other_says and "Traceback" not in other_says
+    assert "Resuming" not in other_says and "Traceback" not in other_says
     assert_same_curve(folder, str(tmp_path / "one"))

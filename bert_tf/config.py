@@ -12,7 +12,7 @@ from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
 
-# Keys of published files that change nothing in what this encoder computes.
+# Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
     """_name_or_path architectures attention_type bos_token_id classifier_dropout
     classifier_dropout_prob cls_token_id directionality do_lower_case dtype eos_token_id
@@ -22,12 +22,12 @@ _HARMLESS = frozenset(
     pooler_size_per_head pooler_type problem_type sep_token_id tie_word_embeddings
     tokenizer_class torch_dtype torchscript transformers_version use_cache""".split()
 )
-# Keys that would change what is computed, with the only value that means what we compute.
+# Keys that would affect what is computed, with the only value that is supported.
 _FIXED = {
     "position_embedding_type": "absolute",
     "add_cross_attention": False,
     "use_bfloat16": False,
-    # Of ALBERT's files.
+    # From ALBERT.
     "inner_group_num": 1,
     "down_scale_factor": 1,
     "net_structure_type": 0,
@@ -38,21 +38,23 @@ _FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Sizes and rates of a BERT encoder; the names are those of `bert_config.json`.
+    """Sizes and rates of a BERT encoder, with the names of `bert_config.json`.
 
-    `hidden_act` names the activation of the feed-forward layers and of the masked-LM transform:
-    "gelu" is the exact form (erf), "gelu_new" the tanh approximation, as Hugging Face names them.
-    google-research/bert wrote "gelu" for either, depending on its age; a checkpoint must keep the
-    form it was trained with.
+    `hidden_act` is the activation of the feed-forward layers and of the masked-LM transform.
+    "gelu" is the exact form (erf) and "gelu_new" the tanh approximation, as in Hugging Face's
+    files. google-research/bert wrote "gelu" for both at different times; a checkpoint must keep
+    the form it was trained with.
 
-    The last three are not in BERT's own files, and are written only where they are given:
-    `embedding_size` is the width E of the embeddings, which a dense layer then brings to
-    hidden_size (none: they have that width already); `num_hidden_groups` the number of layers
-    with weights of their own, each of which is used by as many layers in a row (none: every
-    layer); `is_decoder` makes attention causal: a position sees those before it and itself.
+    BERT's own files lack the last three fields, which are written only if they are set:
+
+    - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
+      hidden_size.
+    - `num_hidden_groups` is the number of layers that have weights of their own. Each of them is
+      applied several times in a row. If None, every layer has its own weights.
+    - `is_decoder` makes attention causal: a position attends to itself and to earlier ones.
 
     Raises:
-        ValueError: for a value no encoder can have; the message names key and value.
+        ValueError: a value is not possible; the message names key and value.
 
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
@@ -79,10 +81,10 @@ class BertConfig:
             value = getattr(self, field.name)
             counts = field.type is int or (field.type == int | None and value is not None)
             if counts and not (type(value) is int and value > 0):
-                raise ValueError(f"{field.name} must be a whole number above 0, not {value!r}")
+                raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
             if field.type is float:
                 if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-                    raise ValueError(f"{field.name} must be a number of at least 0, not {value!r}")
+                    raise ValueError(f"{field.name} must be a finite number >= 0, not {value!r}")
                 if field.name.endswith("_prob") and value >= 1:
                     raise ValueError(f"{field.name} must be below 1, not {value!r}")
         if self.hidden_size % self.num_attention_heads:
@@ -98,29 +100,35 @@ class BertConfig:
         if type(self.is_decoder) is not bool:
             raise ValueError(f"is_decoder must be true or false, not {self.is_decoder!r}")
         if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(f"hidden_act {self.hidden_act!r} is none of {', '.join(ACTIVATIONS)}")
+            raise ValueError(
+                f"hidden_act {self.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}"
+            )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Takes `bert_config.json`'s keys; missing ones keep the defaults, unknown ones raise.
+        """Creates a configuration from the keys of `bert_config.json`.
 
-        Extras that published files carry are accepted where they change nothing.
+        Missing keys keep their defaults. Additional keys of published files are accepted if they
+        do not affect what is computed.
+
+        Raises:
+            ValueError: a key is unknown, or a value is not supported.
         """
         own = {field.name for field in dataclasses.fields(cls)}
         for key, value in values.items():
             if key in _FIXED and value != _FIXED[key]:
                 raise ValueError(f"{key} {value!r} is not supported, only {_FIXED[key]!r}")
             if key not in own and key not in _HARMLESS and key not in _FIXED:
-                raise ValueError(f"unknown key {key!r}; known are {', '.join(sorted(own))}")
+                raise ValueError(f"unknown key {key!r}; the keys are {', '.join(sorted(own))}")
         if "vocab_size" not in values:
             raise ValueError("vocab_size is missing")
         return cls(**{key: value for key, value in values.items() if key in own})
 
     def to_dict(self) -> dict[str, Any]:
-        """The keys and values of `bert_config.json`.
+        """Returns the keys and values of `bert_config.json`.
 
-        What BERT's own files have not is left out where it is at its default: a file of a plain
-        BERT is then one that every published tool reads.
+        Omits keys that BERT's own files lack where they have their defaults, so that every
+        published tool reads the file of a plain BERT.
         """
         extras = ("embedding_size", "num_hidden_groups", "is_decoder")
         values = dataclasses.asdict(self)
@@ -128,9 +136,9 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:
-        """Reads a `bert_config.json`; an error names the file."""
+        """Reads a `bert_config.json`; errors name the file."""
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-            raise FileNotFoundError(f"{path}: no such file; a bert_config.json is needed")
+            raise FileNotFoundError(f"{path}: no such file; give the path of a bert_config.json")
         try:
             with tf.io.gfile.GFile(path, "rb") as file:
                 values = json.loads(file.read())
@@ -141,5 +149,5 @@ class BertConfig:
             raise ValueError(f"{path}: {error}") from error
 
     def to_json_file(self, path: str) -> None:
-        """Writes `bert_config.json`, whole or not at all."""
+        """Writes a `bert_config.json` atomically."""
         atomic_write(path, json.dumps(self.to_dict(), indent=2) + "\n")

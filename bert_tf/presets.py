@@ -1,7 +1,7 @@
 """The published sizes: 24 miniatures (arXiv:1908.08962), BERT-large (arXiv:1810.04805), ALBERT.
 
-ALBERT's (arXiv:1909.11942 table 1) are its base and large: the sizes of BERT's with embeddings of
-128 and one layer's weights used by all layers.
+ALBERT base and large (arXiv:1909.11942 table 1) have the sizes of BERT base and large, but
+embeddings of width 128 and a single set of weights for all layers.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 
 
 class Size(NamedTuple):
-    """Depth and width; heads are hidden_size / 64, the feed-forward layer is 4 times as wide."""
+    """Depth and width; heads are hidden_size / 64, feed-forward layers 4 times as wide."""
 
     num_hidden_layers: int
     hidden_size: int
@@ -37,18 +37,18 @@ PRESETS = NAMED_SIZES | MINIATURES
 
 
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
-    """The configuration of a named size.
+    """Returns the configuration of a published size.
 
     Args:
         name: tiny, mini, small, medium, base, large, albert-base, albert-large, or a miniature
             such as "L-6_H-256".
-        vocab_size: number of lines of the vocabulary; 30522 is bert-base-uncased's.
+        vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
 
     Raises:
-        ValueError: where no preset has this name.
+        ValueError: there is no such preset.
     """
     if name not in PRESETS:
-        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        raise ValueError(f"no preset {name!r}; choose one of {', '.join(PRESETS)}")
     size = PRESETS[name]
     return BertConfig(
         vocab_size=vocab_size,

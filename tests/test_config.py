@@ -1,4 +1,4 @@
-"""`bert_config.json` against published files, a round trip, and values no encoder can have."""
+"""`bert_config.json`: published files, round trips and invalid values."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ BASE = {"vocab_size": 100, "hidden_size": 12, "num_attention_heads": 3}
 
 
 def test_google_files_are_read(shared_data):
-    """Oracle: the two published files' own values."""
+    """Oracle: the presets of the same published sizes."""
     folder = shared_data / "weights/google_checkpoint_index"
     medium = BertConfig.from_json_file(str(folder / "uncased_L-8_H-512_A-8.bert_config.json"))
     assert medium == preset_config("medium")
@@ -60,8 +60,8 @@ def test_an_albert_file_is_read():
     assert BertConfig.from_dict(values) == expected
 
 
-def test_a_plain_file_has_no_keys_but_berts_own():
-    """Oracle: the keys of google-research/bert, and Hugging Face's layer_norm_eps."""
+def test_a_plain_file_has_only_the_keys_of_bert():
+    """Oracle: the keys of google-research/bert, plus Hugging Face's layer_norm_eps."""
     assert list(BertConfig(**BASE).to_dict()) == [
         "vocab_size",
         "hidden_size",
@@ -86,7 +86,8 @@ def test_a_plain_file_has_no_keys_but_berts_own():
         {"embedding_size": None, "num_hidden_groups": None, "is_decoder": False},
     ],
 )
-def test_extras_make_a_round_trip(extras, tmp_path):
+def test_extras_survive_a_round_trip(extras, tmp_path):
+    """Oracle: the configuration before it was written."""
     config = BertConfig.from_dict(BASE | extras)
     assert dataclasses.asdict(config).items() >= extras.items()
     config.to_json_file(str(tmp_path / "bert_config.json"))
@@ -94,6 +95,7 @@ def test_extras_make_a_round_trip(extras, tmp_path):
 
 
 def test_round_trip(tmp_path):
+    """Oracle: the configuration before it was written."""
     config = BertConfig(**BASE, hidden_act="gelu_new", hidden_dropout_prob=0.0)
     config.to_json_file(str(tmp_path / "bert_config.json"))
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
@@ -106,20 +108,21 @@ def test_round_trip(tmp_path):
         ({"hidden_size": 13}, "hidden_size 13 is not a multiple of num_attention_heads 3"),
         ({"hidden_sise": 12}, "unknown key 'hidden_sise'"),
         ({"num_hidden_group": 1}, "unknown key 'num_hidden_group'"),
-        ({"embedding_size": 0}, "embedding_size must be a whole number above 0, not 0"),
-        ({"embedding_size": "6"}, "embedding_size must be a whole number above 0, not '6'"),
+        ({"embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
+        ({"embedding_size": "6"}, "embedding_size must be a positive integer, not '6'"),
         ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than num_hidden_layers 12"),
         ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
         ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers must be a whole number above 0, not 0"),
-        ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a whole number above 0, not 2.0"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
+        ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),
-        ({"initializer_range": "0.02"}, "initializer_range must be a number"),
+        ({"initializer_range": "0.02"}, "initializer_range must be a finite number"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
     ],
 )
-def test_bad_values_are_named(change, message, tmp_path):
+def test_invalid_values_are_named(change, message, tmp_path):
+    """Oracle: the message names the file, the key and the value."""
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps(BASE | change))
     with pytest.raises(ValueError, match=f"bert_config.json: {message}"):
@@ -130,7 +133,8 @@ def test_bad_values_are_named(change, message, tmp_path):
     ("text", "message"),
     [("{", "bert_config.json: "), ("[1]", "not a JSON object"), ("{}", "vocab_size is missing")],
 )
-def test_files_that_are_no_config_are_named(text, message, tmp_path):
+def test_files_without_a_configuration_are_named(text, message, tmp_path):
+    """Oracle: the message names the file and the problem."""
     path = tmp_path / "bert_config.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
@@ -140,5 +144,6 @@ def test_files_that_are_no_config_are_named(text, message, tmp_path):
 
 
 def test_an_unknown_preset_is_named():
-    with pytest.raises(ValueError, match="no preset 'huge'; there are tiny"):
+    """Oracle: the message names the value and the alternatives."""
+    with pytest.raises(ValueError, match="no preset 'huge'; choose one of tiny"):
         preset_config("huge")

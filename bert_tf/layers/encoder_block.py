@@ -49,9 +49,9 @@ class EncoderBlock(keras.layers.Layer):
         policy = dict(dtype=self.dtype_policy)
         self.attention = SelfAttention(
             num_heads,
-            attention_dropout,
-            initializer_range,
-            recompute,
+            dropout=attention_dropout,
+            initializer_range=initializer_range,
+            recompute=recompute,
             name="attention",
             **policy,
         )

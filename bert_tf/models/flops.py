@@ -1,18 +1,18 @@
-"""How much arithmetic training takes."""
+"""The amount of arithmetic that training takes."""
 
 from bert_tf.config import BertConfig
 
 
 def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_seq: int) -> int:
-    """Floating-point operations of the matrix products that train on one sequence.
+    """Returns the floating-point operations of the matrix products for training on one sequence.
 
-    A product of [m, k] and [k, n] counts as 2 m k n; the backward pass has two such products for
-    every one of the forward pass. Padding counts as tokens do; what rematerialization computes
-    again does not count.
+    A product of [m, k] and [k, n] counts as 2 m k n. The backward pass has two such products for
+    each one of the forward pass. Padding counts, rematerialization does not.
 
     Args:
-        max_seq_length: tokens of a sequence, padding included.
-        max_predictions_per_seq: positions that the masked-LM head scores.
+        config: sizes of the encoder.
+        max_seq_length: tokens per sequence, including padding.
+        max_predictions_per_seq: positions per sequence that the masked-LM head scores.
 
     Source: the model FLOPs of PaLM (arXiv:2204.02311) appendix B, with the sizes of BERT's heads.
     """

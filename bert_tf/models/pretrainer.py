@@ -1,4 +1,4 @@
-"""The encoder with both pre-training heads, and what pre-training measures."""
+"""The encoder with both pre-training heads, and the losses and metrics of pre-training."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from bert_tf.models.heads import DenseHead, MaskedLMHead
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(keras.Model):
-    """A `BertEncoder` with a masked-LM and a next-sentence head.
+    """A `BertEncoder` with a masked-LM head and a next-sentence head.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -72,20 +72,20 @@ class BertPretrainer(keras.Model):
 
 
 class PretrainingObjective:
-    """Masked-LM plus next-sentence loss, with the accuracies the original reports.
+    """Masked-LM plus next-sentence loss, with the accuracies that the original reports.
 
-    An objective gives, for every measure, a sum over a batch and the count to divide it by; both
-    add up over replicas and batches, so every mean is exact however the examples are divided.
-    The loss to minimize is the total of the measures named in `losses`.
+    For each measure, an objective returns the sum over a batch and the count to divide it by. Both
+    add up over replicas and batches, so the means are exact however the examples are divided. The
+    loss to minimize is the sum of the measures named in `losses`.
 
     Args:
-        next_sentence: whether the pairs count. In sentence-order prediction (ALBERT,
-            arXiv:1909.11942 section 3.1) they are swapped instead of random; without pairs the
-            masked words are all there is to learn (RoBERTa, arXiv:1907.11692 section 4.2).
+        next_sentence: whether the segment pairs count. In sentence-order prediction (ALBERT,
+            arXiv:1909.11942 section 3.1) segments are swapped, not random. Without pairs, the
+            masked LM is all there is to learn (RoBERTa, arXiv:1907.11692 section 4.2).
 
     Source: google-research/bert run_pretraining.py `get_masked_lm_output`,
-    `get_next_sentence_output`, `metric_fn`. The original divides the masked-LM sum by its weights
-    plus 1e-5; here there is no such constant.
+    `get_next_sentence_output`, `metric_fn`. The original adds 1e-5 to the weights that it divides
+    the masked-LM sum by; this implementation does not.
     """
 
     def __init__(self, next_sentence: bool = True):
@@ -94,38 +94,39 @@ class PretrainingObjective:
         self.measures = self.losses + tuple(f"{kind}_accuracy" for kind in kinds)
 
     def counts(self, batch: dict) -> dict:
-        """The number of masked words and of pairs in a batch of `training_batches`."""
-        words = ops.sum(batch["masked_lm_weights"])
+        """Returns the numbers of masked tokens and of segment pairs in a batch."""
+        tokens = ops.sum(batch["masked_lm_weights"])
         pairs = ops.sum(batch["example_weights"])
-        return self._chosen(words, pairs, words, pairs)
+        return self._select(masked_lm=(tokens, tokens), next_sentence=(pairs, pairs))
 
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
-        """The summed losses and hits of a batch."""
+        """Returns the summed losses and hits of a batch."""
         outputs = model(batch, training=training)
         recompute = model.encoder.rematerialize != "none"
-        words = _loss_and_hits(
+        masked_lm = _loss_and_hits(
             outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"], recompute
         )
-        pairs = _loss_and_hits(
+        next_sentence = _loss_and_hits(
             outputs["next_sentence_logits"],
             batch["next_sentence_labels"],
             batch["example_weights"],
             recompute,
         )
-        return self._chosen(words[0], pairs[0], words[1], pairs[1])
+        return self._select(masked_lm=masked_lm, next_sentence=next_sentence)
 
-    def _chosen(self, word_loss, pair_loss, word_hits, pair_hits) -> dict:
+    def _select(self, *, masked_lm: tuple, next_sentence: tuple) -> dict:
+        """Returns (loss, accuracy) of both kinds by measure, without those that do not count."""
         values = {
-            "masked_lm_loss": word_loss,
-            "next_sentence_loss": pair_loss,
-            "masked_lm_accuracy": word_hits,
-            "next_sentence_accuracy": pair_hits,
+            "masked_lm_loss": masked_lm[0],
+            "next_sentence_loss": next_sentence[0],
+            "masked_lm_accuracy": masked_lm[1],
+            "next_sentence_accuracy": next_sentence[1],
         }
         return {name: values[name] for name in self.measures}
 
 
 def _loss_and_hits(logits, labels, weights, recompute):
-    # Not ops.argmax, whose care for negative zeros takes several passes over all logits.
+    # ops.argmax makes several passes over the logits to order negative zeros.
     best = ops.top_k(logits, 1)[1][..., 0]
     hits = ops.cast(ops.equal(best, labels), "float32")
     losses = fused.cross_entropy(logits, labels, recompute)

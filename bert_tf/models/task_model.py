@@ -1,4 +1,4 @@
-"""The encoder with one head for a task on whole sequences."""
+"""The encoder with a head for tasks on whole sequences."""
 
 import keras
 from keras import ops

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -91,7 +92,7 @@ def test_sigterm_saves_and_exits(long_flags):
     process.send_signal(signal.SIGTERM)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 128 + signal.SIGTERM
-    stopped = int(output.split("Stopped after step ")[1].split(",")[0].replace(",", ""))
+    stopped = int(re.search(r"Stopped after step ([\d,]+) and saved", output)[1].replace(",", ""))
     assert pathlib.Path(folder, f"ckpt-{stopped}.index").exists()
     assert "Traceback" not in output
 

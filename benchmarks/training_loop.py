@@ -1,15 +1,15 @@
-"""What the training loop costs: `fit`, from TFRecords, beside the bare step.
+"""Measures what the training driver costs per step compared with the bare step.
 
   python benchmarks/training_loop.py
 
-The bare steps are `Trainer.train` over one batch in memory. `fit` takes as many from records on
-disk, written here at random, with all that belongs to it: reading, shuffling and decoding, the
-progress bar (on standard error), metrics.jsonl, TensorBoard, listening to signals. A checkpoint
-and a drawing of the curves are timed apart: how often they come is a matter of steps and minutes.
-Both take turns; the cost is the median of the ratios within a round. "Reading alone" is the time
-that the input pipeline needs for a batch when no step runs beside it.
+The bare steps are `Trainer.train` over one batch in memory. The driver takes as many steps on
+random records, written to disk at the start, with everything it does: reading, shuffling and
+decoding, the progress bar (on standard error), metrics.jsonl, TensorBoard and signal handling. A
+checkpoint and a drawing of the curves are timed separately, because their number depends on the
+length of a run. Bare steps and the driver alternate; the cost is the median of the ratios within a
+round. "Reading alone" is the time per batch of the input pipeline when no step runs beside it.
 
-The cases are PRESET:BATCH_SIZE:STEPS; a step of tiny over a single row is as short as they come.
+Cases are written PRESET:BATCH_SIZE:STEPS. No step is shorter than that of tiny with one row.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import os
 import statistics
 import tempfile
 import time
+from unittest import mock
 
 from contenders import make_trainer, random_batch
 
@@ -27,7 +28,7 @@ FILES, RECORDS_PER_FILE = 4, 8192
 
 
 def main() -> None:
-    """Prints a table with a row for every case."""
+    """Prints a table with one row per case."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -38,8 +39,8 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     command.import_tensorflow()
     print(
-        "| case | bare step, ms | fit, ms | the loop costs (lowest, highest) | "
-        "reading alone, ms a batch | a checkpoint, s | curves, s |"
+        "| case | bare step, ms | driver, ms per step | cost of the driver (lowest, highest) | "
+        "reading alone, ms per batch | checkpoint, s | curves, s |"
     )
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -67,40 +68,52 @@ def _write_records(folder: str) -> list[str]:
 def _measure(
     preset: str, batch_size: int, steps: int, files: list[str], options: argparse.Namespace
 ) -> str:
-    """The cells of a row."""
+    """Returns the cells of a row."""
     from bert_tf.training.checkpoints import Checkpointer
-    from bert_tf.training.loop import fit
-    from bert_tf.training.reports import Reports
+    from bert_tf.training.curves import draw_curves
+    from bert_tf.training.driver import Driver
+    from bert_tf.training.metrics import read_metrics
 
     trainer = make_trainer(preset, options.precision)
     batches = iter(_dataset(trainer.strategy, files, batch_size))
     bare = iter(_one_batch(batches))
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
+        driver = Driver(folder, trainer, save_checkpoints_steps=10**9)
+        for _ in range(options.rounds + 1):
+            seconds = _seconds(lambda: trainer.train(bare, steps))
+            trainer.restart_means()
+            driver_seconds = _driver_seconds(driver, batches, batch_size, steps)
+            rounds.append((seconds / steps, driver_seconds / steps))
         saver = Checkpointer(folder, trainer.model, trainer.state)
-        no_saver = Checkpointer(folder, trainer.model, trainer.state, writes=False)
-        last = (options.rounds + 1) * 2 * steps
-        with Reports(folder, 0, last) as reports:
-            reports.begin_phase(batch_size)
-            for _ in range(options.rounds + 1):
-                seconds = _seconds(lambda: trainer.train(bare, steps))
-                until = int(trainer.step.numpy()) + steps
-                trainer.restart_means()
-                fitted = _seconds(
-                    lambda until=until: fit(trainer, batches, until, no_saver, reports, 10**9)
-                )
-                rounds.append((seconds / steps, fitted / steps))
-            saving = _seconds(saver.save)
-            started = time.perf_counter()
-        drawing = time.perf_counter() - started
+        saving = _seconds(saver.save)
+        metrics = read_metrics(f"{folder}/metrics.jsonl")
+        drawing = _seconds(lambda: draw_curves(metrics, [], f"{folder}/curves.png"))
     reading = _seconds(lambda: [next(batches) for _ in range(1000)]) / 1000
-    del rounds[0]  # It traced.
-    costs = [fitted / seconds - 1 for seconds, fitted in rounds]
-    bare_ms, fit_ms = (1e3 * statistics.median(column) for column in zip(*rounds, strict=True))
+    del rounds[0]  # includes tracing
+    costs = [driver / bare - 1 for bare, driver in rounds]
+    bare_ms, driver_ms = (1e3 * statistics.median(column) for column in zip(*rounds, strict=True))
     return (
-        f"{bare_ms:.4g} | {fit_ms:.4g} | {statistics.median(costs):+.1%} ({min(costs):+.1%}, "
+        f"{bare_ms:.4g} | {driver_ms:.4g} | {statistics.median(costs):+.1%} ({min(costs):+.1%}, "
         f"{max(costs):+.1%}) | {1e3 * reading:.2g} | {saving:.2g} | {drawing:.2g}"
     )
+
+
+def _driver_seconds(driver, batches, batch_size: int, steps: int) -> float:
+    """Returns the seconds from asking for the first batch to the checkpoint, which is left out."""
+    from bert_tf.training.checkpoints import Checkpointer
+    from bert_tf.training.driver import Phase
+
+    times = []
+
+    def first_batch(step):
+        times.append(time.perf_counter())
+        return batches
+
+    phase = Phase(until_step=driver.step + steps, batch_size=batch_size, batches=first_batch)
+    with mock.patch.object(Checkpointer, "save", lambda _: times.append(time.perf_counter())):
+        driver.train([phase])
+    return times[1] - times[0]
 
 
 def _dataset(strategy, files: list[str], batch_size: int):
@@ -118,7 +131,7 @@ def _dataset(strategy, files: list[str], batch_size: int):
 
 
 def _one_batch(batches):
-    """The first of the batches, for ever."""
+    """Repeats the first of the batches."""
     import tensorflow as tf
 
     return tf.data.Dataset.from_tensors(next(batches)).repeat()

@@ -1,6 +1,6 @@
-"""A pre-training step of bert_tf and of each of its peers, for the other files here.
+"""Defines the pre-training steps of bert_tf and its peers, for the benchmarks in this folder.
 
-Only what all their environments have is imported before a contender is made.
+Each contender runs in an environment of its own, so it imports its libraries only when it is made.
 """
 
 from collections.abc import Callable
@@ -8,12 +8,13 @@ from collections.abc import Callable
 LEARNING_RATE = 1e-4
 MATMUL = "matmul, bfloat16"
 MATMUL_SIZE = 4096
-# (steps) -> loss of the last; the number of parameters; versions.
+# A function that takes a number of steps and returns the last loss; the number of parameters; the
+# versions of the libraries.
 Contender = tuple[Callable[[int], float], int, str]
 
 
 def random_batch(sizes: dict) -> dict:
-    """What `training_batches` gives, in NumPy: random ids, no padding."""
+    """Returns a batch as `training_batches` yields it, in NumPy, of random ids without padding."""
     import numpy as np
 
     random = np.random.default_rng(0)
@@ -36,7 +37,7 @@ def random_batch(sizes: dict) -> dict:
 
 
 def make_trainer(preset: str, precision: str):
-    """bert_tf's `Trainer` of a preset on the CPU, as run_pretraining makes it."""
+    """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
     from bert_tf.presets import preset_config
     from bert_tf.training import optimizers, schedules, strategy
@@ -144,7 +145,7 @@ def _garden(sizes: dict) -> Contender:
     optimizer = create_optimizer(LEARNING_RATE, 1_000_000, 0)
     batch = {name: tf.constant(values) for name, values in random_batch(sizes).items()}
     step = tf.function(lambda: task.train_step(batch, model, optimizer, metrics)[task.loss])
-    model(batch)  # makes the last weights
+    model(batch)  # creates the remaining weights
     versions = f"tf-models-official {importlib.metadata.version('tf-models-official')}"
     return _calls(step), model.count_params(), f"{versions}, TensorFlow {tf.__version__}"
 
@@ -201,7 +202,7 @@ def _matmul(sizes: dict) -> Contender:
 
 
 def _calls(step: Callable) -> Callable[[int], float]:
-    """Calls `step` that often, and waits for the last."""
+    """Returns a function that calls `step` repeatedly and waits for the last result."""
 
     def take_steps(steps: int) -> float:
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Compares one pre-training step of BERT on the CPU: bert_tf beside KerasHub and two others.
+"""Compares the speed of a BERT pre-training step on the CPU: bert_tf, KerasHub and two others.
 
   python -m venv garden && garden/bin/pip install tf-models-official
   python -m venv hf && hf/bin/pip install transformers torch --extra-index-url \\
@@ -7,20 +7,26 @@
   python benchmarks/pretraining_step.py --garden=garden/bin/python \\
     --contenders bert_tf 'bert_tf, float32' 'Model Garden'
 
-A step is forward, backward, clipping and AdamW over one batch in memory, without padding, of random
-ids: 30522 tokens, dropout 0.1, masked-LM and next-sentence loss. Every contender is what its own
-library trains with: `Trainer` of bert_tf; KerasHub's BertBackbone and MaskedLMHead, a dense layer
-and Keras' AdamW in a tf.function; the Model Garden's MaskedLMTask (BertPretrainerV2, AdamW of the
-original, tf_keras); Hugging Face's BertForPreTraining with scaled_dot_product_attention, bfloat16
-autocast and torch's fused AdamW. The last computes the logits of all positions, the others those of
-the predictions alone; bert_tf and the Garden count accuracies as well.
+A step is the forward pass, the backward pass, clipping and AdamW over one batch in memory of random
+ids without padding: 30522 tokens, dropout 0.1, masked-LM and next-sentence loss. Every contender is
+what its own library trains with:
 
-Each is a process of its own that stays alive and takes steps when it is its turn, so that what else
-the machine does hits all alike. Still, let the machine be quiet: torch's threads wait for each
-other so often that beside other work it falls far behind. Ratios are those within a round, and the
-medians are shown. Utilisation is the step's matrix products (`bert_tf.models.flops`) against a
-large bfloat16 matmul of TensorFlow in the same round. A peer without an interpreter, or that fails,
-is shown with the reason. For base the four of the first command take 20 GB of memory together.
+  bert_tf       Trainer
+  KerasHub      BertBackbone, MaskedLMHead, a dense layer and Keras' AdamW in a tf.function
+  Model Garden  MaskedLMTask (BertPretrainerV2, the original's AdamW, tf_keras)
+  Hugging Face  BertForPreTraining with scaled_dot_product_attention, bfloat16 autocast and torch's
+                fused AdamW
+
+Hugging Face computes the logits of all positions, the others only those of the predictions. bert_tf
+and the Garden also count accuracies.
+
+Each contender is a process of its own, which stays alive and takes steps in turn with the others,
+so that other load on the machine affects all alike. Keep the machine idle nevertheless: torch's
+threads wait for each other so often that other work slows it down far more than the rest. Ratios
+are taken within a round; the table shows their medians. Utilization compares the step's matrix
+products (`bert_tf.models.flops`) with a large bfloat16 matmul of TensorFlow in the same round. A
+contender that fails, or has no interpreter, is shown with the reason. For base, the four contenders
+of the first command need 20 GB of memory together.
 """
 
 import argparse
@@ -41,12 +47,16 @@ TURN_SECONDS = 3.0
 
 
 def main() -> None:
-    """Compares, or, in a process of its own, serves one contender."""
+    """Compares all contenders, or with --serve takes the steps of one."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--garden", help="Python of an environment with tf-models-official")
-    parser.add_argument("--huggingface", help="Python of one with transformers and torch")
+    parser.add_argument(
+        "--garden", help="Python interpreter of an environment with tf-models-official"
+    )
+    parser.add_argument(
+        "--huggingface", help="Python interpreter of an environment with transformers and torch"
+    )
     parser.add_argument("--contenders", nargs="+", choices=PEERS, default=PEERS[:4])
     parser.add_argument("--preset", default="base")
     parser.add_argument("--batch_size", type=int, default=16)
@@ -78,9 +88,9 @@ def _compare(options: argparse.Namespace) -> None:
             process.end()
     print(
         f"{options.preset}: batch {sizes['B']}, length {sizes['S']}, {sizes['P']} predictions, "
-        f"{sizes['flops'] / 1e12:.3g} TFLOP a step, {options.rounds} rounds\n"
+        f"{sizes['flops'] / 1e12:.3g} TFLOP per step, {options.rounds} rounds\n"
     )
-    print("| | seconds a step | sequences/s | against the Garden (lowest, highest) | utilisation |")
+    print("| | seconds per step | sequences/s | relative to the Garden (min, max) | utilization |")
     print("|---|---|---|---|---|")
     for name, process in processes.items():
         print(f"| {name} | {process.failure or _figures(name, rounds, sizes)} |")
@@ -90,7 +100,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
-    """The cells of a row."""
+    """Returns the cells of a row."""
     seconds = statistics.median(times[name] for times in rounds)
     if name == MATMUL:
         return f"{seconds:.4g} | | | {2e-9 * MATMUL_SIZE**3 / seconds:.0f} GFLOP/s"
@@ -98,14 +108,14 @@ def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
     compared = (
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})" if ratios else ""
     )
-    work = sizes["flops"] / (2 * MATMUL_SIZE**3)  # in matmuls
+    work = sizes["flops"] / (2 * MATMUL_SIZE**3)  # as a number of matmuls
     used = [work * times[MATMUL] / times[name] for times in rounds if times[MATMUL]]
-    utilisation = f"{statistics.median(used):.0%}" if used else ""
-    return f"{seconds:.4g} | {sizes['B'] / seconds:.3g} | {compared} | {utilisation}"
+    utilization = f"{statistics.median(used):.0%}" if used else ""
+    return f"{seconds:.4g} | {sizes['B'] / seconds:.3g} | {compared} | {utilization}"
 
 
 class Process:
-    """A contender in its own process, of its own Python."""
+    """A contender in its own process, run by its own interpreter."""
 
     def __init__(self, name: str, python: str | None, sizes: dict, folder: pathlib.Path):
         self.failure = "" if python else "not run: no interpreter given"
@@ -126,13 +136,13 @@ class Process:
         print(f"{name}: {self.failure or 'ready'}", file=sys.stderr)
 
     def turn(self) -> float:
-        """Seconds a step, 0 once it failed."""
+        """Takes steps for a few seconds and returns the seconds per step; 0 after a failure."""
         if not self.failure:
             print("go", file=self._process.stdin, flush=True)
         return 0.0 if self.failure else float(self._answer() or 0)
 
     def end(self) -> None:
-        """Lets it go."""
+        """Ends the process."""
         if not self.failure:
             self._process.communicate()
 
@@ -147,9 +157,9 @@ class Process:
 
 
 def _serve(make: Callable[[dict], Contender], sizes: dict) -> None:
-    """Says what it is, then times steps whenever a line comes in."""
+    """Describes the contender, then times steps for each line on standard input."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What a library prints is no answer.
+    os.dup2(2, 1)  # so that libraries cannot print among the answers
     take_steps, parameters, versions = make(sizes)
     loss = take_steps(1)
     steps = 1

@@ -16,7 +16,7 @@ from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, is_chief, set_precision
+from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, set_precision
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.vocabulary import load_vocab
 
@@ -43,7 +43,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
     spec = _resolve_model(options, run, mapping)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
-    say = print if is_chief(strategy) else _say_nothing
+    say = chief_print(strategy)
     if _is_finished(options, run):
         say(f"{run.path} holds a finished run; choose another --output_dir to repeat it.")
         return read_results(run.file(EVAL_RESULTS))
@@ -154,7 +154,3 @@ def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) 
         f"Next: python -m export.classifier --checkpoint={folder} --output_dir=classifier",
     ]
     return "\n".join(lines)
-
-
-def _say_nothing(*_: object) -> None:
-    """Replaces `print` on all workers but the chief."""

@@ -30,6 +30,7 @@ from bert_tf.training.driver import Driver, Phase
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.strategy import (
     check_batch_size,
+    chief_print,
     describe,
     device_type,
     is_chief,
@@ -65,7 +66,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     spec = _resolve_model(options, run, named, mapping)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
-    say = print if is_chief(strategy) else _say_nothing
+    say = chief_print(strategy)
     phases = check_records(options, spec, named, run.read_flags().get(HELD_OUT_FROM, ()))
     _check_batch_sizes(options, strategy, phases)
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
@@ -313,7 +314,3 @@ def _summary(options: PretrainingOptions, run: RunFolder) -> str:
         f"tensorboard --logdir={run.path}\n"
         f"Next: python -m export.encoder --checkpoint={run.path} --output_dir=encoder"
     )
-
-
-def _say_nothing(*_: object) -> None:
-    """Replaces `print` on all workers but the chief."""

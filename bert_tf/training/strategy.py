@@ -141,6 +141,11 @@ def is_chief(strategy: tf.distribute.Strategy) -> bool:
     return resolver.task_type == ("chief" if has_chief else "worker") and resolver.task_id == 0
 
 
+def chief_print(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
+    """Returns `print` on the chief, and a function that prints nothing on other workers."""
+    return print if is_chief(strategy) else lambda text: None
+
+
 def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:
     """Averages values over all workers, so that all of them decide alike.
 

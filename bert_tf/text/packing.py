@@ -1,4 +1,4 @@
-"""Packs tokenized segments as the model reads them: [CLS] a [SEP] or [CLS] a [SEP] b [SEP]."""
+"""Packs tokenized segments for the model: [CLS] a [SEP] or [CLS] a [SEP] b [SEP]."""
 
 from collections.abc import Sequence
 
@@ -11,26 +11,26 @@ from tfrecords.vocabulary import Vocabulary
 def pack_segments(
     segments: Sequence[tf.RaggedTensor], seq_length: int | tf.Tensor, vocab: Vocabulary
 ) -> dict[str, tf.Tensor]:
-    """Joins, trims and pads one or two segments.
+    """Joins, truncates and pads one or two segments.
 
-    Segments that are too long together share the room: the longer one is cut from its end until
-    they are equal, then both (`_truncate_seq_pair` of google-research/bert).
+    Truncation removes tokens from the end of the longer segment until both have the same length,
+    then from both in turn (`_truncate_seq_pair` of google-research/bert).
 
     Args:
-      segments: one or two ragged tensors int32 [B, (pieces)] or [B, (words), (pieces)].
-      seq_length: int or int32 scalar; must leave room for one piece of each segment.
-      vocab: gives the ids of [PAD], [CLS] and [SEP].
+        segments: one or two ragged tensors, int32 [B, (tokens)] or [B, (words), (tokens)].
+        seq_length: int or int32 scalar; must leave room for one token of each segment.
+        vocab: the vocabulary, which has the ids of [PAD], [CLS] and [SEP].
 
     Returns:
-      `input_word_ids`, `input_mask` (1 where a token is) and `input_type_ids` (1 in the second
-      segment, its [SEP] included), all int32 [B, seq_length].
+        `input_word_ids`, `input_mask` (1 for tokens, 0 for padding) and `input_type_ids` (1 in the
+        second segment, including its [SEP]), all int32 [B, seq_length].
 
     Raises:
-      ValueError: a wrong number of segments, or `seq_length` is too small
-        (`tf.errors.InvalidArgumentError` where it is only known when the graph runs).
+        ValueError: there are not one or two segments, or `seq_length` is too small.
+        tf.errors.InvalidArgumentError: `seq_length` is too small and known only at run time.
     """
     if len(segments) not in (1, 2):
-        raise ValueError(f"got {len(segments)} segments; BERT's inputs are one or two")
+        raise ValueError(f"got {len(segments)} segments, expected one or two")
     special = len(segments) + 1
     _check_length(seq_length, special + len(segments))
     segments = [x if x.shape.rank == 2 else x.merge_dims(1, -1) for x in segments]
@@ -44,8 +44,8 @@ def pack_segments(
 
 def _check_length(seq_length: int | tf.Tensor, least: int) -> None:
     static = tf.get_static_value(seq_length) if tf.is_tensor(seq_length) else seq_length
-    message = f"a sequence length of at least {least} is needed for the special tokens and a piece"
+    message = f"the special tokens and one token per segment need a length of at least {least}"
     if static is None:
         tf.debugging.assert_greater_equal(seq_length, least, message)
     elif static < least:
-        raise ValueError(f"sequence length {static} is too small: {message}")
+        raise ValueError(f"seq_length {static} is too small: {message}")

@@ -11,9 +11,9 @@ import tensorflow_text as tf_text
 
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-# `_clean_text` of the original drops U+0000, U+FFFD and the categories Cc and Cf, but keeps tab,
-# line feed and carriage return as white space: Cc is written in ranges here, because RE2 cannot
-# subtract. U+0001 to U+0005 stay where they mark special tokens.
+# The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
+# line feed and carriage return, which are whitespace. Cc is spelled out in ranges because RE2
+# cannot subtract sets. U+0001 to U+0005 stay if they mark special tokens.
 _CONTROL = r"[\x00{markers}\x06-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F\p{{Cf}}\x{{FFFD}}]+"
 _CONTROLS = _CONTROL.format(markers=r"\x01-\x05")
 _CONTROLS_BUT_MARKERS = _CONTROL.format(markers="")
@@ -21,32 +21,33 @@ _MARKERS = tuple(chr(1 + i) for i in range(len(SPECIAL_TOKENS)))
 _MAX_CHARACTERS_PER_WORD = 200
 _ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
 _ASCII_LOWER = bytes(range(256)).lower()
-# White space and ASCII punctuation end a word, and so do the first bytes of U+5000 to U+9FFF, all
-# of which are CJK characters.
+# Whitespace and ASCII punctuation end a word. So do the first bytes of U+5000 to U+9FFF, which are
+# all CJK characters.
 _ENDS_WORD = np.zeros(256, np.bool_)
 _ENDS_WORD[list(b"\t\n\r " + string.punctuation.encode() + b"\xe5\xe6\xe7\xe8\xe9")] = True
 
 
 class WordPieceTokenizer(tf.Module):
-    """Splits text into WordPieces exactly as google-research/bert's `FullTokenizer` does.
+    """Splits text into tokens exactly as google-research/bert's `FullTokenizer` does.
 
-    Text is cleaned and, with `lower_case`, lower-cased and stripped of accents. TensorFlow Text's
-    `FastWordpieceTokenizer` then splits it at white space, punctuation and CJK characters and
-    spells each word with the longest pieces from the left. A word of more than 200 characters, or
-    one that cannot be spelt, is one [UNK]. Bytes that are not UTF-8 are dropped.
+    The text is cleaned and, with `lower_case`, lower-cased and stripped of accents. TensorFlow
+    Text's `FastWordpieceTokenizer` then splits it at whitespace, punctuation and CJK characters,
+    and divides each word into word pieces, greedily from the left. A word that has more than 200
+    characters or cannot be divided becomes a single [UNK]. Invalid UTF-8 bytes are dropped.
 
-    Characters have the properties that TensorFlow's libraries know, which on Unicode 13 and earlier
-    are Python's; of later characters, the 40 capitals that Unicode 14 added stay as they are, and
-    some 100 marks and signs of Unicode 15 and later are known here, though not to Python 3.11.
-    The locale of the machine plays no part.
+    Character properties are those of TensorFlow's libraries. Up to Unicode 13 they agree with
+    Python's. Beyond that, the 40 capital letters that Unicode 14 added are not lower-cased, and
+    about 100 marks and signs of Unicode 15 and later are recognized that Python 3.11 does not know.
+    The locale of the machine has no influence.
 
-    Works eagerly, in `tf.data` and in `tf.function`; a SavedModel of it holds the vocabulary.
+    The tokenizer works eagerly, in `tf.data` and in `tf.function`. A SavedModel of it contains the
+    vocabulary.
 
     Args:
-      vocab: the vocabulary; ids are its line numbers.
-      lower_case: for "uncased" vocabularies: lower case, no accents.
-      special_tokens_in_text: read a literal [PAD], [UNK], [CLS], [SEP] or [MASK] as that token. By
-        default they are text like any other.
+        vocab: the vocabulary; ids are its line numbers.
+        lower_case: whether to lower-case text and strip accents, for "uncased" vocabularies.
+        special_tokens_in_text: whether a literal [PAD], [UNK], [CLS], [SEP] or [MASK] in the text
+            is that token. By default it is ordinary text.
     """
 
     def __init__(
@@ -58,15 +59,15 @@ class WordPieceTokenizer(tf.Module):
         self.special_tokens_in_text = special_tokens_in_text
         special_ids = [vocab.ids[token] for token in SPECIAL_TOKENS]
         with tf.init_scope():
-            # The markers of special tokens follow the vocabulary and are mapped back to its ids.
+            # The markers of special tokens come after the vocabulary; `_ids` maps them back.
             self._wordpiece = tf_text.FastWordpieceTokenizer(
                 [*map(_matchable, vocab.tokens, itertools.count()), *_MARKERS],
                 token_out_type=tf.int32,
-                # The longest word that may be kept: every character four bytes long.
+                # The longest word that is not [UNK], if every character has four bytes.
                 max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
             )
             self._ids = tf.constant([*range(len(vocab)), *special_ids], tf.int32)
-            # No word begins with "##": "#" is punctuation, a word by itself.
+            # No word begins with "##", because "#" is punctuation and thus a word by itself.
             starts = [len(token) < 3 or not token.startswith("##") for token in vocab.tokens]
             self._starts_word = tf.constant(starts + [True] * len(_MARKERS))
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
@@ -74,22 +75,22 @@ class WordPieceTokenizer(tf.Module):
             self._marked_bytes = tf.constant([0] * len(vocab) + marked, tf.int64)
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [B] to ids int32 [B, (words), (pieces)]."""
+        """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]."""
         pieces, _, _ = self._pieces(self.normalize(text))
         return pieces.with_flat_values(tf.gather(self._ids, pieces.flat_values))
 
     def tokenize_flat(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [B] to ids int32 [B, (pieces)]."""
+        """Tokenizes strings [B] into ids, int32 [B, (tokens)]."""
         return self.tokenize(text).merge_dims(1, 2)
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """What `tokenize_flat` gives, several times as fast; not for graphs.
+        """Returns what `tokenize_flat` does, but several times faster; eager only.
 
         Args:
-            lines: valid UTF-8.
+            lines: B lines of valid UTF-8.
 
         Returns:
-            ids [pieces] int32 and where in them each line begins, the end at last, [B + 1] int64.
+            The ids, int32 [tokens], and their row splits, int64 [B + 1].
         """
         if self.special_tokens_in_text or not lines:
             pieces = self.tokenize_flat(tf.constant(lines, tf.string, [len(lines)]))
@@ -106,11 +107,11 @@ class WordPieceTokenizer(tf.Module):
 
     @property
     def starts_word(self) -> np.ndarray:
-        """[len(vocab)] bool, which pieces begin a word."""
+        """Which tokens of the vocabulary begin a word, bool [len(vocab)]."""
         return self._starts_word.numpy()[: len(self.vocab)]
 
     def words(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Strings [B] to the normalized words that WordPiece spells, strings [B, (words)]."""
+        """Splits strings [B] into normalized words, strings [B, (words)]."""
         text = self.normalize(text)
         pieces, starts, limits = self._pieces(text)
         starts = tf.gather(starts, pieces.values.row_starts())
@@ -121,17 +122,20 @@ class WordPieceTokenizer(tf.Module):
     def tokenize_with_offsets(
         self, text: tf.Tensor
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Strings [B] to (ids int32, starts int64, limits int64), all [B, (words), (pieces)].
+        """Tokenizes strings [B], with the byte offsets of every token.
 
-        Bytes start to limit of the original string are the whole characters that a piece came from;
-        an [UNK] spans its word. Characters that normalization drops (control characters,
-        accents written apart) at either end of a piece are not in its span.
+        The span of a token consists of the characters of the original string that it came from; an
+        [UNK] spans its word. Characters that normalization removes (control characters, combining
+        accents) are not part of the span if they are at either end of it.
+
+        Returns:
+            ids int32, starts int64 and limits int64, all [B, (words), (tokens)].
         """
         text = tf.convert_to_tensor(text, tf.string)
         pieces, starts, limits = self._pieces(self.normalize(text))
         lines = tf.gather(pieces.value_rowids(), pieces.values.value_rowids())
         starts, limits = self._original_offsets(text, lines, starts, limits)
-        # A marker is the second byte of the special token that it replaces.
+        # A marker replaces the second byte of its special token.
         marked = tf.gather(self._marked_bytes, pieces.flat_values)
         starts = tf.where(marked > 0, starts - 1, starts)
         limits = tf.where(marked > 0, starts + marked, limits)
@@ -139,14 +143,14 @@ class WordPieceTokenizer(tf.Module):
         return tuple(pieces.with_flat_values(values) for values in (ids, starts, limits))
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
-        """Strings of any shape, cleaned and, with `lower_case`, lower-cased without accents."""
+        """Cleans strings of any shape and, with `lower_case`, lower-cases and strips accents."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
         if self.special_tokens_in_text:
             text = _mark_special_tokens(text)
         return self._normalize_marked(text)
 
     def _normalize_lines(self, lines: Sequence[bytes]) -> list[bytes]:
-        """`_normalize_marked`, short for lines of ASCII."""
+        """Returns what `_normalize_marked` does, with a shortcut for ASCII lines."""
         table = _ASCII_LOWER if self.lower_case else None
         normalized = [line.translate(table, _ASCII_CONTROLS) for line in lines]
         others = [index for index, line in enumerate(lines) if not line.isascii()]
@@ -161,24 +165,24 @@ class WordPieceTokenizer(tf.Module):
         text = tf.strings.regex_replace(text, controls, "")
         if not self.lower_case:
             return text
-        # ASCII first: ICU lowers by the locale of the machine, which may make I a dotless i. For
-        # all other letters the locales differ in accents only, and these go below.
+        # ASCII first: ICU follows the locale of the machine, which may lower-case I to a dotless i.
+        # For all other letters locales differ in accents only, which are removed below.
         text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
         text = tf_text.normalize_utf8(text, "NFD")
         return tf.strings.regex_replace(text, r"\p{Mn}+", "")
 
     def _pieces(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Normalized strings [B] to pieces [B, (words), (pieces)], their byte offsets [pieces]."""
+        """Splits normalized strings [B] into [B, (words), (pieces)], with byte offsets [pieces]."""
         lines, starts, limits = self._wordpiece.tokenize_with_offsets(text)
         ids = lines.values
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
         first = tf.where(tf.gather(self._starts_word, ids))[:, 0]
         words = tf.RaggedTensor.from_row_starts(ids, first, validate=False)
-        # How many words begin before each line does.
+        # The number of words before each line.
         line_splits = tf.searchsorted(first, lines.row_splits, out_type=tf.int64)
         word_limits = tf.gather(limits, words.row_limits() - 1)
         long = _too_long(text, line_splits, tf.gather(starts, first), word_limits)
-        # A word that is too long keeps its first piece, which becomes an [UNK] that spans the word.
+        # Of a word that is too long, the first piece stays and becomes the [UNK] of the whole word.
         first, end = tf.gather(first, long), tf.gather(words.row_limits(), long)
         ids = _put(self._unk_id, first, ids)
         limits = _put(tf.gather(word_limits, long), first, limits)
@@ -189,11 +193,15 @@ class WordPieceTokenizer(tf.Module):
         return tf.RaggedTensor.from_row_splits(words, line_splits, validate=False), starts, limits
 
     def _original_offsets(self, text, lines, starts, limits):
-        """Turns offsets in the normalized strings into offsets in `text` [B], flat int64 [pieces].
+        """Maps offsets in the normalized strings to offsets in `text` [B], int64 [pieces].
 
-        `lines` [pieces] is the string that each piece is of. Adding up how many bytes each
-        character normalizes to tells which character a normalized byte comes from. (Normalization
-        puts accents in order, but drops them after.)
+        The running total of the bytes that every character normalizes to tells which character a
+        normalized byte comes from. (Normalization reorders accents only, and then removes them.)
+
+        Args:
+            text: the original strings [B].
+            lines: the index of the string of every piece, [pieces].
+            starts, limits: offsets in the normalized strings, [pieces].
         """
         if self.special_tokens_in_text:
             text = _mark_special_tokens(text)
@@ -214,16 +222,16 @@ class WordPieceTokenizer(tf.Module):
 
 
 def _matchable(token: str, index: int) -> str:
-    """The token, or one that no text has where the token holds what no word has."""
-    # bert-base-chinese holds U+2028, where words end; FastWordpieceTokenizer would match it.
-    # Control characters are kept for the markers.
+    """Returns the token, or a stand-in that matches no text if no word can contain the token."""
+    # bert-base-chinese contains U+2028, which ends words but which FastWordpieceTokenizer would
+    # match. Control characters are reserved for the markers.
     unmatchable = any(character.isspace() or character < " " for character in token)
     return f"\x06{index}" if unmatchable else token
 
 
 def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
-    """The indices of the words, at bytes start to limit of a text [B], with too many characters."""
-    # A word of few bytes has few characters, so that hardly any needs to be counted.
+    """Returns the indices of words with too many characters, given their byte offsets."""
+    # A word of few bytes has few characters, so hardly any words need counting.
     long = tf.where(limits - starts > _MAX_CHARACTERS_PER_WORD)[:, 0]
     lines = tf.searchsorted(line_splits, long, side="right") - 1
     starts, limits = tf.gather(starts, long), tf.gather(limits, long)
@@ -233,7 +241,7 @@ def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
 
 
 def _lines_with_long_words(lines: Sequence[bytes]) -> np.ndarray:
-    """The indices of normalized lines that may have a word with too many characters."""
+    """Returns the indices of normalized lines that may have a word with too many characters."""
     ends = np.flatnonzero(_ENDS_WORD[np.frombuffer(b"\n".join([*lines, b""]), np.uint8)])
     long = ends[np.flatnonzero(np.diff(ends, prepend=-1) > _MAX_CHARACTERS_PER_WORD + 1)]
     line_ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1) - 1
@@ -241,13 +249,13 @@ def _lines_with_long_words(lines: Sequence[bytes]) -> np.ndarray:
 
 
 def _put(value: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """`values` with `value`, one or one each, at `indices`."""
+    """Returns `values` with `value`, a scalar or one per index, at `indices`."""
     value = tf.broadcast_to(value, tf.shape(indices))
     return tf.tensor_scatter_nd_update(values, indices[:, tf.newaxis], value)
 
 
 def _mark_special_tokens(text: tf.Tensor) -> tf.Tensor:
-    """Replaces each special token by " ", its marker and spaces, so that no byte changes place."""
+    """Replaces each special token by " ", its marker and spaces, which keeps all byte offsets."""
     text = tf.strings.regex_replace(text, f"[{_MARKERS[0]}-{_MARKERS[-1]}]", "\x06")
     for token, marker in zip(SPECIAL_TOKENS, _MARKERS, strict=True):
         spaced = f" {marker}".ljust(len(token))

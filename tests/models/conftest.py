@@ -1,4 +1,4 @@
-"""Lets the tests here import what they share, which pytest's importlib mode does not."""
+"""Makes the shared helpers importable, which pytest's importlib mode does not do."""
 
 import pathlib
 import sys

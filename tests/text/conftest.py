@@ -1,4 +1,4 @@
-"""Lets the tests here import the oracles beside them, which pytest's importlib mode does not."""
+"""Makes the oracles beside the tests importable, which pytest's importlib mode does not do."""
 
 import pathlib
 import sys

@@ -1,8 +1,8 @@
-"""Text that nobody writes, from a seeded generator over the dark corners of Unicode."""
+"""Generates text that nobody writes, from the dark corners of Unicode."""
 
 import random
 
-# Characters here have kept their properties since Unicode 13, so that every library agrees on them.
+# These characters have kept their properties since Unicode 13, so all libraries agree on them.
 CORNERS = {
     "ASCII": [(0x20, 0x7E)] * 3,
     "controls": [(0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD)],
@@ -73,7 +73,7 @@ LITERALS = [
 
 
 def hostile_lines(count: int, seed: int) -> list[str]:
-    """`count` lines that mix a few corners each; some words are about 200 characters long."""
+    """Returns `count` lines of a few corners each; some words have about 200 characters."""
     rng = random.Random(seed)
     return [_line(rng) for _ in range(count)]
 

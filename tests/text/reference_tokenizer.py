@@ -1,12 +1,13 @@
-"""google-research/bert's `FullTokenizer` in our own words: the oracle of the tokenizer's tests.
+"""A reimplementation of google-research/bert's `FullTokenizer`: the oracle of the tests.
 
-One character and one word at a time, by the definitions in its `tokenization.py`, over Python's own
-`unicodedata`. Slow and plain on purpose; it shares nothing with the tokenizer under test.
+It works on one character and one word at a time, following the definitions in `tokenization.py`,
+with Python's own `unicodedata`. It is slow and simple on purpose, and shares no code with the
+tokenizer under test.
 """
 
 import unicodedata
 
-# "CJK Unified Ideographs" and their compatibility forms, as the original lists them.
+# "CJK Unified Ideographs" and their compatibility forms, as listed in the original.
 CJK = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -20,7 +21,7 @@ CJK = (
 
 
 def reference_words(text: str | bytes, lower_case: bool = True) -> list[str]:
-    """The normalized words of a text (`BasicTokenizer`)."""
+    """Returns the normalized words of a text (`BasicTokenizer`)."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "ignore")
     cleaned = "".join(_clean(character) for character in text)
@@ -36,7 +37,7 @@ def reference_words(text: str | bytes, lower_case: bool = True) -> list[str]:
 def reference_pieces(
     text: str | bytes, ids: dict[str, int], lower_case: bool = True
 ) -> list[list[str]]:
-    """The WordPieces of a text (`FullTokenizer`), word by word."""
+    """Returns the word pieces of a text (`FullTokenizer`), grouped by word."""
     return [_spell(word, ids) for word in reference_words(text, lower_case)]
 
 

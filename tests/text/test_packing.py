@@ -1,4 +1,4 @@
-"""Oracles: the original's `_truncate_seq_pair` in its own terms, and a worked example."""
+"""Packing against the original's `_truncate_seq_pair` and worked examples."""
 
 import itertools
 
@@ -30,7 +30,8 @@ def truncate_seq_pair(a, b, room):
 
 @pytest.mark.parametrize("seq_length", [5, 6, 9, 10, 24])
 @pytest.mark.parametrize("as_tensor", [False, True])
-def test_pairs_are_cut_as_the_original_cuts_them(vocab, seq_length, as_tensor):
+def test_pairs_are_truncated_as_in_the_original(vocab, seq_length, as_tensor):
+    """Oracle: `truncate_seq_pair`, and the sequence put together by hand."""
     lengths = list(itertools.product(range(10), repeat=2))
     first = [list(range(100, 100 + n)) for n, _ in lengths]
     second = [list(range(200, 200 + n)) for _, n in lengths]
@@ -47,7 +48,8 @@ def test_pairs_are_cut_as_the_original_cuts_them(vocab, seq_length, as_tensor):
     assert {values.dtype for values in packed.values()} == {tf.int32}
 
 
-def test_pieces_grouped_by_word_are_flattened(vocab):
+def test_tokens_grouped_by_word_are_flattened(vocab):
+    """Oracle: a worked example."""
     words = tf.ragged.constant([[[7, 8], [9]], [], [[]]], ragged_rank=2, dtype=tf.int32)
     packed = pack_segments([words], 6, vocab)
     rows = [[CLS, 7, 8, 9, SEP, PAD], [CLS, SEP, 0, 0, 0, 0], [CLS, SEP, 0, 0, 0, 0]]
@@ -55,13 +57,15 @@ def test_pieces_grouped_by_word_are_flattened(vocab):
     assert not np.any(packed["input_type_ids"])
 
 
-def test_the_ids_are_the_vocabularys():
+def test_special_ids_come_from_the_vocabulary():
+    """Oracle: the positions of the special tokens in the vocabulary."""
     vocab = Vocabulary(("a", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "[PAD]"))
     packed = pack_segments([ragged([[0]]), ragged([[]])], 6, vocab)
     np.testing.assert_array_equal(packed["input_word_ids"], [[3, 0, 2, 2, 5, 5]])
 
 
-def test_static_shape_and_length_known_only_at_run_time(vocab):
+def test_static_and_dynamic_sequence_lengths(vocab):
+    """Oracle: the static shape, and a worked example."""
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
 
     @tf.function(input_signature=[spec])
@@ -81,11 +85,12 @@ def test_static_shape_and_length_known_only_at_run_time(vocab):
         dynamic(ragged([[7, 8, 9]]), 4)
 
 
-def test_bad_input_is_named(vocab):
+def test_invalid_input_is_named(vocab):
+    """Oracle: the message names the value and the limit."""
     a = ragged([[7]])
-    with pytest.raises(ValueError, match="length 2 is too small: .* at least 3"):
+    with pytest.raises(ValueError, match="seq_length 2 is too small: .* at least 3"):
         pack_segments([a], 2, vocab)
-    with pytest.raises(ValueError, match="length 4 is too small: .* at least 5"):
+    with pytest.raises(ValueError, match="seq_length 4 is too small: .* at least 5"):
         pack_segments([a, a], tf.constant(4), vocab)
     with pytest.raises(ValueError, match="got 3 segments"):
         pack_segments([a, a, a], 9, vocab)

@@ -1,9 +1,9 @@
 """The in-graph tokenizer against two oracles.
 
-(a) `reference_tokenizer`: the original algorithm in plain Python, followed in everything.
-(b) `tokenizers` of Hugging Face: independent and fast, for real text and offsets. It differs from
-    (a) in that it drops unassigned and private characters (categories Cn and Co; the original drops
-    Cc and Cf only) and has no final sigma (the original has Python's str.lower()).
+(a) `reference_tokenizer`: the original algorithm in plain Python. The tokenizer must always agree.
+(b) Hugging Face `tokenizers`: independent and fast, for real text and offsets. Unlike (a), it drops
+    unassigned and private characters (categories Cn and Co; the original drops Cc and Cf only) and
+    has no final sigma (the original calls Python's str.lower()).
 """
 
 import itertools
@@ -35,7 +35,7 @@ PUBLISHED = [
 
 @pytest.fixture(scope="module", params=PUBLISHED, ids=lambda param: param[0])
 def published(request, shared_data):
-    """(vocabulary, lower_case, tokenizer) of every published vocabulary."""
+    """The (vocabulary, lower_case, tokenizer) of every published vocabulary."""
     name, lower_case = request.param
     vocab = load_vocab(str(shared_data / "vocab" / name / "vocab.txt"))
     return vocab, lower_case, WordPieceTokenizer(vocab, lower_case)
@@ -43,7 +43,7 @@ def published(request, shared_data):
 
 @pytest.fixture(scope="module")
 def real_lines(shared_data):
-    """English Wikipedia, film reviews, and words of 104 languages (a vocabulary's own)."""
+    """English Wikipedia, movie reviews, and the tokens of a vocabulary of 104 languages."""
     with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
         wikipedia = [line.rstrip("\n") for line in itertools.islice(file, 1000)]
     with tarfile.open(shared_data / "imdb" / "aclImdb_labelled.tar.xz") as tar:
@@ -60,13 +60,13 @@ def vocabulary(*tokens: str) -> Vocabulary:
 
 
 def spell(tokenizer: WordPieceTokenizer, text: str) -> list[list[str]]:
-    """The pieces of one string, word by word."""
+    """The word pieces of a string, grouped by word."""
     words = tokenizer.tokenize(tf.constant([text])).to_list()[0]
     return [[tokenizer.vocab.tokens[piece] for piece in word] for word in words]
 
 
 def check(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
-    """Every line equals oracle (a)."""
+    """Compares every line with oracle (a)."""
     vocab, lower_case = tokenizer.vocab, tokenizer.lower_case
     for line, words in zip(lines, tokenizer.tokenize(lines).to_list(), strict=True):
         expected = reference_pieces(line, vocab.ids, lower_case)
@@ -74,7 +74,7 @@ def check(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
 
 
 def hugging_face(vocab: Vocabulary, lower_case: bool) -> Tokenizer:
-    """Oracle (b) with the original's limit of 200 characters and no special tokens in text."""
+    """Oracle (b), with the original's limit of 200 characters and no special tokens in text."""
     model = models.WordPiece(vocab.ids, unk_token="[UNK]", max_input_chars_per_word=200)
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case)
@@ -103,12 +103,14 @@ def hugging_face(vocab: Vocabulary, lower_case: bool) -> Tokenizer:
     ],
 )
 def test_worked_examples(lower_case, text, words):
+    """Oracle: tokens worked out by hand from the original's rules."""
     pieces = "un ##aff ##able , ? e é a ##a 中 σ ##α ##σ α ##ς i ##i ##ı # [ ] - . a-a ##- \u2028"
     tokenizer = WordPieceTokenizer(vocabulary(*pieces.split(" ")), lower_case)
     assert spell(tokenizer, text) == words
 
 
 def test_real_text_equals_hugging_face(published, real_lines):
+    """Oracle (b): ids and offsets."""
     vocab, lower_case, tokenizer = published
     ids, starts, limits = tokenizer.tokenize_with_offsets(real_lines)
     ids, starts, limits = (x.merge_dims(1, 2).to_list() for x in (ids, starts, limits))
@@ -116,21 +118,24 @@ def test_real_text_equals_hugging_face(published, real_lines):
     for line, *got, want in zip(real_lines, ids, starts, limits, expected, strict=True):
         if any(unicodedata.category(character) in ("Cn", "Co") for character in line):
             continue
-        # Offsets there are in characters.
+        # Their offsets count characters.
         at = [0, *itertools.accumulate(len(character.encode()) for character in line)]
         offsets = [[at[first] for first, _ in want.offsets], [at[last] for _, last in want.offsets]]
         assert got == [want.ids, *offsets], line
 
 
 def test_real_text_equals_the_original(published, real_lines):
+    """Oracle (a)."""
     check(published[2], real_lines[::40])
 
 
 def test_hostile_text_equals_the_original(published):
+    """Oracle (a)."""
     check(published[2], hostile_lines(200, seed=1))
 
 
-def test_bytes_that_are_not_utf8_are_dropped():
+def test_invalid_utf8_is_dropped():
+    """Oracle (a), which decodes with errors="ignore"."""
     rng = random.Random(2)
     pool = [0x20, 0x41, 0xC3, 0xA9, 0xE2, 0xED, 0xA0, 0x80, 0xF0, 0x9F, *range(256)]
     lines = [bytes(rng.choices(pool, k=30)) for _ in range(2000)]
@@ -141,7 +146,7 @@ def test_bytes_that_are_not_utf8_are_dropped():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_strange_vocabularies(seed):
-    """Random pieces with punctuation, "#" and brackets inside, in the manner of a fuzzer."""
+    """Oracle (a) for random vocabularies whose tokens contain punctuation, "#" and brackets."""
     rng = random.Random(seed)
     pieces = {"".join(rng.choices("ab-#[]中é'", k=rng.randint(1, 3))) for _ in range(40)}
     pieces = {rng.choice(["", "##"]) + piece for piece in sorted(pieces)}
@@ -149,8 +154,8 @@ def test_strange_vocabularies(seed):
     check(tokenizer, ["".join(rng.choices("aabb -#[]中é'", k=12)) for _ in range(100)])
 
 
-# Characters of Unicode 14 and later, which TensorFlow's tables (Unicode 13 for lower case, 15 and
-# later for the rest) treat otherwise than Python 3.11's (Unicode 14), where most are unassigned.
+# Characters of Unicode 14 and later. TensorFlow's tables (Unicode 13 for lower case, Unicode 15 and
+# later for the rest) differ from Python 3.11's (Unicode 14), where most of them are unassigned.
 NEWER = """
     ECE 1B4E-1B4F 1B7F 2C2F A7C0 A7D0 A7D6 A7D8 10570-10595 105C9 105E4 10D6E 10EFD-10EFF 11241
     11383-113D8 11B00-11B09 11BE1 11F00-11F4F 13439-13455 16121-16128 16D68-16D6F 1E08F 1E4EC-1E4EF
@@ -161,10 +166,10 @@ NEWER = """
 @pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="compares with Unicode 14")
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_every_character(lower_case):
-    """Planes 0 and 1, each character between letters; what differs is listed in NEWER."""
+    """Oracle (a) for planes 0 and 1, each character between letters, except for NEWER."""
     ranges = [[int(end, 16) for end in part.split("-")] for part in NEWER.split()]
     newer = {code for part in ranges for code in range(part[0], part[-1] + 1)}
-    # Of the many thousands of ideographs and syllables every 50th will do.
+    # Every 50th of the many thousands of ideographs and syllables is enough.
     dense = [range(0x3400, 0xA000), range(0xAC00, 0xF900), range(0x17000, 0x18D00)]
     codes = [
         code
@@ -184,6 +189,7 @@ def test_every_character(lower_case):
 
 @pytest.mark.parametrize("letter", ["a", "é", "ก", "😀"])
 def test_words_of_more_than_200_characters_are_unknown(letter):
+    """Oracle: the original's limit; the span of such an [UNK] is its word."""
     tokenizer = WordPieceTokenizer(vocabulary(letter, f"##{letter}", "."), lower_case=False)
     longest, too_long = letter * 200, letter * 201
     text = f"{too_long} {longest}.{too_long}{letter} {letter * 900}."
@@ -200,7 +206,7 @@ def test_words_of_more_than_200_characters_are_unknown(letter):
 
 
 def check_lines(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
-    """`tokenize_lines` is `tokenize_flat`, together and one by one."""
+    """Compares `tokenize_lines` with `tokenize_flat`, for all lines together and one by one."""
     lines = [line.encode() for line in lines]
     expected = tokenizer.tokenize_flat(lines)
     ids, splits = tokenizer.tokenize_lines(lines)
@@ -213,6 +219,7 @@ def check_lines(tokenizer: WordPieceTokenizer, lines: list[str]) -> None:
 
 
 def test_lines_of_real_and_hostile_text(published, real_lines):
+    """Oracle: `tokenize_flat`."""
     check_lines(published[2], real_lines)
     check_lines(published[2], hostile_lines(400, seed=4))
 
@@ -220,6 +227,7 @@ def test_lines_of_real_and_hostile_text(published, real_lines):
 @pytest.mark.parametrize("lower_case", [True, False])
 @pytest.mark.parametrize("special_tokens_in_text", [True, False])
 def test_lines_of_all_of_ascii(lower_case, special_tokens_in_text):
+    """Oracle: `tokenize_flat`."""
     letters = [chr(code) for code in range(128) if not chr(code).isupper() or not lower_case]
     pieces = [letter for letter in letters if letter > " "] + ["##a", "##b", "##A"]
     tokenizer = WordPieceTokenizer(vocabulary(*pieces), lower_case, special_tokens_in_text)
@@ -233,7 +241,7 @@ def test_lines_of_all_of_ascii(lower_case, special_tokens_in_text):
     "letter", ["a", "É", "中", "\u5000", "\u9fff", "\u4fff", "ก", "😀", "e\u0301"]
 )
 def test_lines_of_long_words(letter):
-    """Around 200 characters and around 200 bytes, at either end of a line and inside."""
+    """Words of about 200 characters or bytes, at both ends and in the middle of a line."""
     pieces = "a ##a é ##é e ##e ก ##ก 😀 ##😀 中 \u5000 \u9fff \u4fff .".split()
     for lower_case in (True, False):
         tokenizer = WordPieceTokenizer(vocabulary(*pieces), lower_case)
@@ -242,12 +250,14 @@ def test_lines_of_long_words(letter):
         check_lines(tokenizer, [*words, "", *[f"a.{word}\t{word}-a" for word in words], "a"])
 
 
-def test_which_pieces_start_words():
+def test_which_tokens_start_words():
+    """Oracle: by hand; "##" alone is no continuation."""
     tokenizer = WordPieceTokenizer(vocabulary("a", "##a", "##", "#", "a##"))
     assert tokenizer.starts_word.tolist() == [True] * 6 + [False] + [True] * 3
 
 
-def test_flat_pieces_and_words_are_the_same_pieces(real_lines):
+def test_flat_and_grouped_tokens_agree(real_lines):
+    """Oracle: the three methods against each other."""
     tokenizer = WordPieceTokenizer(vocabulary("a", "b", "##a", "th", "##e"))
     grouped = tokenizer.tokenize(real_lines[:50])
     flat = tokenizer.tokenize_flat(real_lines[:50])
@@ -269,6 +279,7 @@ def test_flat_pieces_and_words_are_the_same_pieces(real_lines):
     ],
 )
 def test_offsets_by_hand(text, spans):
+    """Oracle: the spans, marked by hand."""
     pieces = ["creme", "br", "##ulee", "##u", "!", "中", "国", "a", "i", "##a", "α", "##ς"]
     tokenizer = WordPieceTokenizer(vocabulary(*pieces))
     _, starts, limits = tokenizer.tokenize_with_offsets([text])
@@ -280,7 +291,7 @@ def test_offsets_by_hand(text, spans):
 
 @pytest.mark.parametrize("lower_case", [True, False])
 def test_offsets_of_hostile_words(lower_case):
-    """The span of a word, cut out of the original, is that word again."""
+    """Oracle: (a) turns the span of a word, cut out of the original, into that word."""
     tokenizer = WordPieceTokenizer(vocabulary("a", "b", "##b"), lower_case)
     lines = [line.encode() for line in hostile_lines(150, seed=3)]
     words = tokenizer.words(lines).to_list()
@@ -291,11 +302,12 @@ def test_offsets_of_hostile_words(lower_case):
             assert end <= start[0] < limit[-1]
             end = limit[-1]
             again = "".join(reference_words(line[start[0] : end], lower_case))
-            # Only what stands around a sigma tells whether it is a final one.
+            # Whether a sigma is final depends on its context, which the span lacks.
             assert again.replace("ς", "σ") == word.decode().replace("ς", "σ"), line
 
 
 def test_special_tokens_in_text():
+    """Oracle: tokens and spans worked out by hand."""
     vocab = vocabulary("a", "[", "]", "mask", "cls", "##b")
     text = "a[MASK]b[CLS] [mask][[SEP]\x01[MA\0SK] \x05 [PAD][UNK]"
     tokenizer = WordPieceTokenizer(vocab, special_tokens_in_text=True)
@@ -309,7 +321,8 @@ def test_special_tokens_in_text():
     assert spell(WordPieceTokenizer(vocab), "[MASK]") == [["["], ["mask"], ["]"]]
 
 
-def test_in_tf_data_and_made_inside_a_function():
+def test_in_tf_data_and_created_inside_a_function():
+    """Oracle: the eager tokenizer."""
     expected = WordPieceTokenizer(vocabulary("a", "##b")).tokenize(["ab a", ""]).to_list()
     made = []
 
@@ -333,7 +346,8 @@ print([x.to_list() for x in (tokenizer.tokenize(text), *tokenizer.tokenize_with_
 
 
 def test_saved_model_in_a_fresh_process_of_another_locale(tmp_path):
-    """Only TensorFlow Text is imported there; a Turkish locale must not make I a dotless i."""
+    """Oracle: the tokenizer before saving. The process has a Turkish locale, where I is dotless,
+    and imports TensorFlow Text only."""
     pieces = ["i", "##i", "##j", "##s", "##e", "##l", "a", "##a"]
     tokenizer = WordPieceTokenizer(vocabulary(*pieces))
     saved = tf.Module()

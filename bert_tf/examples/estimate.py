@@ -123,6 +123,6 @@ def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
 
 def _duration(seconds: float) -> str:
     if seconds < 90:
-        return f"{max(1, round(seconds))} seconds"
+        return f"{max(2, round(seconds))} seconds"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} hours {minutes} minutes" if hours else f"{minutes} minutes"

@@ -21,7 +21,7 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def _read(data: bytes | str, tokenizer, kind: str = "text", **settings):
-    """The documents as lists of sentences of tokens, the chunk and the counts."""
+    """Returns the documents as lists of tokenized sentences, the chunk and the counts."""
     data = data.encode() if isinstance(data, str) else data
     chunk, counts = make_chunk(Block(kind, data, "a file"), tokenizer, TextSettings(**settings))
     tokens = [VOCAB.tokens[index] for index in chunk.token_ids]
@@ -58,7 +58,7 @@ def test_invalid_utf8_is_dropped_and_counted(tokenizer):
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n \r\n", b"\x00\n\n\xe2\x80\x8b\n", b"\xff"])
-def test_nothing(tokenizer, data):
+def test_text_without_tokens(tokenizer, data):
     found, chunk, counts = _read(data, tokenizer)
     assert found == []
     assert chunk.sentence_starts.tolist() == chunk.document_starts.tolist() == [0]
@@ -83,7 +83,7 @@ def test_json_lines(tokenizer):
         ('{"text": null}', "the field 'text' of a line is not a string"),
     ],
 )
-def test_lines_of_json_without_text(tokenizer, line, message):
+def test_json_lines_without_text_are_errors(tokenizer, line, message):
     with pytest.raises(ValueError, match=f"^a file: {message}") as caught:
         _read('{"text": "one"}\n' + line, tokenizer, "json")
     assert len(str(caught.value)) < 300
@@ -107,7 +107,7 @@ def test_cleaning_is_counted(tokenizer):
     assert counts.left_out == {"title": 2, "heading": 1, "fragment": 2, "markup": 1}
     assert (counts.lines, counts.sentences, counts.empty_documents) == (7, 1, 1)
     assert _read(data, tokenizer)[2].left_out == {}
-    # A short sentence on a line of its own is not taken for a heading.
+    # Without splitting, a short sentence is not mistaken for a heading.
     assert _read(data, tokenizer, clean=True)[0][0][0] == "one ."
 
 
@@ -128,7 +128,7 @@ def test_units_of_a_segmenter_and_a_lexicon(tokenizer, monkeypatch, tokenize_byt
     spaced = ["语言", "模型", "one##s.", "one", "语言模型"]
     assert units(segmenter="whitespace") == spaced
     phrases = ["语言", "模型", "one##s", ".", "one", "语言模型"]
-    # A phrase may span white space: only the tokens count.
+    # A phrase may span white space, because only the tokens count.
     assert units(lexicon=("语言", "模型")) == [*phrases[:-1], "语言", "模型"]
     assert units(lexicon=("语言", "ones. one")) == [
         *["语言", "模", "型", "one##s.one", "语言", "模", "型"]
@@ -138,7 +138,7 @@ def test_units_of_a_segmenter_and_a_lexicon(tokenizer, monkeypatch, tokenize_byt
     ]
 
 
-def test_a_segmenter_that_is_not_there():
+def test_a_missing_segmenter_is_an_error():
     for name in ("nothing_of_the_kind:lcut", "json:nothing", "json", "", ":"):
         with pytest.raises(ValueError, match=f"no segmenter '{name}'.*MODULE:FUNCTION"):
             TextSettings(segmenter=name)

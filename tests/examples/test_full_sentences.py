@@ -1,4 +1,4 @@
-"""Oracles: rows worked by hand, and the packing restated sentence by sentence."""
+"""Tests rows of full sentences. Oracles: rows worked by hand, and packing of plain lists."""
 
 import collections
 
@@ -12,7 +12,7 @@ SEP = -1
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
-    """Sentences of these lengths; token i is the number i, and even ones begin units."""
+    """Returns a chunk of sentences of these lengths. Token i has id i; even ones begin units."""
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
     return Chunk(
         token_ids=np.arange(starts[-1], dtype=np.int32),
@@ -44,9 +44,9 @@ def test_rows_worked_by_hand():
     chunk = _chunk([[2, 3, 1], [1, 7, 1]])
     found = {tuple(map(tuple, _rows(_make(chunk, 5, True, seed)))) for seed in range(20)}
     assert found == {
-        # A [SEP] stands between documents, none at the end of a row.
+        # A [SEP] separates documents; none ends a row.
         ((0, 1, 2, 3, 4), (5, SEP, 6), (7, 8, 9, 10, 11), (12, 13, 14)),
-        # The rest of a sentence that was cut goes on with the next sentence, also of a document.
+        # The rest of a divided sentence is followed by the next sentence or document.
         ((6,), (7, 8, 9, 10, 11), (12, 13, 14), (0, 1, 2, 3, 4), (5,)),
     }
     made = _make(chunk, 5, False)
@@ -61,7 +61,7 @@ def test_rows_worked_by_hand():
 
 
 def _slow_rows(documents: list[list[list[int]]], max_tokens: int) -> list[list[int]]:
-    """Rows across documents, one sentence after the other."""
+    """Packs rows across documents, sentence by sentence."""
     rows: list[list[int]] = []
     row: list[int] = []
     for sentences in documents:
@@ -94,7 +94,7 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
     for seed in range(10):
         made = _make(chunk, 20, cross_documents, seed)
         rows = _rows(made)
-        # The order of documents is drawn: read it from the result.
+        # The order of the documents is random; read it from the result.
         order = list(dict.fromkeys(_document(chunk, p) for row in rows for p in row if p != SEP))
         orders.add(tuple(order))
         in_order = [documents[number] for number in order]
@@ -122,11 +122,11 @@ def test_every_document_is_first_as_often_as_any_other():
 
 
 def test_some_documents_have_a_short_target():
-    # Documents of one-token sentences: a row is just as long as its target.
+    # With one token per sentence, a row is exactly as long as its target.
     chunk = _chunk([[1] * 60] * 2000)
     made = _make(chunk, 6, False, short_seq_prob=0.6)
     lengths = [len(row) for row in _rows(made)]
-    # All targets divide 60.
+    # Every target divides 60, the length of a document.
     found = collections.Counter()
     for length in range(2, 7):
         found[length] = lengths.count(length) / (60 / length)

@@ -1,4 +1,4 @@
-"""Oracles: units by hand, and the same search restated over plain lists."""
+"""Tests the lexicon. Oracles: units worked by hand, and a search over plain lists."""
 
 import random
 
@@ -32,18 +32,18 @@ def _units(phrases: list[str], sentences: list[str], tokenizer) -> list[str]:
     "phrases, sentences, expected",
     [
         (["a b"], ["c A B c"], ["c", "a b", "c"]),
-        # The longest, then from the left.
+        # The longest phrase wins, then the leftmost.
         (["a b", "a b c", "c a"], ["a b c a b a"], ["a b c", "a b", "a"]),
         (["a b c", "b c"], ["a b c b b c"], ["a b c", "b", "b c"]),
         (["a a"], ["a a a a a"], ["a a", "a a", "a"]),
-        # Only from the beginning of a word to the end of one.
+        # A phrase begins and ends with words.
         (["a", "ba"], ["aa ba a"], ["a ##a", "b ##a", "a"]),
         (["a b"], ["a bb a b"], ["a", "b ##b", "a b"]),
         (["ab-a"], ["ab - aa ab-a"], ["a ##b", "-", "a ##a", "a ##b - a"]),
-        # Not across sentences, but to the end of one.
+        # A phrase may end with its sentence, but not extend into the next one.
         (["a b"], ["c a", "b a b", "a b"], ["c", "a", "b", "a b", "a b"]),
         (["中国人", "中国", "国人"], ["中国国人中国人"], ["中 国", "国 人", "中 国 人"]),
-        # What cannot be spelt is not found in what cannot be spelt; nothing is not found.
+        # Neither a phrase that the vocabulary cannot spell nor an empty one is ever found.
         (["a x", "x", "", " "], ["a y", "x"], ["a", "[UNK]", "[UNK]"]),
         ([], ["a b"], ["a", "b"]),
         (["a b c"], ["a b"], ["a", "b"]),
@@ -84,9 +84,9 @@ def test_equals_the_slow_search(tokenizer, seed):
     sentences = [" ".join(rng.choices(words, k=rng.randint(0, 30))).encode() for _ in range(40)]
     token_ids, splits = tokenizer.tokenize_lines(sentences)
     starts = tokenizer.starts_word[token_ids]
-    spelt = tokenizer.tokenize_flat(phrases).to_list()
+    spelled = tokenizer.tokenize_flat(phrases).to_list()
     expected = _slow(
-        {tuple(phrase) for phrase in spelt},
+        {tuple(phrase) for phrase in spelled},
         [part.tolist() for part in np.split(token_ids, splits[1:-1])],
         [part.tolist() for part in np.split(starts, splits[1:-1])],
     )

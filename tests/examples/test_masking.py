@@ -1,7 +1,7 @@
-"""Oracles: the proportions and the greedy choice that google-research/bert's script states.
-The choice of n-grams and spans is tested with `selection`.
+"""Tests masking. Oracles: the proportions and the greedy choice of google-research/bert's script.
 
-Statistical bounds are five standard deviations; the seeds are fixed.
+test_selection tests the choice of n-grams and spans. Statistical bounds are five standard
+deviations; the seeds are fixed.
 """
 
 import collections
@@ -15,11 +15,11 @@ from bert_tf.examples.rows import Rows
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 50
 STATIC = [name for name in MASKINGS if name != "dynamic"]
-CONTINUES = np.arange(VOCAB) >= 40  # the tokens that begin with "##"
+CONTINUES = np.arange(VOCAB) >= 40  # Tokens that begin with "##".
 
 
 def _rows(rows: int, length: int = 40, seed: int = 0):
-    """Random rows [CLS] A [SEP] B [SEP] padding: ids, maskable, lengths."""
+    """Returns ids, maskable and lengths of random rows [CLS] A [SEP] B [SEP] padding."""
     rng = np.random.default_rng(seed)
     ids = rng.integers(4, VOCAB, (rows, length), np.int32)
     lengths = rng.integers(6, length + 1, rows)
@@ -79,13 +79,13 @@ def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
     masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), masking)
     chosen = masked.weights > 0
-    if masking == "span":  # drawn once for a span, so only the first piece of each counts
+    if masking == "span":  # Drawn once per span, so only its first token counts.
         chosen[:, 1:] &= np.diff(masked.positions, axis=1) != 1
     before = masked.labels[chosen]
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)[chosen]
     total = len(before)
     assert total > 50_000
-    # A random token may happen to be [MASK] or the one that was there.
+    # A random token may happen to be [MASK] or the original token.
     for share, chance in [
         ((after == MASK).mean(), 0.8 + 0.1 / VOCAB),
         ((after == before).mean(), 0.1 + 0.1 / VOCAB),
@@ -94,7 +94,7 @@ def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     others = after[(after != MASK) & (after != before)]
     counts = np.bincount(others, minlength=VOCAB)
     assert counts[MASK] == 0 and counts[0] > 0 and counts[CLS] > 0 and counts[SEP] > 0
-    # Special tokens never stood there before, so they lose nothing to "the one that was there".
+    # Special tokens are never the original token, so their chance is the full one.
     chance = 0.1 / VOCAB
     for special in (0, CLS, SEP):
         assert abs(counts[special] - total * chance) < 5 * (total * chance) ** 0.5
@@ -104,8 +104,8 @@ def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
 
 
 @pytest.mark.parametrize("masking", STATIC)
-def test_only_a_span_is_replaced_as_one(masking):
-    # Among so many ids a random one is neither [MASK] nor the one that was there.
+def test_only_spans_share_one_replacement(masking):
+    # Among so many ids, a random one is neither [MASK] nor the original token.
     ids, maskable, lengths = _rows(20_000)
     starts = _unit_starts(ids, maskable)
     rows = Rows(ids, lengths, ids, maskable, starts)
@@ -121,7 +121,7 @@ def test_only_a_span_is_replaced_as_one(masking):
         assert same.all()
     else:
         chance = 0.8**2 + 2 * 0.1**2
-        # Neighbouring pairs share a token: twice the variance is more than enough.
+        # Neighboring pairs share a token, which at most doubles the variance.
         assert abs(same.mean() - chance) < 5 * (2 * chance * (1 - chance) / len(same)) ** 0.5
 
 
@@ -137,7 +137,7 @@ def test_every_token_is_equally_likely():
 
 
 def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
-    """Positions of each word of a row, token by token."""
+    """Returns the positions of each word of a row, token by token."""
     words: list[list[int]] = []
     for position in np.flatnonzero(maskable):
         if CONTINUES[ids[position]] and words and words[-1][-1] == position - 1:
@@ -148,7 +148,7 @@ def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("masking", ["whole_word", "ngram", "span", "entity"])
-def test_words_are_masked_whole_until_none_fits(masking):
+def test_whole_words_are_masked_until_none_fits(masking):
     ids, maskable, lengths = _rows(3000)
     budget = prediction_budget(lengths, 0.3, 8)
     masked = _mask(ids, maskable, budget, masking)
@@ -157,7 +157,7 @@ def test_words_are_masked_whole_until_none_fits(masking):
         left = budget[row] - len(chosen)
         for word in _words(ids[row], maskable[row]):
             assert len(chosen.intersection(word)) in (0, len(word))
-            # A word that was passed over did not fit then, so it does not fit what is left.
+            # A skipped word did not fit then, so it does not fit the remaining budget.
             assert chosen.intersection(word) or len(word) > left
         assert left >= 0
 
@@ -180,7 +180,7 @@ def test_a_word_that_never_fits_gives_no_prediction():
     assert not masked.weights.any()
 
 
-def test_a_continuation_after_sep_is_a_word_by_itself():
+def test_a_continuation_after_sep_is_its_own_word():
     # [CLS] a [SEP] ##b [SEP]: of 2 words of one token each, budget 1 takes either.
     ids = np.array([[CLS, 10, SEP, 41, SEP]], np.int32).repeat(100, axis=0)
     maskable = np.isin(np.arange(5), [1, 3])[None].repeat(100, axis=0)

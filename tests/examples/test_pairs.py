@@ -1,7 +1,7 @@
-"""Oracles: an example worked by hand, and the original's algorithm restated over plain lists.
+"""Tests pairs. Oracles: examples worked by hand, and the original's algorithm over plain lists.
 
-Statistical bounds are five standard deviations, for which a right program fails less than once in
-a million runs; and the seeds are fixed.
+Statistical bounds are five standard deviations, which a correct program exceeds less than once in
+a million runs; the seeds are fixed.
 """
 
 import collections
@@ -16,7 +16,7 @@ from bert_tf.examples.pairs import Pairs, next_sentence_pairs, sentence_order_pa
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
-    """A chunk of sentences of these lengths; token i of it is the number i."""
+    """Returns a chunk of sentences of these lengths, in which token i has id i."""
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
     return Chunk(
         token_ids=np.arange(starts[-1], dtype=np.int32),
@@ -38,8 +38,8 @@ def _make(chunk: Chunk, max_tokens: int, seed: int, short_seq_prob: float = 0.0)
 def test_worked_example():
     # Document 0: sentences [0 1] [2]; document 1: sentences [3] [4 5]. All of a document fits.
     chunk = _chunk([[2, 1], [1, 2]])
-    # The true pair; or both sentences get a random partner, which begins at either sentence of the
-    # other document and goes on to its end.
+    # Either the true pair, or both sentences get a random segment, which begins at either sentence
+    # of the other document and extends to its end.
     first = {((0, 2, 2, 3, False),): 1 / 2}
     second = {((3, 4, 4, 6, False),): 1 / 2}
     for one in ((3, 6), (4, 6)):
@@ -62,7 +62,7 @@ def test_worked_example():
 
 
 def test_random_segment_stops_when_long_enough():
-    # A is the one sentence of six tokens; B needs four of the ten: two sentences of two.
+    # A is the sentence of six tokens. B needs four more: two sentences of two.
     chunk = _chunk([[6], [2, 2, 2, 2, 2]])
     for seed in range(50):
         a_start, a_end, b_start, b_end, is_random = _rows(_make(chunk, 10, seed))[0]
@@ -78,7 +78,7 @@ def _slow_truncate(a: list, b: list, max_tokens: int, rng: random.Random) -> Non
 
 @pytest.mark.parametrize(("a", "b"), [(30, 5), (5, 30), (16, 16), (9, 12), (4, 5), (19, 3)])
 def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
-    # Two sentences: a true pair of exactly these lengths, whenever it is not a random one.
+    # The two sentences make a pair of exactly these lengths unless B is random.
     chunk = _chunk([[a, b], [1]])
     slow_a, slow_b = list(range(a)), list(range(a, a + b))
     _slow_truncate(slow_a, slow_b, 21, random.Random(0))
@@ -90,7 +90,7 @@ def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
             front.append(a_start + (b_start - a))
     cut = max(a + b - 21, 0)
     if a >= 21:
-        assert not front  # the first sentence fills the target: it is a pair by itself
+        assert not front  # The first sentence fills the target, so B is always random.
         return
     assert len(front) > 200
     assert abs(np.mean(front) - cut / 2) <= 5 * (cut / 4 / len(front)) ** 0.5
@@ -98,7 +98,7 @@ def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
 
 
 def test_short_targets_are_any_length_from_two():
-    # One-token sentences: the first true pair of a document is just as long as its target.
+    # With one token per sentence, the first true pair of a document is as long as its target.
     chunk = _chunk([[1] * 12, [1]])
     found = collections.Counter()
     for seed in range(6000):
@@ -132,7 +132,7 @@ def test_every_pair_is_inside_one_document_or_two():
                 assert a_end <= b_start
                 covered[b_start:b_end] += 1
             covered[a_start:a_end] += 1
-        # Sentences are put back, not used twice, nor forgotten (truncation only cuts at the ends).
+        # No sentence is used twice.
         assert covered.max() == 1
     assert seen_random > 100
 
@@ -143,17 +143,17 @@ def test_one_document_gives_only_true_neighbours():
         for seed in range(50):
             rows = _rows(_make(_chunk([lengths]), 9, seed, 0.5))
             assert not any(is_random for *_, is_random in rows)
-            # The last sentence is used, also when it is left over alone.
+            # The last sentence is used even if it is left over alone.
             assert max(b_end for _, _, _, b_end, _ in rows) > sum(lengths[:-1])
             for _, a_end, b_start, _, _ in rows:
-                # Sentences of three tokens fill nine exactly; the others are truncated.
+                # Sentences of three tokens fill nine exactly. The others are truncated.
                 assert a_end == b_start if lengths[1] == 3 else a_end <= b_start
     assert _rows(_make(_chunk([[5]]), 12, 0)) == []
 
 
 def test_random_segments_come_from_the_partner():
-    # Two documents are paired; random segments are of the three others alone, also for one whose
-    # only sentence has no neighbour.
+    # The first two documents are paired. Random segments come from the other three only, also for
+    # the document whose only sentence has no neighbor.
     chunk = _chunk([[3, 3], [2], [1, 1], [4], [2, 2, 2]])
     found: collections.Counter = collections.Counter()
     runs = 2000
@@ -165,7 +165,7 @@ def test_random_segments_come_from_the_partner():
             assert b_start >= 8 if is_random else b_start == 3
             if a_start == 6:
                 found[b_start] += 1
-    # Each document as often as any other, then each of its sentences.
+    # Documents have equal chances, and so have the sentences of a document.
     chances = {8: 1 / 6, 9: 1 / 6, 10: 1 / 3, 14: 1 / 9, 16: 1 / 9, 18: 1 / 9}
     assert found.keys() == chances.keys()
     for start, chance in chances.items():
@@ -173,8 +173,8 @@ def test_random_segments_come_from_the_partner():
 
 
 def test_sentence_order_worked_by_hand():
-    # The first three sentences have the six tokens of a pair and are split at either border; the
-    # lone fourth takes the one before. The short document is one pair, a lone sentence gives none.
+    # The first three sentences fill a pair of six tokens, divided at either border. The lone fourth
+    # is paired with the one before it. The short document is one pair; a lone sentence gives none.
     chunk = _chunk([[2, 1, 3, 1], [5], [1, 1]])
     found: collections.Counter = collections.Counter()
     runs = 4000
@@ -192,7 +192,7 @@ def test_sentence_order_worked_by_hand():
 
 
 def _slow_order_pairs(documents, max_tokens, short_seq_prob, rng):
-    """(length of A, length of B, swapped), as ALBERT's script makes them; lone ones as here."""
+    """Yields (length of A, length of B, swapped) like ALBERT's script, but pairs lone sentences."""
     for lengths in documents:
         target = max_tokens
         if rng.random() < short_seq_prob:
@@ -218,7 +218,7 @@ def _slow_order_pairs(documents, max_tokens, short_seq_prob, rng):
 
 
 def _slow_pairs(documents, max_tokens, short_seq_prob, rng):
-    """(length of A, length of B, random), as google-research/bert's script makes them."""
+    """Yields (length of A, length of B, random) as google-research/bert's script does."""
     for number, lengths in enumerate(documents):
         target = max_tokens
         if rng.random() < short_seq_prob:

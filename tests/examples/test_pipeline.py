@@ -1,4 +1,4 @@
-"""Oracles: rows put together token by token from the same pairs, and the counts of the arrays."""
+"""Tests making examples. Oracles: rows assembled from the same pairs, and counts of the arrays."""
 
 import collections
 import dataclasses
@@ -36,7 +36,7 @@ def chunk() -> Chunk:
 def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
     settings = ExampleSettings(VOCAB, 24, 5, short_seq_prob=0.5, masking=masking)
     arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), settings)
-    # The pairs are the first thing drawn from the seed.
+    # The pairs are drawn first, so the same seed gives the same pairs.
     pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(pass_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
     for row in range(counts.examples):
@@ -55,7 +55,7 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "mlm"])
-def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
+def test_dynamic_rows_equal_unmasked_static_rows(chunk, objective):
     dynamic = ExampleSettings(VOCAB, 24, 5, masking="dynamic", objective=objective)
     static = dataclasses.replace(dynamic, masking="wordpiece")
     seed = pass_seed(7, 1, 2)
@@ -76,7 +76,7 @@ def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
     position = masked["masked_lm_positions"][row, prediction]
     restored[row, position] = masked["masked_lm_ids"][row, prediction]
     np.testing.assert_array_equal(arrays["input_word_ids"], restored)
-    # In this vocabulary the last six tokens go on a word, except at the start of a segment.
+    # The last six tokens of this vocabulary continue a word, except at the start of a segment.
     ids = arrays["input_word_ids"]
     special = ids < len(SPECIAL)
     after_special = np.pad(special[:, :-1], [(0, 0), (1, 0)])
@@ -85,7 +85,7 @@ def test_dynamic_rows_are_the_static_ones_unmasked(chunk, objective):
     assert (starts & (ids >= len(VOCAB) - 6)).any()
 
 
-def test_random_segments_are_of_the_partner(chunk):
+def test_random_segments_come_from_the_partner(chunk):
     token_ids = np.full(40, 7, np.int32)
     partner = Chunk(token_ids, token_ids > 0, np.arange(0, 41, 4), np.array([0, 3, 10]))
     alone = dataclasses.replace(chunk, token_ids=np.full_like(chunk.token_ids, 6))
@@ -98,7 +98,7 @@ def test_random_segments_are_of_the_partner(chunk):
     in_a = (arrays["input_type_ids"] == 0) & (arrays["input_mask"] == 1)
     assert set(arrays["input_word_ids"][in_a]) == {VOCAB.cls_id, 6, VOCAB.sep_id}
     assert 0.4 < counts.random_next / counts.examples < 0.7 and counts.examples > 50
-    # Part of the corpus may be one document: it has others to take segments from.
+    # A chunk of one document takes segments from its partner.
     document = Chunk(alone.token_ids[:1], alone.unit_starts[:1], np.arange(2), np.arange(2))
     _, counts = make_examples(document, partner, pass_seed(7, 1, 2), settings)
     assert (counts.examples, counts.random_next, counts.documents_without_pairs) == (1, 1, 0)
@@ -132,7 +132,7 @@ def test_sentence_order_counts_swapped_pairs(chunk):
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "mlm"])
 @pytest.mark.parametrize("masking", MASKINGS)
-def test_a_chunk_without_documents_gives_arrays_all_the_same(objective, masking):
+def test_a_chunk_without_documents_gives_empty_arrays(objective, masking):
     nothing = np.zeros(1, np.int64)
     empty = Chunk(np.zeros(0, np.int32), np.zeros(0, bool), nothing, nothing)
     settings = ExampleSettings(VOCAB, 24, 5, objective=objective, masking=masking)
@@ -144,12 +144,12 @@ def test_a_chunk_without_documents_gives_arrays_all_the_same(objective, masking)
 
 @pytest.mark.parametrize("masking", ["wordpiece", "whole_word", "ngram", "span", "entity"])
 def test_proportions_on_real_text(shared_data, masking):
-    # Words of real lengths; the vocabulary is the 3000 most frequent words and all letters.
+    # Words have real lengths. The vocabulary has the 3000 most frequent words.
     with lzma.open(shared_data / "corpus" / "wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
         lines = [line.lower().split() for line in file.read(1_500_000).splitlines()]
     common = collections.Counter(word for line in lines for word in line).most_common(3000)
     words = {word: number for number, (word, _) in enumerate(common)}
-    # A word that is not among them is its first letters, three at a time.
+    # Any other word is one token for every three letters.
     token_ids, starts, sentences, documents = [], [], [0], [0]
     for line in lines:
         for word in line:
@@ -171,18 +171,18 @@ def test_proportions_on_real_text(shared_data, masking):
     )
     budget = np.clip(np.rint(arrays["input_mask"].sum(axis=1) * 0.15), 1, 20).sum()
     assert counts.examples > 1000
-    # Where words are longer than what is left of the budget, a token may be missing.
+    # Words longer than the remaining budget may leave some of it unused.
     assert 0.99 * budget <= counts.predictions <= budget
     if masking == "wordpiece":
         assert counts.predictions == budget
     chosen = arrays["masked_lm_weights"] > 0
-    if masking == "span":  # drawn once for a span, so only the first piece of each counts
+    if masking == "span":  # Drawn once per span, so only its first token counts.
         chosen[:, 1:] &= np.diff(arrays["masked_lm_positions"], axis=1) != 1
     after = np.take_along_axis(
         arrays["input_word_ids"], arrays["masked_lm_positions"].astype(np.int64), axis=1
     )[chosen]
     for found, chance in [(vocab.mask_id, 0.8), (arrays["masked_lm_ids"][chosen], 0.1)]:
-        chance += 0.1 / len(vocab)  # a random piece that happens to be it
+        chance += 0.1 / len(vocab)  # A random token may happen to be the same.
         assert abs((after == found).mean() - chance) < 5 * (chance / chosen.sum()) ** 0.5
 
 
@@ -217,7 +217,7 @@ def test_seeds_decide(chunk):
     assert len({ids(1, 2, 3), ids(1, 2, 4), ids(1, 3, 3), ids(2, 2, 3), ids(1, 0, 0)}) == 5
 
 
-def test_one_sentence_gives_no_example_but_arrays_all_the_same():
+def test_one_sentence_gives_empty_arrays():
     chunk = Chunk(np.array([5], np.int32), np.array([True]), np.array([0, 1]), np.array([0, 1]))
     arrays, counts = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 24, 5))
     assert counts == ExampleCounts(documents_without_pairs=1)
@@ -243,6 +243,6 @@ def test_the_shortest_sequence(chunk):
         (dict(max_ngram_size=0), "max_ngram_size is 0"),
     ],
 )
-def test_useless_settings_are_errors(change, message):
+def test_values_out_of_range_are_errors(change, message):
     with pytest.raises(ValueError, match=message):
         ExampleSettings(VOCAB, **change)

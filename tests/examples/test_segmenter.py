@@ -1,4 +1,4 @@
-"""Oracle: units written down by hand, and the tokens of a tokenizer without a segmenter."""
+"""Tests segmenters. Oracles: units worked by hand, and the tokens without a segmenter."""
 
 import sys
 import types
@@ -20,7 +20,7 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def _units(lines: list[str], tokenizer, name: str) -> list[list[str]]:
-    """The tokens of each unit, joined, line by line."""
+    """Returns the joined tokens of each unit, line by line."""
     lines = [line.encode() for line in lines]
     token_ids, splits, starts = tokenize_words(lines, tokenizer, name)
     plain = tokenizer.tokenize_flat(lines)
@@ -50,12 +50,12 @@ def test_white_space(tokenizer):
 
 
 def test_a_function(tokenizer, monkeypatch):
-    """As jieba does, it keeps white space as words."""
+    """Like jieba, this segmenter returns white space as words."""
     words = ["使用", " ", "语言模型", "来", "", "预测", "\t", "un", "aff", "a", "ble"]
     module = types.SimpleNamespace(Words=types.SimpleNamespace(cut=lambda text: words))
     monkeypatch.setitem(sys.modules, "fake_segmenter", module)
     assert load_segmenter("fake_segmenter:Words.cut")("") == words
-    # A word may begin inside a word of the tokenizer, at a token or inside one.
+    # A word may begin inside a word of the tokenizer, at a token's start or inside a token.
     found = _units(["".join(words)], tokenizer, "fake_segmenter:Words.cut")
     assert found == [["使用", "语言模型", "来", "预测", "un", "##aff", "##able"]]
 

@@ -1,4 +1,4 @@
-"""Oracles: examples worked by hand, and the references' algorithms restated row by row.
+"""Tests choosing tokens. Oracles: examples worked by hand, and the references' algorithms on rows.
 
 Statistical bounds are five standard deviations; the seeds are fixed.
 """
@@ -18,7 +18,7 @@ CHANCES = [chance / sum(CHANCES) for chance in CHANCES]
 
 
 def _row(*segments: list[int], length: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """maskable and starts [S] of [CLS] and segments of units of these sizes, each with a [SEP]."""
+    """Returns maskable and starts [S] of a row of segments, given by the sizes of their units."""
     maskable, starts = [False], [False]
     for sizes in segments:
         for size in sizes:
@@ -53,20 +53,20 @@ def _check_chances(choose, row, budget, expected):
 
 
 def test_ngrams_worked_by_hand():
-    # Three words, two to be predicted. A bigram first (1 : 1/2, so in a third of the cases): one of
-    # the two; else two of the three words.
+    # Three words, two to predict. A third of the time (weights 1 and 1/2), one of the two bigrams
+    # comes first. Otherwise two of the three words are taken.
     expected = {(1, 2): 1 / 6 + 2 / 9, (2, 3): 1 / 6 + 2 / 9, (1, 3): 2 / 9}
     _check_chances(lambda *row: _ngrams(*row, size=2), _row([1, 1, 1]), 2, expected)
 
 
 def test_no_ngram_across_sep():
-    # Between the first two words stands [SEP]: there is one bigram.
+    # A [SEP] separates the first two words, so there is only one bigram.
     expected = {(1, 3): 2 / 9, (1, 4): 2 / 9, (3, 4): 2 / 9 + 1 / 3}
     _check_chances(lambda *row: _ngrams(*row, size=2), _row([1], [1, 1]), 2, expected)
 
 
 def test_spans_worked_by_hand():
-    # One word first: the second is either of the others. More: it goes on to the right, if it can.
+    # After a span of one word, either of the others follows. A longer span extends to the right.
     one = CHANCES[0]
     expected = {
         (1, 2): (one / 2 + 1 - one) / 3 + one / 6,
@@ -77,13 +77,13 @@ def test_spans_worked_by_hand():
 
 
 def test_spans_begin_at_a_token_and_take_its_whole_unit():
-    # After the short word the long one does not fit any more.
+    # After the short word, the long one no longer fits.
     _check_chances(_spans, _row([2, 1]), 2, {(1, 2): 2 / 3, (3,): 1 / 3})
 
 
 def test_no_span_across_sep():
-    # The first and the last word are alone; then either of the others. From the middle one the
-    # span goes on to the last, if it is longer than one.
+    # Spans that begin at the first or last word have one word; either of the others follows. A span
+    # that begins at the middle word extends to the last, if it is longer than one word.
     one = CHANCES[0]
     expected = {
         (1, 3): 1 / 6 + one / 6,
@@ -94,7 +94,7 @@ def test_no_span_across_sep():
 
 
 def _slow_ngrams(segments, budget, rng, size=3):
-    """`_masking_ngrams` of the Model Garden. Units are (segment, first token, size)."""
+    """Runs `_masking_ngrams` of the Model Garden. Units are (segment, first token, size)."""
     grams = {n: [] for n in range(1, size + 1)}
     for n, units in itertools.product(grams, segments):
         grams[n] += [units[i : i + n] for i in range(len(units) - n + 1)]
@@ -117,7 +117,7 @@ def _slow_ngrams(segments, budget, rng, size=3):
 
 
 def _slow_spans(segments, budget, rng):
-    """SpanBERT's, with spans that end before a unit that does not fit, and at a [SEP]."""
+    """Runs SpanBERT's choice, but ends spans at a [SEP] and before a unit that does not fit."""
     taken: set = set()
     used = 0
 
@@ -141,7 +141,7 @@ def _slow_spans(segments, budget, rng):
 
 
 def _summary(segments, taken):
-    """Of a row: tokens and units taken, those of more than one token, runs by their length."""
+    """Returns tokens, units, units of several tokens, and runs by length that a row has taken."""
     runs = []
     for units in segments:
         for together, group in itertools.groupby(units, lambda unit: unit in taken):
@@ -186,19 +186,19 @@ def test_distributions_equal_the_references(choose, slow, share):
         ours.append(_summary(units, taken))
         theirs.append(_summary(units, slow(units, budgets[row], drawn)))
     ours, theirs = np.array(ours, float), np.array(theirs, float)
-    # The same rows: what differs between rows does not count.
+    # The rows are the same, so differences between rows cancel.
     difference = ours - theirs
     deviation = np.maximum(difference.std(axis=0), 1e-9) / rows**0.5
     assert np.all(np.abs(difference.mean(axis=0)) <= 5 * deviation)
-    assert theirs[:, 6:11].sum(axis=0).min() > 0  # runs of 1 to 5 occur
+    assert theirs[:, 6:11].sum(axis=0).min() > 0  # Runs of 1 to 5 occur.
 
 
 def test_spans_have_the_lengths_of_the_paper():
     # A budget of ten tokens always has room for the first span, and rows are so long that spans do
-    # not touch: the first drawn has the full length, the last what is left.
+    # not touch. The first span has its full length, the last one what is left.
     assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
-    chances = np.zeros((11, 11))  # [left, length of the next run]
-    expected = np.zeros((11, 11))  # [left, length]: expected number of runs
+    chances = np.zeros((11, 11))  # [remaining budget, length of the next run]
+    expected = np.zeros((11, 11))  # [remaining budget, length]: expected number of runs
     for left in range(1, 11):
         for length, chance in enumerate(CHANCES, 1):
             chances[left, min(length, left)] += chance

@@ -151,6 +151,7 @@ class PretrainingOptions(DeviceOptions):
         at_least=0,
         at_most=2**32 - 1,
         help="Seed of the initial weights, of the order of the data and of dropout.",
+        aliases=("seed",),
     )
 
     def __post_init__(self) -> None:

@@ -1,12 +1,12 @@
-"""Times create_pretraining_data on one core and two beside the TensorFlow Model Garden's script.
+"""Times create_pretraining_data on one and two cores against the TensorFlow Model Garden's script.
 
   python benchmarks/pretraining_data.py --text=wiki.txt --vocab=vocab.txt \\
     --garden=/path/to/garden/bin/python
 
-The Garden's Python is that of an environment of its own: pip install tf-models-official. Both get
-the same text, vocabulary and flags, one after the other, each process pinned to its cores; their
-times include the start of TensorFlow. --rounds repeats the lot and the median is shown. Without
---garden only bert_tf runs.
+--garden names the Python of a separate environment with tf-models-official. Without it, only
+bert_tf runs. All contenders get the same text, vocabulary and flags, and run one after the other,
+pinned to their cores. The times include the start of TensorFlow. The table shows the median of
+--rounds rounds.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import tensorflow as tf
 
 
 def main() -> None:
-    """Runs both and prints a table."""
+    """Runs all contenders and prints a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -58,8 +58,10 @@ def main() -> None:
         )
 
 
-def _run(command: list[str], cores: set[int], options) -> tuple[float, float, float, int]:
-    """Wall seconds, CPU seconds, largest process in MB, records written."""
+def _run(
+    command: list[str], cores: set[int], options: argparse.Namespace
+) -> tuple[float, float, float, int]:
+    """Returns wall seconds, CPU seconds, peak memory of the largest process in MB, and records."""
     with tempfile.TemporaryDirectory() as folder:
         output = pathlib.Path(folder) / "out.tfrecord"
         flags = dict(
@@ -69,7 +71,7 @@ def _run(command: list[str], cores: set[int], options) -> tuple[float, float, fl
             dupe_factor=options.dupe_factor,
         )
         started = time.perf_counter()
-        # A shell's `time` would not tell the memory; a child of our own does.
+        # wait4 reports the memory of a child, which a shell's `time` does not.
         process = subprocess.Popen(
             [*command, *(f"--{name}={value}" for name, value in flags.items())],
             stdout=subprocess.DEVNULL,
@@ -80,7 +82,7 @@ def _run(command: list[str], cores: set[int], options) -> tuple[float, float, fl
         seconds = time.perf_counter() - started
         if status:
             raise SystemExit(f"{' '.join(command)} failed with status {status}")
-        cpu = usage.ru_utime + usage.ru_stime  # of its workers, too
+        cpu = usage.ru_utime + usage.ru_stime  # Includes its workers.
         batches = tf.data.TFRecordDataset(str(output)).batch(10_000)
         records = sum(len(batch) for batch in batches)
         return seconds, cpu, usage.ru_maxrss / 1e3, records

@@ -9,11 +9,14 @@ where `run-sst2` is the output folder of run_finetuning. To use it:
   classify(["a text", "another"])  # a dict of probabilities [batch, classes] and label [batch]
 """
 
-import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tfrecords import command
 from tfrecords.command import option
+
+if TYPE_CHECKING:
+    from bert_tf.finetuning.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,30 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
+    example_call = export_classifier(options.checkpoint, options.output_dir)
+    print(
+        f"Wrote the best weights of {options.checkpoint} to {options.output_dir}. To use them:\n"
+        "  import tensorflow as tf, tensorflow_text\n"
+        f"  model = tf.saved_model.load({options.output_dir!r})\n"
+        f"  model{example_call}"
+    )
+
+
+def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = None) -> str:
+    """Writes the best weights of a fine-tuning run as a SavedModel.
+
+    Args:
+        run_folder: the output folder of run_finetuning.
+        output_dir: must be new or empty.
+        task: the run's task, if it is not one of the registered tasks.
+
+    Returns:
+        The arguments of a call of the exported model, with a comment on its result.
+
+    Raises:
+        ValueError: `run_folder` is not of a fine-tuning run, or `output_dir` is not empty.
+        OSError: a file cannot be read or written.
+    """
     from bert_tf.finetuning.registry import get_task
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -39,27 +66,21 @@ def run(options: Options) -> None:
     from bert_tf.weights.loading import load_weights
     from export.saved_models import check_new_folder, save_folder
 
-    check_new_folder(options.output_dir)
-    folder = RunFolder(options.checkpoint)
+    check_new_folder(output_dir)
+    folder = RunFolder(run_folder)
     flags = folder.read_flags()
     if "task" not in flags:
-        raise ValueError(f"{folder.path} is not the output folder of run_finetuning")
-    task = get_task(flags["task"])
-    best = latest_checkpoint(os.path.join(folder.path, BEST))
+        raise ValueError(f"{run_folder} is not the output folder of run_finetuning")
+    task = task or get_task(flags["task"])
     spec = folder.read()
     # Outputs are float32, whatever the precision of training was.
     set_precision("float32")
     model = task.build_model(spec.config)
-    load_weights(best, model.weights)
+    load_weights(latest_checkpoint(folder.file(BEST)), model.weights)
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     module = task.serving(model, tokenizer, flags["max_seq_length"])
-    save_folder(module, options.output_dir, {"serving_default": module.serving})
-    print(
-        f"Wrote the model of {best} to {options.output_dir}. To use it:\n"
-        "  import tensorflow as tf, tensorflow_text\n"
-        f"  model = tf.saved_model.load({options.output_dir!r})\n"
-        f"  model{task.example_call()}"
-    )
+    save_folder(module, output_dir, {"serving_default": module.serving})
+    return task.example_call()
 
 
 def main() -> None:

@@ -96,7 +96,7 @@ def _compare(options: argparse.Namespace) -> None:
         print(f"| {name} | {process.failure or _figures(name, rounds, sizes)} |")
     for name, process in processes.items():
         if not process.failure and name != MATMUL:
-            print(f"\n{name}: {process.about}")
+            print(f"\n{name}: {process.description}")
 
 
 def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
@@ -119,7 +119,7 @@ class Process:
 
     def __init__(self, name: str, python: str | None, sizes: dict, folder: pathlib.Path):
         self.failure = "" if python else "not run: no interpreter given"
-        self.about = ""
+        self.description = ""
         if self.failure:
             return
         self._errors = folder / name
@@ -132,7 +132,7 @@ class Process:
         except OSError as error:
             self.failure = f"not run: {error}"
             return
-        self.about = json.loads(self._answer() or "null")
+        self.description = json.loads(self._answer() or "null")
         print(f"{name}: {self.failure or 'ready'}", file=sys.stderr)
 
     def turn(self) -> float:
@@ -151,8 +151,8 @@ class Process:
         if not answer:
             status = self._process.wait()
             lines = self._errors.read_text().split("\n")
-            said = [line for line in lines if line.strip()] or [f"status {status}"]
-            self.failure = f"not run: {said[-1].strip()[:200]}"
+            messages = [line for line in lines if line.strip()] or [f"status {status}"]
+            self.failure = f"not run: {messages[-1].strip()[:200]}"
         return answer
 
 
@@ -164,8 +164,8 @@ def _serve(make: Callable[[dict], Contender], sizes: dict) -> None:
     loss = take_steps(1)
     steps = 1
     take_steps(steps)
-    about = f"{versions}; {parameters:,} parameters; loss of the first step {loss:.3f}"
-    print(json.dumps(about), file=answers, flush=True)
+    description = f"{versions}; {parameters:,} parameters; loss of the first step {loss:.3f}"
+    print(json.dumps(description), file=answers, flush=True)
     for _ in sys.stdin:
         started = time.perf_counter()
         take_steps(steps)

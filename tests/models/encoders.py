@@ -1,4 +1,4 @@
-"""Random weights and inputs for the tests of encoders, and the way of weights into KerasHub."""
+"""Random weights and inputs for the tests of encoders, and copying weights to KerasHub."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from bert_tf.models.encoder import BertEncoder
 
 
 def randomize(model: keras.Model, seed: int = 0) -> None:
-    """Gives every weight a random value, so that no bias or normalization is left out of a test."""
+    """Sets all weights to random values, so that every bias and normalization is tested."""
     generator = np.random.default_rng(seed)
     for weight in model.weights:
         values = generator.normal(0.0, 0.2, weight.shape)
@@ -26,7 +26,7 @@ def random_inputs(config: BertConfig, batch: int = 3, length: int = 17) -> dict[
 
 
 def copy_to_keras_hub(encoder: BertEncoder, backbone, their_layers: list) -> None:
-    """Sets KerasHub's variables from ours, splitting the fused projection.
+    """Copies our weights to KerasHub's variables, splitting the fused projection.
 
     Args:
         backbone: a BertBackbone or AlbertBackbone.

@@ -1,4 +1,4 @@
-"""Factorized embeddings and shared layers, against KerasHub's ALBERT."""
+"""Factorized embeddings and shared layers against KerasHub's ALBERT."""
 
 import dataclasses
 
@@ -64,7 +64,7 @@ def test_every_output_equals_keras_hub_with_the_same_weights(groups):
 
 
 def test_masked_lm_scores_worked_by_hand():
-    """Oracle: NumPy, from the encoder's output: H -> E, tanh form of GELU, norm, table."""
+    """Oracle: NumPy, from the output of the encoder: H -> E, tanh GELU, normalization, table."""
     model = BertPretrainer(SMALL)
     randomize(model)
     positions = np.array([[1, 4], [0, 2]], np.int32)
@@ -86,7 +86,7 @@ def test_masked_lm_scores_worked_by_hand():
     [(12, 1, [0] * 12), (6, 2, [0, 0, 0, 1, 1, 1]), (5, 2, [0, 0, 0, 1, 1]), (22, 22, range(22))],
 )
 def test_each_layer_uses_its_group(layers, groups, used, monkeypatch):
-    """Oracle: int(layer / layers * groups) of google-research/albert, without its rounding."""
+    """Oracle: int(layer / layers * groups) of google-research/albert, in exact arithmetic."""
     config = dataclasses.replace(SMALL, num_hidden_layers=layers, num_hidden_groups=groups)
     encoder = BertEncoder(config)
     calls = []

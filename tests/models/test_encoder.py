@@ -1,4 +1,4 @@
-"""The encoder against KerasHub, against real trained weights, and against itself when padded."""
+"""The encoder against KerasHub, with real trained weights, with padding, and as a decoder."""
 
 import dataclasses
 
@@ -23,6 +23,7 @@ SMALL = BertConfig(
 
 
 def test_every_layer_equals_keras_hub_with_the_same_weights():
+    """Oracle: keras_hub.models.BertBackbone."""
     # KerasHub computes the tanh form of GELU.
     config = dataclasses.replace(SMALL, hidden_act="gelu_new")
     encoder = BertEncoder(config)
@@ -58,6 +59,7 @@ def test_every_layer_equals_keras_hub_with_the_same_weights():
 
 
 def test_real_bert_tiny_gives_its_reference_outputs(shared_data):
+    """Oracle: the outputs of the published weights in another implementation."""
     weights = np.load(shared_data / "weights/bert_tiny_sst2_encoder.npz")
     reference = np.load(shared_data / "weights/bert_tiny_sst2_encoder_reference.npz")
     encoder = BertEncoder(preset_config("tiny"))
@@ -97,19 +99,21 @@ def test_real_bert_tiny_gives_its_reference_outputs(shared_data):
     ],
 )
 def test_golden_parameter_counts(name, vocab_size, count, monkeypatch):
-    """The published counts with pooler."""
-    zeros = keras.initializers.Zeros()  # drawing 335 million normal values takes ten seconds
+    """Oracle: the published counts, with the pooler."""
+    zeros = keras.initializers.Zeros()  # random values for 335 million weights take ten seconds
     monkeypatch.setattr(keras.initializers, "TruncatedNormal", lambda stddev: zeros)
     assert BertEncoder(preset_config(name, vocab_size)).count_params() == count
 
 
-def test_the_published_sizes_are_there():
+def test_there_is_a_preset_for_every_published_size():
+    """Oracle: 24 miniatures, 6 names and 2 ALBERTs; the defaults of BERT base."""
     assert len(PRESETS) == 24 + 6 + 2
     assert preset_config("base") == BertConfig(vocab_size=30522)
     assert preset_config("L-2_H-128") == preset_config("tiny")
 
 
 def test_padding_does_not_change_other_positions():
+    """Oracle: the same sequences without padding."""
     encoder = BertEncoder(SMALL)
     randomize(encoder)
     inputs = random_inputs(SMALL, batch=2, length=9)
@@ -124,9 +128,9 @@ def test_padding_does_not_change_other_positions():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_in_a_decoder_nothing_depends_on_what_comes_later(rate):
-    """Oracle: the same encoder before one token was changed, bit for bit; the first two
-    positions' outputs, from a sequence of two tokens."""
+def test_in_a_decoder_no_position_depends_on_later_ones(rate):
+    """Oracle: the outputs before a later token was changed, bit for bit, and the outputs for a
+    sequence of two tokens."""
     config = dataclasses.replace(
         SMALL, is_decoder=True, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate
     )
@@ -147,8 +151,8 @@ def test_in_a_decoder_nothing_depends_on_what_comes_later(rate):
         np.testing.assert_allclose(first, outputs[-1][:, :2], atol=1e-5)
 
 
-def test_a_decoder_sees_no_padding():
-    """Oracle: the sequences without padding before them."""
+def test_a_decoder_ignores_padding():
+    """Oracle: the outputs before the padding's token was changed, bit for bit."""
     config = dataclasses.replace(SMALL, is_decoder=True)
     encoder = BertEncoder(config)
     randomize(encoder)

@@ -1,4 +1,4 @@
-"""The count of operations against the graphs that compute them."""
+"""The number of operations against the graphs that compute them."""
 
 import dataclasses
 import math
@@ -26,9 +26,9 @@ BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 
 
 def product_flops(graph: tf.Graph) -> int:
-    """2 m k n of all matrix products in a graph; the products of a batch one by one.
+    """Adds up 2 m k n of all matrix products in a graph, including each product of a batch.
 
-    Without those that only sum the rows of a matrix: the gradients of biases.
+    Products that only sum the rows of a matrix, for gradients of biases, do not count.
     """
     total = 0
     for operation in graph.get_operations():
@@ -44,7 +44,7 @@ def product_flops(graph: tf.Graph) -> int:
 
 
 def traced_flops(config: BertConfig, training: bool) -> float:
-    """Of one sequence, in the graph of the model or of its gradients."""
+    """Returns the FLOPs per sequence in the graph of the model or of its gradients."""
     model = BertPretrainer(config)
 
     @tf.function
@@ -71,14 +71,14 @@ def test_the_products_of_the_traced_graph(training):
 
 
 def test_factorized_embeddings_and_shared_layers():
-    """Oracle: the traced graph; sharing layers saves no arithmetic."""
+    """Oracle: the traced graph. Sharing layers saves no arithmetic."""
     config = dataclasses.replace(SMALL, embedding_size=16, num_hidden_groups=1)
     assert traced_flops(config, True) == training_flops(config, LENGTH, PREDICTIONS)
     assert training_flops(config, LENGTH, PREDICTIONS) != training_flops(SMALL, LENGTH, PREDICTIONS)
 
 
 def test_the_base_preset():
-    """Oracle: 6 operations for each weight of the layers and token, and attention, by hand."""
+    """Oracle: by hand, 6 operations per weight and token, plus attention."""
     config = dataclasses.replace(preset_config("base"), vocab_size=30522)
     layers = 12 * (6 * 128 * (4 * 768**2 + 2 * 768 * 3072) + 6 * 2 * 128 * 128 * 768)
     heads = 6 * (20 * (768**2 + 768 * 30522) + 768**2 + 2 * 768)

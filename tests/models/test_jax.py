@@ -1,4 +1,4 @@
-"""The layers and models run on Keras' JAX backend, too."""
+"""The layers and models on Keras' JAX backend."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("jax", reason="comes with the extra tpu-check")
+pytest.importorskip("jax", reason="needs the extra tpu-check")
 
 PROGRAM = """
 import json
@@ -78,13 +78,13 @@ def loss_and_gradient_norms(backend: str, rematerialize: str, dropout: float) ->
     return json.loads(process.stdout)
 
 
-def test_loss_and_gradients_are_those_of_tensorflow():
+def test_loss_and_gradients_equal_those_of_tensorflow():
     """Oracle: the same model on the TensorFlow backend."""
     expected = loss_and_gradient_norms("tensorflow", "none", 0.0)
     assert loss_and_gradient_norms("jax", "none", 0.0) == pytest.approx(expected, rel=1e-4)
 
 
 def test_recomputing_draws_the_same_masks():
-    """Oracle: JAX's own gradients of the model that keeps its masks."""
+    """Oracle: the JAX gradients of the model that keeps its masks."""
     expected = loss_and_gradient_norms("jax", "none", 0.3)
     assert loss_and_gradient_norms("jax", "selective", 0.3) == pytest.approx(expected, rel=1e-4)

@@ -10,7 +10,7 @@ with a text field and TFDS datasets work, too. Files may be compressed with gzip
 Sentences are collected into pairs [CLS] A [SEP] B [SEP]. Half the time, more often where documents
 are short, B does not follow A but comes from another document. About 15 % of the tokens are chosen
 for prediction. The output holds dupe_factor passes over the text, each with different pairs and
-masks. A manifest beside the TFRecord files records what was made of what, vocabulary included.
+masks. A manifest beside the TFRecord files records the inputs, the settings and the vocabulary.
 
 The same input, flags and seed give the same files, byte for byte, with any number of workers. After
 a failure or a kill, the same command makes only what is missing. --dry_run estimates the time and

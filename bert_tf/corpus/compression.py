@@ -3,10 +3,10 @@
 The format is recognized by content, not by name. A file may hold any number of compressed members,
 as parallel compressors write them, with zeros between and after them.
 
-The members are decompressed one by one here because the libraries' own file objects lose data
+This module decompresses the members one by one because the libraries' own file objects lose data
 without an error: `bz2.BZ2File` and `lzma.LZMAFile` stop at anything that is not a member, such as
-padding, and zstandard's `stream_reader` takes a file that is cut short for a whole one. Only
-`gzip.GzipFile` reports all damage.
+padding, and zstandard's `stream_reader` accepts a truncated file as complete. Only `gzip.GzipFile`
+reports all damage.
 """
 
 import bz2
@@ -30,7 +30,7 @@ def read_content(file: str) -> Iterator[bytes]:
     """Yields the decompressed content of a file in parts.
 
     Raises:
-        OSError: The file cannot be read, is damaged or cut short, or needs a library that is not
+        OSError: The file cannot be read, is damaged or truncated, or needs a library that is not
             installed.
     """
     try:
@@ -130,4 +130,4 @@ def _decompress(parts: Iterator[bytes], compression: _Compression, file: str) ->
             part = decompressor.unused_data if decompressor.eof else b""
             yield content
     if not decompressor.eof:
-        raise OSError(f"{file} is cut short: its compressed data ends too early")
+        raise OSError(f"{file} is truncated: its compressed data ends early")

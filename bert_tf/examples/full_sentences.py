@@ -1,8 +1,8 @@
 """Rows of consecutive whole sentences, without a second segment.
 
 These are FULL-SENTENCES (across documents, with a [SEP] between them) and DOC-SENTENCES of RoBERTa
-(arXiv 1907.11692, section 4.2). Every pass packs anew: documents come in random order, and some
-have a shorter target length, as in next-sentence pairs.
+(arXiv 1907.11692, section 4.2). Every pass packs differently: documents come in random order, and
+some have a shorter target length, as in next-sentence pairs.
 """
 
 from bisect import bisect_left, bisect_right

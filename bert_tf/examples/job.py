@@ -68,7 +68,7 @@ class Job:
         return os.path.relpath(file, os.path.dirname(first) or ".")
 
     def settings(self) -> dict[str, object]:
-        """Returns what the output depends on besides the input, by the names of the flags."""
+        """Returns all settings that the output depends on, by the names of the flags."""
         text, examples = self.text, self.examples
         return {
             "tfds": self.tfds,

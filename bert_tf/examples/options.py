@@ -56,7 +56,7 @@ class DataOptions(command.Options):
         help="What is masked. wordpiece (the default): single tokens. whole_word: words. ngram: "
         "runs of words as in the Model Garden. span: runs of words as in SpanBERT. entity: words "
         "and the phrases of --lexicon_file as in ERNIE. dynamic: nothing yet; run_pretraining "
-        "masks anew in every epoch, and the records are a tenth of the size.",
+        "masks differently in every epoch, and the records are a tenth of the size.",
     )
     do_whole_word_mask: bool = option(False, help="Same as --masking=whole_word.")
     max_ngram_size: int | None = option(
@@ -101,7 +101,7 @@ class DataOptions(command.Options):
     )
     masked_lm_prob: float = option(0.15, help="Share of the tokens to predict.")
     short_seq_prob: float = option(
-        0.1, help="Share of the documents cut into shorter examples than max_seq_length."
+        0.1, help="Share of the documents with examples shorter than max_seq_length."
     )
     gzip_compress: bool = option(False, help="Compress the output with gzip.")
     use_v2_feature_names: bool = option(

@@ -64,7 +64,7 @@ class ExampleCounts:
         predictions: Predictions; 0 for dynamic masking.
         random_next: Examples whose second segment is a random one.
         swapped: Examples whose segments are swapped.
-        cut_pairs: Pairs that were cut to make them fit.
+        cut_pairs: Pairs that were truncated to make them fit.
         cut_tokens: Tokens lost by that.
         cut_sentences: Sentences longer than a row that were divided between rows without loss.
         documents_without_pairs: Documents of one sentence that found no second segment.

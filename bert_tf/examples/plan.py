@@ -94,7 +94,7 @@ def _divide(
     shard: int, passes: list[Pass], chunk_tokens: Sequence[int], part_tokens: int
 ) -> list[ShardPart]:
     """Deals the passes of a shard to parts of about `part_tokens` tokens."""
-    tokens = [chunk_tokens[one.chunk] // one.stride for one in passes]
+    tokens = [chunk_tokens[one_pass.chunk] // one_pass.stride for one_pass in passes]
     count = min(len(passes), max(1, round(sum(tokens) / part_tokens)))
     return [
         ShardPart(shard, index, tuple(passes[index::count]), sum(tokens[index::count]))

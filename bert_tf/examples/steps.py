@@ -79,11 +79,11 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
         return finished["examples"]
     records: list[bytes] = []
     total = ExampleCounts()
-    for one in part.passes:
-        pass_records, counts = make_pass(job, folder, chunk_names, one)
+    for one_pass in part.passes:
+        pass_records, counts = make_pass(job, folder, chunk_names, one_pass)
         records += pass_records
         # A pass that several parts share is counted once.
-        if one.offset == 0:
+        if one_pass.offset == 0:
             total += counts
     # A key that no pass has; see `pass_seed`.
     seed = np.random.SeedSequence(job.random_seed, spawn_key=(2**32 - 1, part.shard, part.index))
@@ -95,18 +95,18 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
 
 
 def make_pass(
-    job: Job, folder: WorkFolder, chunk_names: Sequence[str], one: Pass
+    job: Job, folder: WorkFolder, chunk_names: Sequence[str], one_pass: Pass
 ) -> tuple[list[bytes], ExampleCounts]:
     """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
-    chunk = folder.load_chunk(chunk_names[one.chunk])
+    chunk = folder.load_chunk(chunk_names[one_pass.chunk])
     partner: Chunk | None = None
-    if one.partner is not None and job.examples.objective == "nsp":
-        partner = folder.load_chunk(chunk_names[one.partner])
-    seed = pass_seed(job.random_seed, one.chunk, one.dupe)
+    if one_pass.partner is not None and job.examples.objective == "nsp":
+        partner = folder.load_chunk(chunk_names[one_pass.partner])
+    seed = pass_seed(job.random_seed, one_pass.chunk, one_pass.dupe)
     arrays, counts = make_examples(chunk, partner, seed, job.examples)
     if not job.use_v2_feature_names:
         arrays = {ORIGINAL_NAMES.get(name, name): array for name, array in arrays.items()}
-    chosen = slice(one.offset, None, one.stride)
+    chosen = slice(one_pass.offset, None, one_pass.stride)
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
 
 

@@ -1,9 +1,9 @@
 """The state on disk of an unfinished job.
 
 The folder lies beside the output. Any process on any machine that sees it can do any step of the
-work, and a job that was killed resumes from what is there:
+work, and a job that was killed resumes where it stopped:
 
-    job.json                 what is being made of what; see `previous_output.describe_job`
+    job.json                 settings and inputs; see `previous_output.describe_job`
     chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
     parts/S-P.tfrecord, .json    part P of shard S; its size and counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts
@@ -185,5 +185,5 @@ def _write_counts(file: str, counts: dict) -> None:
 
 
 def _size(file: str) -> int:
-    """Returns the size of a file, -1 if there is none."""
+    """Returns the size of a file, or -1 if it does not exist."""
     return tf.io.gfile.stat(file).length if tf.io.gfile.exists(file) else -1

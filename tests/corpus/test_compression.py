@@ -58,13 +58,13 @@ def test_members_may_end_and_be_padded_anywhere(tmp_path, monkeypatch, suffix, s
 def test_damaged_files_are_os_errors_that_name_them(tmp_path, suffix):
     good = COMPRESS[suffix](_text(3000))
     for damaged in (good[:-1], good[: len(good) // 2], good + good[:20], good[:12]):
-        with pytest.raises(OSError, match=f"cut.{suffix} is cut short"):
+        with pytest.raises(OSError, match=f"cut.{suffix} is truncated"):
             _read(tmp_path / f"cut.{suffix}", damaged)
     flipped = bytearray(good)
     flipped[len(good) // 2] ^= 255
     for damaged in (bytes(flipped), good + b"garbage after the last member"):
         # Without a checksum in zstd's frame, the damage may show as a missing end.
-        with pytest.raises(OSError, match=f"bad.{suffix} is (damaged|cut short)"):
+        with pytest.raises(OSError, match=f"bad.{suffix} is (damaged|truncated)"):
             _read(tmp_path / f"bad.{suffix}", damaged)
 
 
@@ -74,8 +74,8 @@ def test_the_libraries_file_objects_lose_data_without_an_error():
     for open_file, compress in ((bz2.BZ2File, bz2.compress), (lzma.LZMAFile, lzma.compress)):
         padded = compress(data[:300]) + b"\0" * 8 + compress(data[300:])
         assert open_file(io.BytesIO(padded)).read() == data[:300]
-    cut_short = io.BytesIO(COMPRESS["zst"](data)[:-1])
-    reader = zstandard.ZstdDecompressor().stream_reader(cut_short, read_across_frames=True)
+    truncated = io.BytesIO(COMPRESS["zst"](data)[:-1])
+    reader = zstandard.ZstdDecompressor().stream_reader(truncated, read_across_frames=True)
     assert reader.read() != data
 
 

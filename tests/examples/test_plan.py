@@ -8,7 +8,7 @@ from bert_tf.examples.plan import Pass, ShardPart, block_bytes, plan_shards
 
 
 def _passes(shards: list[list[ShardPart]]) -> list[Pass]:
-    return [one for parts in shards for part in parts for one in part.passes]
+    return [one_pass for parts in shards for part in parts for one_pass in part.passes]
 
 
 @pytest.mark.parametrize(
@@ -17,14 +17,16 @@ def _passes(shards: list[list[ShardPart]]) -> list[Pass]:
 def test_every_pass_is_made_once(chunks, dupe_factor, num_shards):
     shards = plan_shards([1000] * chunks, dupe_factor, num_shards, seed=1)
     passes = _passes(shards)
-    (stride,) = {one.stride for one in passes}
+    (stride,) = {one_pass.stride for one_pass in passes}
     expected = {
         (chunk, dupe, offset)
         for chunk in range(chunks)
         for dupe in range(dupe_factor)
         for offset in range(stride)
     }
-    assert Counter((one.chunk, one.dupe, one.offset) for one in passes) == Counter(expected)
+    assert Counter(
+        (one_pass.chunk, one_pass.dupe, one_pass.offset) for one_pass in passes
+    ) == Counter(expected)
     assert len(shards) == num_shards and len(passes) >= num_shards
     for shard, parts in enumerate(shards):
         numbers = [(shard, index) for index in range(len(parts))]
@@ -36,21 +38,24 @@ def test_shards_have_as_many_passes_and_mix_chunks():
     for parts in plan_shards([1000] * 40, 10, 7, seed=1):
         passes = _passes([parts])
         assert len(passes) in (57, 58)
-        assert len({one.chunk for one in passes}) > 20
-        assert len({one.dupe for one in passes}) == 10
+        assert len({one_pass.chunk for one_pass in passes}) > 20
+        assert len({one_pass.dupe for one_pass in passes}) == 10
 
 
 def test_partners_are_other_chunks_with_equal_chances():
     """Oracle: the uniform distribution; 400 draws of 39 others give about 10 of each."""
     passes = _passes(plan_shards([1000] * 40, 10, 400, 1))
-    assert all(one.partner != one.chunk for one in passes)
-    drawn = Counter(one.partner for one in passes)
+    assert all(one_pass.partner != one_pass.chunk for one_pass in passes)
+    drawn = Counter(one_pass.partner for one_pass in passes)
     assert set(drawn) == set(range(40)) and max(drawn.values()) < 25
 
 
 def test_all_that_share_a_pass_have_the_same_partner():
     passes = _passes(plan_shards([1000] * 2, 1, 9, 1))
-    assert {(one.chunk, one.partner, one.stride) for one in passes} == {(0, 1, 5), (1, 0, 5)}
+    assert {(one_pass.chunk, one_pass.partner, one_pass.stride) for one_pass in passes} == {
+        (0, 1, 5),
+        (1, 0, 5),
+    }
 
 
 def test_a_corpus_of_one_chunk_has_no_partner():

@@ -76,15 +76,15 @@ def test_workers_end_with_their_parent():
     program = (
         "import os\nfrom bert_tf.workers import Workers\n"
         "if __name__ == '__main__':\n"
-        "    with Workers(3) as workers:\n"
-        "        for _, pid in workers.results([(os.getpid,)] * 4):\n"
+        "    with Workers(2) as workers:\n"
+        "        for _, pid in workers.results([(os.getpid,)] * 2):\n"
         "            print(pid, flush=True)\n"
         "        input()\n"
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    pids = {int(parent.stdout.readline()) for _ in range(4)}
+    pids = {int(parent.stdout.readline()) for _ in range(2)}
     assert pids and parent.pid not in pids
     parent.send_signal(signal.SIGKILL)
     parent.wait()

@@ -14,7 +14,7 @@ from tfrecords.vocabulary import Vocabulary
 
 WORDS = ("good", "bad", *"abcdefgh")
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
-CONFIG = BertConfig(20, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.1)
+CONFIG = BertConfig(20, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.1)
 CONFIG_TRAINED = BertConfig.from_dict(CONFIG.to_dict() | {"hidden_dropout_prob": 0.2})
 
 

@@ -1,6 +1,7 @@
 """Fine-tuning from files to predictions, on words that give the label away."""
 
 import contextlib
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -107,10 +108,10 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
     assert checkpoints.latest_checkpoint(finished.output_dir) == before
 
 
-def test_an_interrupted_run_resumes_exactly(files, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
     """Oracle: the uninterrupted run; the kill comes before the first epoch's evaluation."""
-    whole = run(make_options(files, tmp_path / "whole", num_train_epochs=2.0))
-    options = make_options(files, tmp_path / "broken", num_train_epochs=2.0)
+    folder = str(tmp_path / "broken")
+    options = dataclasses.replace(finished, output_dir=folder)
 
     def interrupt(self, split, prefix):
         raise KeyboardInterrupt
@@ -120,9 +121,10 @@ def test_an_interrupted_run_resumes_exactly(files, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             run(options)
     with pytest.raises(ValueError, match="holds a run with --random_seed=12345, not 7"):
-        run(make_options(files, tmp_path / "broken", num_train_epochs=2.0, random_seed=7))
-    assert run(options) == pytest.approx(whole, rel=1e-5)
-    states = [checkpoints.latest_checkpoint(str(tmp_path / name)) for name in ("whole", "broken")]
+        run(dataclasses.replace(options, random_seed=7))
+    expected = read_results(f"{finished.output_dir}/eval_results.txt")
+    assert run(options) == pytest.approx(expected, rel=1e-5)
+    states = [checkpoints.latest_checkpoint(path) for path in (finished.output_dir, folder)]
     readers = [tf.train.load_checkpoint(state) for state in states]
     for key in readers[0].get_variable_to_shape_map():
         if key != "_CHECKPOINTABLE_OBJECT_GRAPH":

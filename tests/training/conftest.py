@@ -1,4 +1,4 @@
-"""A small BERT to train, and 32 rows to train it on."""
+"""A small BERT to train, and 32 rows of data."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from bert_tf.training.trainer import Trainer
 _CONFIG = BertConfig(
     vocab_size=60,
     hidden_size=32,
-    num_hidden_layers=2,
+    num_hidden_layers=1,
     num_attention_heads=2,
     intermediate_size=64,
     hidden_dropout_prob=0.0,
@@ -27,7 +27,7 @@ _ROWS, _LENGTH, _PREDICTIONS = 32, 16, 3
 
 @pytest.fixture(scope="session")
 def examples() -> dict[str, np.ndarray]:
-    """With unequal numbers of masked words per row, which is where replicas could go wrong."""
+    """Rows with unequal numbers of masked tokens, for which replicas could go wrong."""
     generator = np.random.default_rng(0)
     return {
         "input_word_ids": generator.integers(0, 60, (_ROWS, _LENGTH), np.int32),
@@ -48,7 +48,7 @@ def config() -> BertConfig:
 
 @pytest.fixture(scope="session")
 def make_trainer():
-    """A function (strategy, config, ...) -> a trainer whose weights start alike every time."""
+    """A function (strategy, config, ...) -> a trainer with the same initial weights every time."""
 
     def make(strategy, config=_CONFIG, **arguments) -> Trainer:
         keras.utils.set_random_seed(1)
@@ -63,7 +63,7 @@ def make_trainer():
 
 @pytest.fixture(scope="session")
 def make_iterator(examples):
-    """A function (strategy, batch size, first step) -> the rows in order, over and over."""
+    """A function (strategy, batch size, first step) -> the rows in order, repeatedly."""
 
     def make(strategy, batch_size=8, first_step=0):
         return iter(

@@ -1,4 +1,4 @@
-"""Loss scaling against worked examples, on one device and on two replicas."""
+"""Loss scaling, compared with worked examples, on one device and on two replicas."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def states(loss_scale: DynamicLossScale) -> tuple[float, int]:
 
 
 def test_the_scale_halves_at_once_and_doubles_after_2000_good_steps():
-    """Oracle: by hand, from section 3.2 of the paper."""
+    """Oracle: section 3.2 of the paper, worked by hand."""
     loss_scale = DynamicLossScale()
     assert states(loss_scale) == (32768.0, 0)
     update = tf.function(loss_scale.update)
@@ -32,8 +32,8 @@ def test_the_scale_halves_at_once_and_doubles_after_2000_good_steps():
     assert states(loss_scale) == (1.0, 0)
 
 
-def test_scaled_gradients_survive_float16_and_unscale_to_what_they_were():
-    """Oracle: the derivative of 1e-9 x, by hand; in float16 it is 0 without a scale."""
+def test_scaled_gradients_survive_float16_and_are_unscaled_exactly():
+    """Oracle: the derivative of 1e-9 x by hand; without a scale it is 0 in float16."""
     loss_scale = DynamicLossScale()
     x = tf.Variable(1.0)
 
@@ -51,8 +51,8 @@ def test_scaled_gradients_survive_float16_and_unscale_to_what_they_were():
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_one_bad_value_is_seen_wherever_it_is(value):
-    """Oracle: the value put in."""
+def test_one_bad_value_is_found_anywhere(value):
+    """Oracle: the value inserted."""
     loss_scale = DynamicLossScale()
     gradients = [np.full([2, 3], 32768.0, np.float32), np.zeros([4], np.float32)]
     unscaled, finite = loss_scale.unscale([tf.constant(gradient) for gradient in gradients])
@@ -65,8 +65,8 @@ def test_one_bad_value_is_seen_wherever_it_is(value):
 
 
 def test_replicas_agree_though_only_one_overflows():
-    """Oracle: by hand; the second replica's gradient overflows float16 in the second step."""
-    # Not the default's collectives: two strategies in one process mix up theirs.
+    """Oracle: worked by hand; the second replica's gradient overflows float16 in step 2."""
+    # The default collectives of several strategies in one process would interfere.
     strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
     )

@@ -1,4 +1,4 @@
-"""The log of a run: read back, resumed, and damaged."""
+"""The log of a run: read, resumed and damaged."""
 
 import json
 import math
@@ -15,7 +15,7 @@ def write_steps(log: MetricsLog, steps) -> None:
 
 
 def test_values_read_back_bit_for_bit(tmp_path):
-    """Oracle: the values written, of Python and of NumPy; a line is one JSON object."""
+    """Oracle: the values written, Python's and NumPy's; a line is one JSON object."""
     path = tmp_path / "metrics.jsonl"
     values = {
         "step": np.int64(12),
@@ -37,7 +37,7 @@ def test_values_read_back_bit_for_bit(tmp_path):
 
 @pytest.mark.parametrize("cut", ["", '{"step": 11, "lo', '{"step": 11}', "\0\0\0\n"])
 def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path, cut):
-    """Oracle: the file of a run that was not killed, in the middle of a line or not."""
+    """Oracle: the file of a run that was not killed; the kill came within a line or not."""
     whole, resumed = tmp_path / "whole.jsonl", tmp_path / "resumed.jsonl"
     write_steps(MetricsLog(str(whole)), range(1, 13))
     write_steps(MetricsLog(str(resumed)), range(1, 11))
@@ -51,7 +51,7 @@ def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path, cut):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.jsonl", "whole.jsonl"]
 
 
-def test_lines_up_to_the_step_stay_but_for_a_cut_one(tmp_path):
+def test_only_a_line_cut_short_is_dropped_before_the_step(tmp_path):
     """Oracle: the file before a line was cut short."""
     path = tmp_path / "metrics.jsonl"
     log = MetricsLog(str(path))

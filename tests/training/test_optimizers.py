@@ -1,4 +1,4 @@
-"""The optimizers against the formulas of their papers in NumPy, Keras', and one device."""
+"""The optimizers, compared with the papers' formulas in NumPy, with Keras and with one device."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def assert_values(variables, expected, rtol=1e-5) -> None:
 
 
 def worked_in_numpy(name: str, bias_correction: bool, weight_decay: float) -> list[np.ndarray]:
-    """The variables after the steps of `take_steps`, in float64, from the papers' formulas."""
+    """Returns the variables after the steps of `take_steps`, by the papers' formulas in float64."""
     variables, moments = arrays(0), [(0.0, 0.0)] * len(NAMES)
     for t, rate in enumerate(RATES, start=1):
         for index, gradient in enumerate(arrays(t)):
@@ -74,12 +74,12 @@ def test_a_few_steps_worked_in_numpy(name, bias_correction, weight_decay):
         variables, weight_decay=weight_decay, epsilon=EPSILON, bias_correction=bias_correction
     )
     take_steps(optimizer)
-    # AdamW's 1 - 0.999 is that of float32, which is off by 5e-5 of itself.
+    # AdamW computes 1 - 0.999 in float32, with a relative error of 5e-5.
     assert_values(variables, worked_in_numpy(name, bias_correction, weight_decay), rtol=1e-4)
 
 
 def test_bias_correction_is_off_in_adamw_and_on_in_lamb():
-    """Oracle: google-research/bert, which corrects none, and algorithm 2 of LAMB, which does."""
+    """Oracle: google-research/bert, which has no correction, and LAMB's algorithm 2, which has."""
     for name, bias_correction in (("adamw", False), ("lamb", True)):
         variables = make_variables()
         take_steps(OPTIMIZERS[name](variables, weight_decay=0.3, epsilon=EPSILON))
@@ -93,7 +93,7 @@ def take_keras_steps(optimizer, variables, steps: int = 3) -> None:
         optimizer.apply(gradients, variables)
 
 
-def test_adamw_is_that_of_keras_where_they_coincide():
+def test_adamw_equals_that_of_keras_with_its_options():
     """Oracle: keras.optimizers.AdamW.
 
     Keras always corrects bias, and adds epsilon to the root of v before it corrects it, where the
@@ -110,7 +110,7 @@ def test_adamw_is_that_of_keras_where_they_coincide():
         assert_values(variables, [variable.numpy() for variable in expected], rtol=1e-4)
 
 
-def test_lamb_is_that_of_keras_where_they_coincide():
+def test_lamb_equals_that_of_keras_with_its_options():
     """Oracle: keras.optimizers.Lamb.
 
     Keras always corrects bias, adapts every variable, and decays the variable outside of the
@@ -122,8 +122,8 @@ def test_lamb_is_that_of_keras_where_they_coincide():
     assert_values(variables, [variable.numpy() for variable in expected])
 
 
-def test_lamb_leaves_the_rate_alone_where_a_norm_is_0():
-    """Oracle: by hand; a corrected first update is 1 for a gradient of any size above 0."""
+def test_lamb_does_not_scale_the_rate_where_a_norm_is_0():
+    """Oracle: worked by hand; the first corrected update is 1 for any gradient above 0."""
     variables = make_variables([np.zeros([2]), np.ones([2])])
     variables[1]._path = "other/kernel"
     optimizer = Lamb(variables, weight_decay=0.0, epsilon=0.1)
@@ -143,8 +143,8 @@ def test_compiled_steps_are_the_same(name):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_two_replicas_give_the_result_of_one(name):
-    """Oracle: the formula in NumPy; each replica has a part of the gradient, the sum is whole."""
-    # Not the default's collectives: two strategies in one process mix up theirs.
+    """Oracle: the formula in NumPy; each replica has a part of the gradient."""
+    # The default collectives of several strategies in one process would interfere.
     strategy = tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
     )
@@ -177,7 +177,7 @@ def test_two_replicas_give_the_result_of_one(name):
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_a_step_that_is_not_finite_changes_nothing(name, jit_compile):
-    """Oracle: the values and slots before it."""
+    """Oracle: the values and slots before the step."""
     variables = make_variables()
     optimizer = OPTIMIZERS[name](variables, bias_correction=True)
     take_steps(optimizer)
@@ -192,8 +192,8 @@ def test_a_step_that_is_not_finite_changes_nothing(name, jit_compile):
     assert optimizer.slots["update_count"].numpy() == 4
 
 
-def test_the_slots_are_all_there_is_to_save():
-    """Oracle: the steps of an optimizer that was not replaced, bit for bit."""
+def test_the_slots_are_the_whole_state():
+    """Oracle: the steps of an optimizer that was kept, bit for bit."""
     for name, optimizer_class in OPTIMIZERS.items():
         whole, parts = make_variables(), make_variables()
         optimizer = optimizer_class(whole, bias_correction=True)

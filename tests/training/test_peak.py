@@ -1,4 +1,4 @@
-"""Peaks of known devices, and the measured one of the CPU."""
+"""Published peaks of devices, and the measured peak of the CPU."""
 
 import time
 import types
@@ -12,7 +12,7 @@ from bert_tf.training.peak import peak_flops
 
 
 def fake_strategy(kind: str, replicas: int = 1):
-    """Of `replicas` devices that are not there."""
+    """A strategy with `replicas` devices that do not exist."""
     devices = [f"/job:worker/replica:0/task:0/device:{kind}:{index}" for index in range(replicas)]
     return types.SimpleNamespace(
         extended=types.SimpleNamespace(worker_devices=devices), num_replicas_in_sync=replicas
@@ -44,7 +44,7 @@ def gpu_peak(monkeypatch, name: str, precision: str, replicas: int = 1):
     ],
 )
 def test_published_peaks_of_gpus(monkeypatch, name, half, single):
-    """Oracle: NVIDIA's data sheets, dense, in TFLOP/s; float32 products are in TensorFloat-32."""
+    """Oracle: NVIDIA's data sheets, dense, in TFLOP/s; float32 products use TensorFloat-32."""
     found, source = gpu_peak(monkeypatch, name, "float16")
     assert (found, source) == (half * 1e12, f"published for 1 x {name}")
     assert gpu_peak(monkeypatch, name, "float32")[0] == single * 1e12
@@ -61,8 +61,8 @@ def test_float32_is_slower_without_tensor_float_32(monkeypatch):
         tf.config.experimental.enable_tensor_float_32_execution(True)
 
 
-def test_what_is_not_published_is_measured(monkeypatch):
-    """Oracle: a stand-in for the measuring."""
+def test_unpublished_peaks_are_measured(monkeypatch):
+    """Oracle: a stand-in for the measurement."""
     monkeypatch.setattr(peak, "_measure", lambda strategy, precision: (7e12, 4096))
     for name, precision in (("Tesla V100-SXM2-16GB", "bfloat16"), ("NVIDIA X1", "float32")):
         assert gpu_peak(monkeypatch, name, precision) == (
@@ -78,7 +78,7 @@ def test_what_is_not_published_is_measured(monkeypatch):
     [("v2-8", 23), ("v3-32", 61.5), ("v4-8", 275), ("v5litepod-4", 197), ("v5p-8", 459)],
 )
 def test_published_peaks_of_tpus(monkeypatch, kind, tera):
-    """Oracle: Cloud TPU's documentation, in bfloat16, by core up to v3 and by chip from v4."""
+    """Oracle: the Cloud TPU documentation, bfloat16, per core up to v3 and per chip from v4."""
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", kind)
     for precision in ("bfloat16", "float32"):
         found, source = peak_flops(fake_strategy("TPU", 4), precision)
@@ -86,7 +86,7 @@ def test_published_peaks_of_tpus(monkeypatch, kind, tera):
 
 
 def test_the_cpu_is_measured():
-    """Oracle: NumPy's product, by a factor that a busy machine cannot reach."""
+    """Oracle: NumPy's product, within a factor that even a busy machine does not reach."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     found, source = peak_flops(strategy, "float32")
     assert source.startswith("measured on the CPU: products of ")
@@ -98,5 +98,5 @@ def test_the_cpu_is_measured():
         times.append(time.perf_counter() - started)
     assert 0.1 < found / (2 * 1024**3 / min(times)) < 10
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-    # Two replicas share the processor: they are not twice as fast.
+    # Two replicas share the processor, so they are not twice as fast.
     assert 1 / 5 < peak_flops(mirrored, "float32")[0] / found < 5

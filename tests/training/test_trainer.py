@@ -1,4 +1,4 @@
-"""The step with BERT: replicas and parts against one device, evaluation and dropout by hand."""
+"""Steps of BERT: replicas and accumulation compared with one device; evaluation; dropout seeds."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ def one_device_losses(losses) -> list[float]:
 
 
 def two_replicas() -> tf.distribute.Strategy:
-    # The collective operations of several such strategies in one process meet each other.
+    # The default collectives of several strategies in one process would interfere.
     return tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
@@ -30,25 +30,25 @@ def test_two_replicas_give_the_losses_of_one(losses, one_device_losses):
 
 @pytest.mark.parametrize("parts", [2, 8])
 def test_accumulated_gradients_are_those_of_the_large_batch(losses, one_device_losses, parts):
-    """Oracle: the batch of 8 in one piece; its parts have unequal numbers of masked words."""
+    """Oracle: the undivided batch of 8; its parts have unequal numbers of masked tokens."""
     found = losses(make_strategy("cpu"), accumulation_steps=parts)
     np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
 
 
 def test_accumulation_on_two_replicas(losses, one_device_losses):
-    """Oracle: one device, one piece."""
+    """Oracle: one device, undivided batches."""
     found = losses(two_replicas(), accumulation_steps=2)
     np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
 
 
-def test_a_compiled_step_gives_the_losses_of_one_that_is_not(losses, one_device_losses):
+def test_a_compiled_step_gives_the_same_losses(losses, one_device_losses):
     """Oracle: the step without XLA."""
     compiled = losses(make_strategy("cpu"), jit_compile=True)
     np.testing.assert_allclose(compiled, one_device_losses, rtol=0, atol=1e-4)
 
 
 def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, one_device_losses):
-    """Oracle: the mean of steps taken one at a time."""
+    """Oracle: the mean of steps taken one by one."""
     strategy = make_strategy("cpu")
     trainer, iterator = make_trainer(strategy), make_iterator(strategy)
     trainer.train(iterator, 7)
@@ -57,8 +57,8 @@ def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, 
     assert trainer.step.numpy() == 10
 
 
-def test_evaluation_worked_in_numpy_whatever_the_batch_size(make_trainer, examples):
-    """Oracle: log-softmax in NumPy over the rows whose weight is 1."""
+def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
+    """Oracle: log-softmax in NumPy over the rows of weight 1."""
     trainer = make_trainer(make_strategy("cpu"))
     data = examples
     outputs = trainer.model(data)
@@ -86,7 +86,7 @@ def test_evaluation_worked_in_numpy_whatever_the_batch_size(make_trainer, exampl
 
 
 def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
-    """Oracle: after the first step AdamW's m is 0.1 times the clipped gradient."""
+    """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
     strategy = make_strategy("cpu")
     trainer = make_trainer(strategy, clip_norm=0.05)
     trainer.train(make_iterator(strategy), 1)
@@ -95,8 +95,8 @@ def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
     assert np.linalg.norm(m) == pytest.approx(0.1 * 0.05, rel=1e-4)
 
 
-def test_an_infinite_norm_is_not_taken_for_a_small_step(make_trainer, make_iterator):
-    """Oracle: tf.clip_by_global_norm, for which no value is left then."""
+def test_an_infinite_norm_does_not_pass_for_a_small_step(make_trainer, make_iterator):
+    """Oracle: tf.clip_by_global_norm, which returns NaN then."""
     strategy = make_strategy("cpu")
     trainer = make_trainer(strategy)
     original = trainer._gradients
@@ -112,7 +112,7 @@ def test_an_infinite_norm_is_not_taken_for_a_small_step(make_trainer, make_itera
 
 
 class _SeedModel(keras.Model):
-    """Its loss is made of the dropout seed it was given."""
+    """Its loss is the dropout seed that it receives."""
 
     def __init__(self):
         super().__init__(name="seeds")
@@ -135,7 +135,7 @@ class _SeedObjective:
 
 
 def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
-    """Oracle: the seeds themselves, read from a model that returns them."""
+    """Oracle: the seeds, read from a model that returns them."""
 
     def seeds(strategy, seed=0, first_step=0, accumulation_steps=1):
         with strategy.scope():

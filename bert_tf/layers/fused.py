@@ -234,14 +234,14 @@ def _column_sums(x):
     return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
 
 
-# Dropout compares 16 random bits with a threshold: the rate is exact to 0.001 %.
+# Dropout compares 16 random bits with a threshold, so the rate is accurate to 0.001 %.
 _LEVELS = 1 << 16
 
 
 def dropout_scale(rate: float) -> float:
-    """Returns the factor of kept elements, which leaves the expectation as it is.
+    """Returns the factor for kept elements, which preserves the expectation.
 
-    A compute type of 8 bits rounds it: 1 / 0.9 is 0.16 % less in bfloat16.
+    bfloat16 rounds it: 1 / 0.9 becomes 0.16 % smaller.
     """
     return _LEVELS / (_LEVELS - round(rate * _LEVELS))
 
@@ -249,7 +249,7 @@ def dropout_scale(rate: float) -> float:
 def dropout_mask(shape: tuple, rate: float, seed):
     """Returns a bool tensor of this shape, true with probability 1 - `rate`.
 
-    Draws one random word for two elements: random numbers are slow on the CPU.
+    Draws one random word for every two elements, because random numbers are slow on the CPU.
 
     Raises:
         ValueError: without a seed.
@@ -257,8 +257,8 @@ def dropout_mask(shape: tuple, rate: float, seed):
     if seed is None:
         raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")
     rows, *rest = shape
-    # The halves of a word serve one row each of the first and the second half of all rows. Along
-    # the last axis they would have to be interleaved.
+    # One half of each word is for the first half of the rows, the other for the second. Along the
+    # last axis they would have to be interleaved.
     words = keras.random.randint(
         ((rows + 1) // 2, *rest), -(2**31), 2**31 - 1, dtype="int32", seed=_GivenSeed(seed)
     )
@@ -274,7 +274,7 @@ class _GivenSeed(keras.random.SeedGenerator):
         self._seed = seed
 
     def next(self, ordered=True):
-        # Each backend wants another type; of others than int32, TensorFlow's takes a remainder.
+        # The backends expect different types; TensorFlow's would reduce others than int32.
         return ops.cast(self._seed, "uint32" if keras.backend.backend() == "jax" else "int32")
 
 
@@ -294,7 +294,7 @@ def dropout(x, rate: float, seed, recompute: bool = False):
     @ops.custom_gradient
     def drop(x):
         def gradient(upstream):
-            # A zero that XLA cannot tell from other numbers, so that it does not merge the masks.
+            # XLA does not know that this is zero, and so does not merge the two masks.
             zero = ops.cast(upstream[(0,) * len(x.shape)] * 0.0, "int32")
             return plain_dropout(upstream, rate, seed + zero)
 
@@ -303,28 +303,30 @@ def dropout(x, rate: float, seed, recompute: bool = False):
     return drop(x)
 
 
-def plain_attention(query, key, value, bias, rate: float = 0.0, seed=None):
+def plain_attention(query, key, value, *, bias, rate: float = 0.0, seed=None):
     probabilities = ops.softmax(ops.matmul(query, _transposed(key)) + ops.cast(bias, query.dtype))
     if rate:
         probabilities = plain_dropout(probabilities, rate, seed)
     return ops.matmul(probabilities, value)
 
 
-def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
-    """Computes scaled dot-product attention.
+def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recompute: bool = False):
+    """Computes dot-product attention; the softmax is in float32.
+
+    Keeps the probabilities before and after dropout, in the type of `query`, or only its arguments
+    with `recompute`. Automatic differentiation also keeps the mask and float32 copies.
 
     Args:
-        query: [B, N, S, D], scaled already; so are `key` and `value` [B, N, S, D].
+        query: [B, N, S, D], already scaled.
+        key: [B, N, S, D].
+        value: [B, N, S, D].
         bias: float32, added to the scores [B, N, S, S]; it has no gradient.
-        rate: dropout of the probabilities; `seed` int32 [2] decides which are dropped.
-        recompute: whether the backward pass recomputes the probabilities from the arguments.
+        rate: dropout rate of the probabilities.
+        seed: int32 [2], decides which probabilities are dropped; not needed if `rate` is 0.
+        recompute: whether the backward pass recomputes the probabilities.
 
     Returns:
         The context [B, N, S, D].
-
-    Keeps the probabilities before and after dropout, in the type of query, or nothing with
-    `recompute`; automatic differentiation keeps the mask and float32 copies as well. The softmax
-    is float32.
     """
 
     def probabilities(query, key, bias, seed):
@@ -339,7 +341,7 @@ def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: 
         def gradient(upstream):
             kept, dropped = forward
             if recompute:
-                # A zero that XLA cannot tell from other numbers, so that it does not merge both.
+                # XLA does not know that this is zero, and so does not merge the two computations.
                 zero = upstream[0, 0, 0, 0] * 0.0
                 shifted = None if seed is None else seed + ops.cast(zero, "int32")
                 kept, dropped = probabilities(query + zero, key, bias, shifted)
@@ -403,15 +405,15 @@ def _cross_entropy(logits, labels):
 def rematerialize(function: Callable, x, seeds: DropoutSeeds | None):
     """Computes `function(x, seeds)`, and computes it again in the backward pass.
 
-    Keeps x alone. The second computation draws its seeds from the same number on, so that it drops
-    the same elements.
+    Keeps only x. The second computation starts with the same seed number as the first, and so
+    drops the same elements.
     """
     start = copy.copy(seeds)
 
     @keras.remat
     def compute(x, zero):
-        # The second time, keras.remat hides from XLA that its arguments are the same. The zero
-        # hides it for the seeds, so that random numbers are drawn again instead of being kept.
+        # keras.remat hides from XLA that the arguments are the same the second time. Through the
+        # zero this holds for the seeds, too, so that XLA draws the masks again and keeps none.
         shifted = start and start.shifted(ops.cast(zero, "int32"))
         output = function(x, shifted)
         if seeds:

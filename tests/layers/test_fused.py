@@ -41,7 +41,7 @@ def dropout(form, **options):
 
 
 def attention(form, rate: float, **options):
-    return lambda q, k, v: form(q, k, v, BIAS, rate, SEED, **options)
+    return lambda q, k, v: form(q, k, v, bias=BIAS, rate=rate, seed=SEED, **options)
 
 
 QUERY_KEY_VALUE = tuple(normal(2, 3, 7, 4) for _ in range(3))

@@ -74,9 +74,7 @@ def test_the_curve_is_the_golden_one(tmp_path):
     The same machine reproduces it to the last bit; other processors add in another order.
     """
     golden = json.loads(_GOLDEN.read_text())
-    assert (
-        golden[-1][0] < 2.4 < 3.6 < golden[0][0]
-    )  # from ln 40 towards ln 10
+    assert golden[-1][0] < 2.4 < 3.6 < golden[0][0]  # from ln 40 towards ln 10
     assert golden[-1][1] < 0.4  # ln 2 is 0.69
     np.testing.assert_allclose(train(tmp_path), golden, rtol=1e-2)
 

@@ -114,6 +114,11 @@ class PretrainingObjective:
         )
         return self._select(masked_lm=masked_lm, next_sentence=next_sentence)
 
+    def outputs(self, model: keras.Model, batch: dict) -> dict:
+        """Returns `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2]."""
+        outputs = model(batch, training=False)
+        return {name: outputs[name] for name in ("mlm_logits", "next_sentence_logits")}
+
     def _select(self, *, masked_lm: tuple, next_sentence: tuple) -> dict:
         """Returns (loss, accuracy) of both kinds by measure, without those that do not count."""
         values = {

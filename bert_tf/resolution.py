@@ -164,7 +164,7 @@ def resolve_vocab(
         vocab_file, do_lower_case: what the flags say.
 
     Returns:
-        The path of the vocabulary, and whether its text is lower-cased.
+        the path of the vocabulary, and whether its text is lower-cased.
 
     Raises:
         ValueError: no source knows, or two contradict each other; names them.

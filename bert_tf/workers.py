@@ -62,12 +62,12 @@ class Workers:
         """Yields tasks with their results, in the order in which they finish.
 
         Args:
-            tasks: Taken one by one, as workers become free.
-            first: Tasks that run before the others. Tasks may be added during the iteration.
+            tasks: taken one by one, as workers become free.
+            first: tasks that run before the others. Tasks may be added during the iteration.
 
         Raises:
-            OSError: A worker died.
-            Exception: Whatever a task raises.
+            OSError: a worker died.
+            Exception: whatever a task raises.
         """
         rest = iter(tasks)
 

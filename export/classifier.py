@@ -51,7 +51,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
         task: the run's task, if it is not one of the registered tasks.
 
     Returns:
-        The arguments of a call of the exported model, with a comment on its result.
+        the arguments of a call of the exported model, with a comment on its result.
 
     Raises:
         ValueError: `run_folder` is not of a fine-tuning run, or `output_dir` is not empty.

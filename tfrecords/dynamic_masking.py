@@ -66,7 +66,7 @@ def mask_batch(
         first_row: index in the batch of the first row given, int64.
 
     Returns:
-        The features of `pretraining_features`, int32 and float32.
+        the features of `pretraining_features`, int32 and float32.
     """
     ids = batch["input_word_ids"]
     if masking.units == "left_to_right":
@@ -188,7 +188,7 @@ def _choose_units(
         keys: random numbers, [B, S].
 
     Returns:
-        The tokens of the units taken, [B, S] bool.
+        the tokens of the units taken, [B, S] bool.
     """
     rows, length = tf.shape(starts)[0], starts.shape[1]
     unit = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)

@@ -66,7 +66,7 @@ def check_files(records: RecordSet) -> bool:
     Seed, part and masking are ignored.
 
     Returns:
-        Whether the records are dynamic, that is, must be masked while reading.
+        whether the records are dynamic, that is, must be masked while reading.
 
     Raises:
         ValueError: a file is not a TFRecord file or has no records, or its first record has
@@ -174,7 +174,7 @@ def explain_bad_record(records: RecordSet) -> str | None:
     """Reads all files record by record to find out why reading batches failed.
 
     Returns:
-        One line with the file, the record number (starting at 1) and the problem, or None if all
+        one line with the file, the record number (starting at 1) and the problem, or None if all
         records are valid.
     """
     layout = None

@@ -50,9 +50,9 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
     """Returns the name of the rule that drops a whole line, or None to keep the line.
 
     Args:
-        line: A line that is not empty and has no surrounding white space.
-        first: Whether the line is the first of its document.
-        paragraph: Whether lines are paragraphs rather than sentences.
+        line: a line that is not empty and has no surrounding white space.
+        first: whether the line is the first of its document.
+        paragraph: whether lines are paragraphs rather than sentences.
     """
     ends = _ends_sentence(line)
     if first and not ends and len(line) <= _MAX_TITLE_CHARACTERS:

@@ -30,7 +30,7 @@ def read_content(file: str) -> Iterator[bytes]:
     """Yields the decompressed content of a file in parts.
 
     Raises:
-        OSError: The file cannot be read, is damaged or truncated, or needs a library that is not
+        OSError: the file cannot be read, is damaged or truncated, or needs a library that is not
             installed.
     """
     try:
@@ -50,7 +50,7 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     Exact for plain files. For a compressed file it is extrapolated from the beginning.
 
     Raises:
-        OSError: A file cannot be read or is damaged.
+        OSError: a file cannot be read or is damaged.
     """
     total = 0.0
     for file in files:

@@ -23,9 +23,9 @@ def read_documents(block: Block, text: str, json_field: str) -> Iterator[list[st
     """Yields the lines of each document of a block, without blank lines and surrounding space.
 
     Args:
-        block: Its `kind` says how documents are separated, its `name` appears in errors.
-        text: The decoded data of the block.
-        json_field: The field of a JSON line that holds a document.
+        block: its `kind` says how documents are separated, its `name` appears in errors.
+        text: the decoded data of the block.
+        json_field: the field of a JSON line that holds a document.
 
     Raises:
         ValueError: A JSON line has no such text.

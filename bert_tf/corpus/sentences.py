@@ -10,9 +10,9 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     languages. For an unknown code it falls back to a related language and finally to English.
 
     Args:
-        text: One or more paragraphs. A blank line always ends a sentence, a single line break does
+        text: one or more paragraphs. A blank line always ends a sentence, a single line break does
             not.
-        language: An ISO 639 code, such as "de".
+        language: an ISO 639 code, such as "de".
     """
     sentences = (" ".join(sentence.split()) for sentence in sentencex.segment(language, text))
     return [sentence for sentence in sentences if sentence]

@@ -27,8 +27,8 @@ class Block:
 
     Attributes:
         kind: "text" (lines, with blank ones between documents) or "json" (a JSON object a line).
-        data: The decompressed bytes, not necessarily valid UTF-8.
-        name: The source of the block, for messages.
+        data: the decompressed bytes, not necessarily valid UTF-8.
+        name: the source of the block, for messages.
     """
 
     kind: str
@@ -46,7 +46,7 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
     """Groups consecutive files: small ones up to `min_bytes` on disk together, large ones alone.
 
     Raises:
-        OSError: A file does not exist.
+        OSError: a file does not exist.
     """
     groups: list[list[str]] = []
     room = 0
@@ -74,8 +74,8 @@ def read_blocks(
     of the files.
 
     Raises:
-        OSError: A file cannot be read, is damaged, or needs a library that is not installed.
-        ValueError: A file is UTF-16.
+        OSError: a file cannot be read, is damaged, or needs a library that is not installed.
+        ValueError: a file is UTF-16.
     """
     cutter: _BlockCutter | None = None
     for file in files:
@@ -95,11 +95,11 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
     """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text".
 
     Args:
-        name: As for `read_tfds_texts`, like `data_dir`.
-        block_bytes: As for `read_blocks`.
+        name: as for `read_tfds_texts`, like `data_dir`.
+        block_bytes: as for `read_blocks`.
 
     Raises:
-        ValueError: There is no such dataset or split, or it has no string feature "text".
+        ValueError: there is no such dataset or split, or it has no string feature "text".
     """
     cutter = _BlockCutter("json", block_bytes)
     cutter.begin_file(f"TFDS {name}")

@@ -9,12 +9,12 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     """Yields the feature "text" of every example, in the order in which the dataset is stored.
 
     Args:
-        name: A dataset such as "wikipedia/20230601.en", optionally with ":" and a split. The
+        name: a dataset such as "wikipedia/20230601.en", optionally with ":" and a split. The
             default is all of "train".
         data_dir: TFDS's data folder. The dataset is downloaded and prepared if it is not there.
 
     Raises:
-        ValueError: There is no such dataset or split, or it has no string feature "text".
+        ValueError: there is no such dataset or split, or it has no string feature "text".
     """
     # The import takes half a second and few runs need it.
     import tensorflow_datasets as tfds

@@ -25,7 +25,7 @@ class BeamRunner:
 
     Args:
         runner: "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
-        options: Further options of Beam, as on its command line.
+        options: further options of Beam, as on its command line.
     """
 
     def __init__(self, runner: str, options: str = "") -> None:

@@ -47,7 +47,7 @@ def save_chunk(path: str, chunk: Chunk) -> None:
     """Writes a chunk atomically, in about two bytes per token.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: the file cannot be written.
     """
     file = io.BytesIO()
     np.savez(
@@ -64,7 +64,7 @@ def load_chunk(path: str) -> Chunk:
     """Reads a chunk that `save_chunk` wrote.
 
     Raises:
-        OSError: The file cannot be read.
+        OSError: the file cannot be read.
     """
     try:
         with tf.io.gfile.GFile(path, "rb") as file:

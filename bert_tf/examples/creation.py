@@ -34,7 +34,7 @@ class CreationStatistics:
     """What was read and made.
 
     Attributes:
-        long_sentences: Sentences that are longer than any example.
+        long_sentences: sentences that are longer than any example.
     """
 
     text: TextCounts = field(default_factory=TextCounts)
@@ -73,14 +73,14 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
     """Makes the missing output files of a job, then their manifest.
 
     Args:
-        job: What to make.
-        runner: Runs the steps.
-        overwrite: Whether to replace files of another job.
+        job: what to make.
+        runner: runs the steps.
+        overwrite: whether to replace files of another job.
 
     Raises:
-        ValueError: The existing files were made with other settings or from other input; names the
+        ValueError: the existing files were made with other settings or from other input; names the
             difference. Or the text gives no example; then no new file is left behind.
-        OSError: An input cannot be read or a file not written. The same call then resumes.
+        OSError: an input cannot be read or a file not written. The same call then resumes.
     """
     folder = WorkFolder.beside(job.output_files[0])
     with folder.locked():

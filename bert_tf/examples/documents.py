@@ -24,17 +24,17 @@ class TextSettings:
     """How to read text.
 
     Attributes:
-        lower_case: Whether to lower-case the text and strip accents.
-        json_field: The field of JSON lines that holds the text.
-        split_sentences: Whether lines are paragraphs to be split by the rules of `language`.
-        language: An ISO 639 code, such as "de".
-        clean: Whether to drop lines and sentences by the rules of `corpus.cleaning`.
-        segmenter: A function that finds the units of masking in place of the tokenizer's words; see
+        lower_case: whether to lower-case the text and strip accents.
+        json_field: the field of JSON lines that holds the text.
+        split_sentences: whether lines are paragraphs to be split by the rules of `language`.
+        language: an ISO 639 code, such as "de".
+        clean: whether to drop lines and sentences by the rules of `corpus.cleaning`.
+        segmenter: a function that finds the units of masking in place of the tokenizer's words; see
             `segmenter.load_segmenter`.
-        lexicon: Phrases that are one unit of masking each. The longest match wins.
+        lexicon: phrases that are one unit of masking each. The longest match wins.
 
     Raises:
-        ValueError: There is no such segmenter.
+        ValueError: there is no such segmenter.
     """
 
     lower_case: bool = True
@@ -55,11 +55,11 @@ class TextCounts:
     """Sums over the text that was read.
 
     Attributes:
-        lines: Lines that are not blank, or paragraphs where these are split.
-        invalid_lines: Lines that are not valid UTF-8.
-        empty_documents: Documents without a token.
-        empty_sentences: Sentences without a token.
-        left_out: How many lines and sentences each rule of cleaning dropped.
+        lines: lines that are not blank, or paragraphs where these are split.
+        invalid_lines: lines that are not valid UTF-8.
+        empty_documents: documents without a token.
+        empty_sentences: sentences without a token.
+        left_out: how many lines and sentences each rule of cleaning dropped.
     """
 
     bytes: int = 0
@@ -102,7 +102,7 @@ def make_chunk(
     meaning. Lines end with LF or CRLF. Bytes that are not valid UTF-8 are dropped and counted.
 
     Raises:
-        ValueError: A line of JSON holds no text, or the segmenter returns words that are not in the
+        ValueError: a line of JSON holds no text, or the segmenter returns words that are not in the
             text.
     """
     counts = TextCounts(bytes=len(block.data))

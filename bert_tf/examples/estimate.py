@@ -38,8 +38,8 @@ def estimate(job: Job, num_workers: int) -> str:
     Up to eight blocks, from files all over the input, are tokenized and made into examples once.
 
     Raises:
-        ValueError: The sample holds no text.
-        OSError: An input cannot be read.
+        ValueError: the sample holds no text.
+        OSError: an input cannot be read.
     """
     sample = _measure(job)
     total = max(estimate_content_bytes(job.input_files), sample.bytes)

@@ -24,7 +24,7 @@ class FullSentences:
         unit_starts: [T + documents] bool, as in a `Chunk`.
         start: [N].
         end: [N].
-        cut_sentences: The number of sentences that were longer than a row and were divided.
+        cut_sentences: the number of sentences that were longer than a row and were divided.
     """
 
     token_ids: np.ndarray
@@ -50,13 +50,13 @@ def full_sentences(
     the document it began in. A sentence longer than a row fills rows, and its rest begins the next.
 
     Args:
-        chunk: The documents.
-        rng: Source of randomness.
-        max_tokens: The longest row, without [CLS] and the last [SEP].
-        short_seq_prob: Share of the documents whose target is a random length from 2 to
+        chunk: the documents.
+        rng: source of randomness.
+        max_tokens: the longest row, without [CLS] and the last [SEP].
+        short_seq_prob: share of the documents whose target is a random length from 2 to
             `max_tokens`.
-        cross_documents: Whether a row continues in the next document.
-        sep_id: The id of [SEP].
+        cross_documents: whether a row continues in the next document.
+        sep_id: the id of [SEP].
     """
     order = rng.permutation(chunk.num_documents)
     borders = chunk.sentence_starts[chunk.document_starts]

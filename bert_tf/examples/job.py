@@ -25,18 +25,18 @@ class Job:
     """Everything that the output depends on, with all defaults resolved.
 
     Attributes:
-        groups: The input files, in groups that are read one after the other. One empty group with
+        groups: the input files, in groups that are read one after the other. One empty group with
             `tfds`.
-        tfds: The name of a TFDS dataset, or None.
+        tfds: the name of a TFDS dataset, or None.
         tfds_data_dir: TFDS's data folder.
-        block_bytes: How much text makes a chunk.
-        text: How to read text.
-        examples: How to make examples.
-        dupe_factor: The number of passes over every chunk.
-        random_seed: The seed of everything random.
-        output_files: The shards.
-        gzip_compress: Whether to compress them.
-        use_v2_feature_names: Whether features have the Model Garden's names instead of the
+        block_bytes: how much text makes a chunk.
+        text: how to read text.
+        examples: how to make examples.
+        dupe_factor: the number of passes over every chunk.
+        random_seed: the seed of everything random.
+        output_files: the shards.
+        gzip_compress: whether to compress them.
+        use_v2_feature_names: whether features have the Model Garden's names instead of the
             original's.
     """
 
@@ -100,8 +100,8 @@ def make_job(options: DataOptions) -> Job:
     """Resolves the flags to a job.
 
     Raises:
-        ValueError: A flag has a bad value, contradicts another or has no effect.
-        OSError: A file cannot be read.
+        ValueError: a flag has a bad value, contradicts another or has no effect.
+        OSError: a file cannot be read.
     """
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")

@@ -15,8 +15,8 @@ class Lexicon:
     A phrase that the vocabulary cannot spell is never found.
 
     Args:
-        phrases: Words and phrases as they appear in text.
-        tokenizer: The tokenizer of the text.
+        phrases: words and phrases as they appear in text.
+        tokenizer: the tokenizer of the text.
     """
 
     def __init__(self, phrases: Sequence[str], tokenizer: WordPieceTokenizer) -> None:
@@ -97,8 +97,8 @@ def read_phrases(file: str) -> tuple[str, ...]:
     """Reads a file with one phrase per line.
 
     Raises:
-        OSError: The file cannot be read.
-        ValueError: The file holds no phrase.
+        OSError: the file cannot be read.
+        ValueError: the file holds no phrase.
     """
     try:
         with tf.io.gfile.GFile(file) as stream:

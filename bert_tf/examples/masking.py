@@ -49,14 +49,14 @@ def mask_rows(
     The random token is drawn from the whole vocabulary, special tokens included.
 
     Args:
-        rows: The unmasked rows. What a unit is, words or phrases, was decided when the text was
+        rows: the unmasked rows. What a unit is, words or phrases, was decided when the text was
             tokenized.
         budget: [N] from `prediction_budget`.
-        rng: Source of randomness.
-        masking: One of `choices.MASKINGS` except "dynamic".
-        max_ngram_size: For "ngram".
-        mask_id: The id of [MASK].
-        vocab_size: Random tokens are below this id.
+        rng: source of randomness.
+        masking: one of `choices.MASKINGS` except "dynamic".
+        max_ngram_size: for "ngram".
+        mask_id: the id of [MASK].
+        vocab_size: random tokens are below this id.
     """
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)

@@ -25,8 +25,8 @@ class Pairs:
 
     Attributes:
         labels: bool, whether B is a random segment, or whether the segments are swapped.
-        cut_tokens: How many tokens were cut off a pair to make it fit.
-        documents_without_pairs: A number.
+        cut_tokens: how many tokens were cut off a pair to make it fit.
+        documents_without_pairs: a number.
     """
 
     a_start: np.ndarray
@@ -53,12 +53,12 @@ def next_sentence_pairs(
     A chunk of one document gives no random pairs. A document of one sentence then gives no pair.
 
     Args:
-        chunk: The documents.
-        max_tokens: The longest pair, without [CLS] and the two [SEP]; at least 2.
-        short_seq_prob: Share of the documents whose target is a random length from 2 to
+        chunk: the documents.
+        max_tokens: the longest pair, without [CLS] and the two [SEP]; at least 2.
+        short_seq_prob: share of the documents whose target is a random length from 2 to
             `max_tokens`.
-        rng: Source of randomness.
-        documents: How many documents to make pairs of.
+        rng: source of randomness.
+        documents: how many documents to make pairs of.
     """
     documents = chunk.num_documents if documents is None else documents
     starts = chunk.sentence_starts

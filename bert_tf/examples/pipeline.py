@@ -19,11 +19,11 @@ class ExampleSettings:
     """How to make examples, by the names of the flags of create_pretraining_data.
 
     Attributes:
-        max_ngram_size: For masking "ngram".
-        cross_documents: For objective "mlm".
+        max_ngram_size: for masking "ngram".
+        cross_documents: for objective "mlm".
 
     Raises:
-        ValueError: A value is out of range.
+        ValueError: a value is out of range.
     """
 
     vocab: Vocabulary
@@ -59,15 +59,15 @@ class ExampleCounts:
     """Sums over examples.
 
     Attributes:
-        examples: The number of examples.
-        tokens: Tokens without padding.
-        predictions: Predictions; 0 for dynamic masking.
-        random_next: Examples whose second segment is a random one.
-        swapped: Examples whose segments are swapped.
-        cut_pairs: Pairs that were truncated to make them fit.
-        cut_tokens: Tokens lost by that.
-        cut_sentences: Sentences longer than a row that were divided between rows without loss.
-        documents_without_pairs: Documents of one sentence that found no second segment.
+        examples: the number of examples.
+        tokens: tokens without padding.
+        predictions: predictions; 0 for dynamic masking.
+        random_next: examples whose second segment is a random one.
+        swapped: examples whose segments are swapped.
+        cut_pairs: pairs that were truncated to make them fit.
+        cut_tokens: tokens lost by that.
+        cut_sentences: sentences longer than a row that were divided between rows without loss.
+        documents_without_pairs: documents of one sentence that found no second segment.
     """
 
     examples: int = 0
@@ -103,14 +103,14 @@ def make_examples(
     """Makes the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
 
     Args:
-        chunk: The documents.
-        partner: The source of "random next" segments. None takes them from the other documents of
+        chunk: the documents.
+        partner: the source of "random next" segments. None takes them from the other documents of
             `chunk`.
-        seed: From `pass_seed`.
-        settings: How to make them.
+        seed: from `pass_seed`.
+        settings: how to make them.
 
     Returns:
-        Arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
+        arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
         counts. With dynamic masking there are no predictions; `word_starts` [N, S] is 1 where a
         unit of masking begins.
     """

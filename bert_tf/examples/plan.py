@@ -39,7 +39,7 @@ class ShardPart:
     """Part `index` of a shard: passes that are made and shuffled together.
 
     Attributes:
-        tokens: The number of input tokens, which measures the work.
+        tokens: the number of input tokens, which measures the work.
     """
 
     shard: int
@@ -60,10 +60,10 @@ def plan_shards(
     """Returns the parts of each shard.
 
     Args:
-        chunk_tokens: The number of tokens of each chunk. No chunk is empty.
-        dupe_factor: The number of passes over each chunk.
-        num_shards: The number of output files.
-        seed: Decides the order of the passes and their partners.
+        chunk_tokens: the number of tokens of each chunk. No chunk is empty.
+        dupe_factor: the number of passes over each chunk.
+        num_shards: the number of output files.
+        seed: decides the order of the passes and their partners.
     """
     chunks = len(chunk_tokens)
     rng = np.random.default_rng(np.random.SeedSequence(seed))

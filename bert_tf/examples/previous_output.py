@@ -22,7 +22,7 @@ def describe_job(job: Job, folder: WorkFolder) -> dict:
     A file whose size and time of modification are those that an earlier run recorded is not read.
 
     Raises:
-        OSError: An input cannot be read.
+        OSError: an input cannot be read.
     """
     recorded: dict[str, dict] = {}
     for description in (read_json(manifest_path(job.output_files[0])), folder.read_job()):
@@ -44,7 +44,7 @@ def restore_finished(
     files are missing, and clears anything else.
 
     Raises:
-        ValueError: The state or the output is of another job and `overwrite` is False.
+        ValueError: the state or the output is of another job and `overwrite` is False.
     """
     unfinished = folder.read_job()
     if unfinished and not _difference(unfinished, description):

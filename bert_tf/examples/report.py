@@ -19,8 +19,8 @@ def next_steps(job: Job, input_file: str) -> str:
     """Returns what was written and the commands to continue with.
 
     Args:
-        job: The finished job.
-        input_file: The names or the glob of the output files.
+        job: the finished job.
+        input_file: the names or the glob of the output files.
     """
     first, *others = job.output_files
     files = f"{first} ... {others[-1]}" if others else first

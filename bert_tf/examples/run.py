@@ -12,7 +12,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     """Creates the files and prints statistics; only prints an estimate with --dry_run.
 
     Raises:
-        ValueError, OSError: One line that names the flag or file and says what to do.
+        ValueError, OSError: one line that names the flag or file and says what to do.
     """
     job = make_job(options)
     num_workers = options.num_workers or default_num_workers(job)

@@ -21,8 +21,8 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
 
     Args:
         name: "local", or the name of a runner of Apache Beam.
-        num_workers: Processes of the local runner.
-        beam_options: Further options of Beam, as on its command line.
+        num_workers: processes of the local runner.
+        beam_options: further options of Beam, as on its command line.
 
     Raises:
         ValueError: Beam is not installed.

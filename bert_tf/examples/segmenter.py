@@ -20,7 +20,7 @@ def load_segmenter(name: str) -> Segmenter:
             "jieba:lcut".
 
     Raises:
-        ValueError: There is no such module or function.
+        ValueError: there is no such module or function.
     """
     if name == "whitespace":
         return str.split
@@ -46,13 +46,13 @@ def tokenize_words(
 
     Args:
         lines: [B] UTF-8.
-        name: The segmenter, as for `load_segmenter`.
+        name: the segmenter, as for `load_segmenter`.
 
     Returns:
         ids [T] int32, the first token of each line [B + 1] int64, unit starts [T] bool.
 
     Raises:
-        ValueError: The segmenter fails, or returns no words or words that are not in the text.
+        ValueError: the segmenter fails, or returns no words or words that are not in the text.
     """
     segmenter = load_segmenter(name)
     ids, token_starts, _ = tokenizer.tokenize_with_offsets(lines)

@@ -41,7 +41,7 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlo
     """Yields the blocks of an input group that have not been tokenized.
 
     Raises:
-        OSError: An input cannot be read.
+        OSError: an input cannot be read.
     """
     if job.tfds:
         blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
@@ -70,10 +70,10 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     """Makes, shuffles and writes the examples of a part; returns their number.
 
     Args:
-        job: The job.
-        folder: Its work folder.
-        chunk_names: The names of the chunks, by the numbers that the plan uses.
-        part: The part of a shard.
+        job: the job.
+        folder: its work folder.
+        chunk_names: the names of the chunks, by the numbers that the plan uses.
+        part: the part of a shard.
     """
     if finished := folder.part_counts(part):
         return finished["examples"]
@@ -114,7 +114,7 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
     """Joins the parts of a shard to its output file, and removes them.
 
     Raises:
-        ValueError: The shard would be empty.
+        ValueError: the shard would be empty.
     """
     shard = parts[0].shard
     if not folder.shard_entry(shard):

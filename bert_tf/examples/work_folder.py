@@ -60,8 +60,8 @@ class WorkFolder:
         """Creates the folder and keeps other jobs on this machine out of it.
 
         Raises:
-            ValueError: Something else has the folder's name.
-            OSError: Another process works in the folder, or it cannot be created.
+            ValueError: something else has the folder's name.
+            OSError: another process works in the folder, or it cannot be created.
         """
         self._check_name()
         make_folder(self.path)

@@ -31,7 +31,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
         task: used instead of the registered task with the name `options.task`.
 
     Returns:
-        The results in `eval_results.txt`.
+        the results in `eval_results.txt`.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.

@@ -326,7 +326,7 @@ def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recomput
         recompute: whether the backward pass recomputes the probabilities.
 
     Returns:
-        The context [B, N, S, D].
+        the context [B, N, S, D].
     """
 
     def probabilities(query, key, bias, seed):

@@ -54,7 +54,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     """Trains and evaluates as the options say; resumes the run in the output folder.
 
     Returns:
-        The metrics of the last evaluation; {} without `do_eval`.
+        the metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.

@@ -90,7 +90,7 @@ class WordPieceTokenizer(tf.Module):
             lines: B lines of valid UTF-8.
 
         Returns:
-            The ids, int32 [tokens], and their row splits, int64 [B + 1].
+            the ids, int32 [tokens], and their row splits, int64 [B + 1].
         """
         if self.special_tokens_in_text or not lines:
             pieces = self.tokenize_flat(tf.constant(lines, tf.string, [len(lines)]))

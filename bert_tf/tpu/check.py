@@ -29,7 +29,7 @@ def check_step(
         search: whether to search for the largest batch.
 
     Returns:
-        Whether the subject's batch size fits.
+        whether the subject's batch size fits.
     """
     started = time.perf_counter()
     print(f"{report.describe_subject(subject)}\n\nCompiling", flush=True)

@@ -52,7 +52,7 @@ class Checkpointer:
         Newer ones that cannot be read are reported on standard output and left in place.
 
         Returns:
-            The checkpoint's path; None if there is none.
+            the checkpoint's path; None if there is none.
 
         Raises:
             ValueError: it is of another model; the message names the variable.

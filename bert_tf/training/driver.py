@@ -125,7 +125,7 @@ class Driver:
         """Resumes from the newest checkpoint that can be read.
 
         Returns:
-            Its path; None if the folder has no checkpoint.
+            its path; None if the folder has no checkpoint.
 
         Raises:
             ValueError: it is of another model, or workers found different checkpoints.
@@ -152,7 +152,7 @@ class Driver:
         step is left.
 
         Returns:
-            The last evaluation with its `global_step`, or with `best_metric` the best; {} without.
+            the last evaluation with its `global_step`, or with `best_metric` the best; {} without.
 
         Raises:
             NonFiniteLoss: names the step.
@@ -176,7 +176,7 @@ class Driver:
             evaluate: as in `Phase`.
 
         Returns:
-            The metrics with `global_step`.
+            the metrics with `global_step`.
         """
         with self._reports(self.step) as reports:
             self._evaluate(evaluate, reports)

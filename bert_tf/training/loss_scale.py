@@ -43,7 +43,7 @@ class DynamicLossScale:
         """Divides dense gradients, already summed over the replicas, by the scale.
 
         Returns:
-            The gradients, and a boolean scalar: whether all their values are finite.
+            the gradients, and a boolean scalar: whether all their values are finite.
         """
         factor = 1.0 / self.scale
         gradients = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]

@@ -106,7 +106,7 @@ class Trainer:
         """Takes `steps` optimizer steps.
 
         Returns:
-            The number of the first step, counted from 1, whose loss was not finite, or None.
+            the number of the first step, counted from 1, whose loss was not finite, or None.
         """
         bad_step = int(self._train(iterator, tf.constant(steps)))
         return bad_step if bad_step else None
@@ -144,7 +144,7 @@ class Trainer:
                 cut to its length, the sum of its `input_mask`.
 
         Returns:
-            An array [examples, ...] for each output, and a list of arrays [length, ...] for each
+            an array [examples, ...] for each output, and a list of arrays [length, ...] for each
             of `token_outputs`.
         """
         parts = [
@@ -174,7 +174,7 @@ class Trainer:
             batch: this replica's rows.
 
         Returns:
-            Their sums and counts [2, measures].
+            their sums and counts [2, measures].
         """
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)

@@ -27,8 +27,8 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     """Learns a new vocabulary from text, writes it, and prints its coverage of the text.
 
     Raises:
-        ValueError: The text has no words, or the vocabulary is too small for its characters.
-        OSError: A file cannot be read or written.
+        ValueError: the text has no words, or the vocabulary is too small for its characters.
+        OSError: a file cannot be read or written.
     """
     output_file, size = options.output_file, options.vocab_size or _VOCAB_SIZE
     min_frequency = options.min_frequency or _MIN_FREQUENCY
@@ -56,9 +56,9 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     from. Prints the coverage of both vocabularies.
 
     Raises:
-        ValueError: The text has no words or needs no new token, or there are too few [unused]
+        ValueError: the text has no words or needs no new token, or there are too few [unused]
             tokens.
-        OSError: A file cannot be read or written.
+        OSError: a file cannot be read or written.
     """
     output_file, extend_vocab = options.output_file, options.extend_vocab
     mapping_file = f"{output_file}.mapping.json"
@@ -94,8 +94,8 @@ def report_coverage(options: VocabularyOptions) -> None:
     """Prints how well a vocabulary covers the text. Writes nothing.
 
     Raises:
-        ValueError: The text has no words, or the vocabulary is invalid.
-        OSError: A file cannot be read.
+        ValueError: the text has no words, or the vocabulary is invalid.
+        OSError: a file cannot be read.
     """
     vocab = load_vocab(options.report_vocab)
     counts = _count_words(options, _texts(options))

@@ -30,9 +30,9 @@ class WordCounts:
     """The normalized words of each text with their numbers of occurrences.
 
     Attributes:
-        texts: Words by the name of the text.
-        invalid_lines: Lines that are not valid UTF-8.
-        pruned: Occurrences of rare words that were left out to keep the tables small.
+        texts: words by the name of the text.
+        invalid_lines: lines that are not valid UTF-8.
+        pruned: occurrences of rare words that were left out to keep the tables small.
     """
 
     texts: dict[str, Counter[str]]
@@ -60,15 +60,15 @@ def count_words(
     depend on the number of workers.
 
     Args:
-        texts: The files of each text, by the name of the text.
-        lower_case: Whether to lower-case the text and strip accents.
-        json_field: The field of JSON lines that holds the text.
-        num_workers: The largest number of processes; small texts use fewer.
-        max_words: The most distinct words to hold.
+        texts: the files of each text, by the name of the text.
+        lower_case: whether to lower-case the text and strip accents.
+        json_field: the field of JSON lines that holds the text.
+        num_workers: the largest number of processes; small texts use fewer.
+        max_words: the most distinct words to hold.
 
     Raises:
         ValueError: A JSON line lacks the field.
-        OSError: A file cannot be read, or a worker died.
+        OSError: a file cannot be read, or a worker died.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})

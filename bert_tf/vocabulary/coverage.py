@@ -18,11 +18,11 @@ class Coverage:
     """How a vocabulary covers a text.
 
     Attributes:
-        words: Words of the text.
-        distinct: Distinct words of the text.
-        tokens: Tokens that the words are split into; an [UNK] is one token.
-        unknown: Words that are [UNK].
-        characters: Characters of all words.
+        words: words of the text.
+        distinct: distinct words of the text.
+        tokens: tokens that the words are split into; an [UNK] is one token.
+        unknown: words that are [UNK].
+        characters: characters of all words.
     """
 
     words: int

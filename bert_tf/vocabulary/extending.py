@@ -43,11 +43,11 @@ def choose_tokens(
     tokens is not taken.
 
     Args:
-        words: Normalized words with their numbers of occurrences.
-        vocab: The vocabulary to extend.
-        num_tokens: The most tokens to return.
-        lower_case: Whether the vocabulary is for lower-cased text.
-        min_frequency: How many tokens of the text a new token must save.
+        words: normalized words with their numbers of occurrences.
+        vocab: the vocabulary to extend.
+        num_tokens: the most tokens to return.
+        lower_case: whether the vocabulary is for lower-cased text.
+        min_frequency: how many tokens of the text a new token must save.
     """
     places = _Places()
     unknown: Counter[str] = Counter()
@@ -147,13 +147,13 @@ def extend(
     """Returns the vocabulary with the new tokens, and what their embeddings start from.
 
     Args:
-        vocab: The old vocabulary.
-        new: The tokens to add.
+        vocab: the old vocabulary.
+        new: the tokens to add.
         placement: "append" puts them after the last token; "unused" replaces [unused] tokens, which
             keeps the size.
 
     Raises:
-        ValueError: There are more new tokens than [unused] ones.
+        ValueError: there are more new tokens than [unused] ones.
     """
     tokens = list(vocab.tokens)
     if placement == "append":

@@ -23,11 +23,11 @@ def learn_vocabulary(
     """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
 
     Args:
-        words: Normalized words with their numbers of occurrences.
-        vocab_size: The largest number of tokens.
-        min_frequency: How often a token must occur.
-        num_unused: The number of [unused] tokens.
-        max_occurrences: A text of more words is represented by an even, deterministic sample.
+        words: normalized words with their numbers of occurrences.
+        vocab_size: the largest number of tokens.
+        min_frequency: how often a token must occur.
+        num_unused: the number of [unused] tokens.
+        max_occurrences: a text of more words is represented by an even, deterministic sample.
 
     Raises:
         ValueError: `vocab_size` is too small for the special tokens and the characters.

@@ -12,7 +12,7 @@ class VocabularyOptions(command.Options):
     """Which vocabulary to build, extend or measure, and on which text.
 
     Raises:
-        ValueError: A flag is missing or has no effect.
+        ValueError: a flag is missing or has no effect.
     """
 
     input_file: str = option(help="Text files, comma-separated. Globs are allowed: quote them.")

@@ -30,7 +30,7 @@ def set_initial_weights(
         say: receives lines that tell the user which source was used.
 
     Returns:
-        Whether the run resumes.
+        whether the run resumes.
 
     Raises:
         ValueError: the checkpoint belongs to another model.

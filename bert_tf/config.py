@@ -119,7 +119,7 @@ class BertConfig:
             if key in _FIXED and value != _FIXED[key]:
                 raise ValueError(f"{key} {value!r} is not supported, only {_FIXED[key]!r}")
             if key not in own and key not in _HARMLESS and key not in _FIXED:
-                raise ValueError(f"unknown key {key!r}; the keys are {', '.join(sorted(own))}")
+                raise ValueError(f"unknown key {key!r}: the keys are {', '.join(sorted(own))}")
         if "vocab_size" not in values:
             raise ValueError("vocab_size is missing")
         return cls(**{key: value for key, value in values.items() if key in own})
@@ -138,7 +138,7 @@ class BertConfig:
     def from_json_file(cls, path: str) -> Self:
         """Reads a `bert_config.json`; errors name the file."""
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-            raise FileNotFoundError(f"{path}: no such file; give the path of a bert_config.json")
+            raise FileNotFoundError(f"{path}: no such file: give the path of a bert_config.json")
         try:
             with tf.io.gfile.GFile(path, "rb") as file:
                 values = json.loads(file.read())

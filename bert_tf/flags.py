@@ -54,7 +54,7 @@ def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":
     name = options.strategy
     if options.use_tpu:
         if name not in ("auto", "tpu"):
-            raise ValueError(f"--use_tpu and --strategy={name} contradict each other")
+            raise ValueError(f"--use_tpu and --strategy={name} contradict each other: omit one")
         name = "tpu"
     for given, flag, fitting in (
         (options.worker_hosts, "--worker_hosts", ("auto", "multi_worker")),
@@ -62,10 +62,10 @@ def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":
         (options.tpu_name, "--tpu_name", ("auto", "tpu")),
     ):
         if given and name not in fitting:
-            raise ValueError(f"{flag} and --strategy={name} contradict each other")
+            raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
     for flag in ("tpu_zone", "gcp_project"):
         if getattr(options, flag) and not options.tpu_name:
-            raise ValueError(f"--{flag} has no effect without --tpu_name")
+            raise ValueError(f"--{flag} has no effect without --tpu_name: omit it")
     hosts = options.worker_hosts.split(",") if options.worker_hosts else ()
     return strategy.make_strategy(
         name,

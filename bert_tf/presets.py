@@ -48,7 +48,7 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
         ValueError: there is no such preset.
     """
     if name not in PRESETS:
-        raise ValueError(f"no preset {name!r}; choose one of {', '.join(PRESETS)}")
+        raise ValueError(f"no preset {name!r}: choose one of {', '.join(PRESETS)}")
     size = PRESETS[name]
     return BertConfig(
         vocab_size=vocab_size,

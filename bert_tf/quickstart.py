@@ -120,7 +120,7 @@ def _step(result: pathlib.Path, module: str, **flags: object) -> None:
         return
     status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
     if status:
-        raise ValueError(f"{module} failed with exit code {status}; its message is above")
+        raise ValueError(f"{module} failed with exit code {status}: see its message above")
 
 
 def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
@@ -183,7 +183,7 @@ def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathli
     tokens = load_vocab(str(vocab)).tokens
     encode, preprocess = hub.load(str(encoder)), hub.load(str(preprocessor))
     special = preprocess.tokenize.get_special_tokens_dict()
-    print("\nWhat the two SavedModels, loaded again, predict for each [MASK]:")
+    print("\nPredictions of the two reloaded SavedModels for each [MASK]:")
     for sentence in SENTENCES:
         left, right = (
             preprocess.tokenize(tf.constant([part])).merge_dims(1, 2)

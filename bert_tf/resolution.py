@@ -50,7 +50,7 @@ def resolve_model(
         OSError: a file cannot be read.
     """
     if bert_config_file and preset:
-        raise ValueError("--bert_config_file and --preset exclude each other: give one of them")
+        raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     vocabs, casings = dict(vocabs), dict(casings)
     # The vocabulary of a checkpoint that grows is the old one.
     for folder in [run, *([init] if init and not mapping else [])]:
@@ -65,13 +65,13 @@ def resolve_model(
     if vocab and len(vocab) > config.vocab_size:
         raise ValueError(
             f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size "
-            f"{config.vocab_size} of {source}"
+            f"{config.vocab_size} of {source}: use the vocabulary that belongs to it"
         )
     if init:
         _check_same_encoder(config, source, init, mapping)
     if run.has_checkpoint() and run.read_config() != config:
         raise ValueError(
-            f"{run.file(CONFIG)} is another configuration than {source}: choose another "
+            f"{run.file(CONFIG)} differs from the configuration of {source}: choose another "
             f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
         )
     return ModelSpec(config, vocab, lower_case)
@@ -82,7 +82,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"max_seq_length {max_seq_length} is more than the max_position_embeddings "
-            f"{config.max_position_embeddings} of the configuration"
+            f"{config.max_position_embeddings} of the configuration: use shorter sequences"
         )
 
 
@@ -99,14 +99,14 @@ def _config(
     if preset:
         if not vocab:
             raise ValueError(
-                "--preset needs the size of the vocabulary: give --vocab_file (the records have "
-                "no manifest that holds their vocabulary)"
+                "--preset needs the size of the vocabulary, and no manifest beside the records "
+                "holds it: give --vocab_file"
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
     for folder in (run, init):
         if folder and tf.io.gfile.exists(folder.file(CONFIG)):
             return folder.read_config(), folder.file(CONFIG)
-    raise ValueError("give --preset or --bert_config_file: nothing says how large the encoder is")
+    raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
 
 
 def _check_same_encoder(
@@ -142,7 +142,7 @@ def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:
         first, expected = stated[0]
         if value != expected:
             raise ValueError(
-                f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}; they "
+                f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}: they "
                 "must agree"
             )
     return stated[0] if stated else (None, None)
@@ -183,7 +183,6 @@ def resolve_vocab(
     source, lower_case = agreed("do_lower_case", {"--do_lower_case": do_lower_case} | casings)
     if not source:
         raise ValueError(
-            f"nothing says whether {path} is of lower-cased text: give --do_lower_case or "
-            "--nodo_lower_case"
+            f"the casing of {path} is unknown: give --do_lower_case or --nodo_lower_case"
         )
     return path, lower_case

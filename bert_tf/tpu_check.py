@@ -69,7 +69,7 @@ def run(options: Options) -> None:
     if rest:
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} is not a multiple of the "
-            f"{topology.num_replicas} replicas of {topology.name}"
+            f"{topology.num_replicas} replicas of {topology.name}: use a multiple of it"
         )
     compiler = TpuCompiler(topology)
     trainer = _make_trainer(options, config)

@@ -86,7 +86,7 @@ def export_encoder(
     size = len(load_vocab(vocab_file))
     if size > model.config.vocab_size:
         raise ValueError(
-            f"{vocab_file} has {size} tokens, more than the encoder's {model.config.vocab_size}; "
+            f"{vocab_file} has {size} tokens, more than the encoder's {model.config.vocab_size}: "
             "give the vocabulary it was trained with"
         )
     module = EncoderModule(model, vocab_file, do_lower_case)

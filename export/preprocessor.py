@@ -42,7 +42,7 @@ class Options(command.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.checkpoint or self.vocab_file):
-            raise ValueError("give --checkpoint, or --vocab_file")
+            raise ValueError("no vocabulary: give --checkpoint or --vocab_file")
 
 
 def run(options: Options) -> None:

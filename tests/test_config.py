@@ -145,5 +145,5 @@ def test_files_without_a_configuration_are_named(text, message, tmp_path):
 
 def test_an_unknown_preset_is_named():
     """Oracle: the message names the value and the alternatives."""
-    with pytest.raises(ValueError, match="no preset 'huge'; choose one of tiny"):
+    with pytest.raises(ValueError, match="no preset 'huge': choose one of tiny"):
         preset_config("huge")

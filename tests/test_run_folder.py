@@ -106,7 +106,7 @@ def test_contradictions_name_both_sources(run, tmp_path):
     with pytest.raises(ValueError, match="config.json has num_hidden_layers 2, but .*run/bert_con"):
         resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
     save_checkpoint(run)
-    with pytest.raises(ValueError, match="run/bert_config.json is another configuration than"):
+    with pytest.raises(ValueError, match="run/bert_config.json differs from the configuration of"):
         resolve_model(run, bert_config_file=config, vocabs={}, casings={})
 
 

@@ -114,7 +114,7 @@ def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, cap
     [
         ({"preset": "base"}, "give either --bert_config_file or --preset"),
         ({"bert_config_file": None}, "give either --bert_config_file or --preset"),
-        ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge'; choose one of tiny"),
+        ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge': choose one of tiny"),
         ({"topology": "v5litepod-4"}, "unknown topology 'v5litepod-4': give a version"),
         (
             {"train_batch_size": 30},

@@ -52,14 +52,14 @@ class Options:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if value == "":
-                raise ValueError(f"--{field.name} is empty; give it a value or omit it")
+                raise ValueError(f"--{field.name} is empty: give it a value or omit it")
             if not isinstance(value, int | float):
                 continue
             low, high = field.metadata["at_least"], field.metadata["at_most"]
             if not (math.isfinite(value) and low <= value <= high):
                 limits = f"{low} or more" if high == math.inf else f"from {low} to {high}"
                 need = "a number" if low == -math.inf else limits
-                raise ValueError(f"--{field.name} is {value}; it must be {need}")
+                raise ValueError(f"--{field.name} is {value}: it must be {need}")
 
 
 def run(options_type: type, function: Callable[[Any], None]) -> None:
@@ -101,7 +101,7 @@ def _main(options_type: type, function: Callable[[Any], None], arguments: list[s
         # At absl's default level, TensorFlow logs what only its developers need.
         logging.set_verbosity(logging.WARNING)
     if len(arguments) > 1:
-        raise app.UsageError(f"unexpected argument {arguments[1]!r}; flags are --name=value")
+        raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
     # Exit in the same way as after Ctrl-C, which removes temporary files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
@@ -126,7 +126,7 @@ def _parsed_options(options_type: type) -> Any:
     values = {field.name: flags.FLAGS[field.name].value for field in fields}
     for field in fields:
         if _is_required(field) and values[field.name] is None:
-            raise ValueError(f"--{field.name} is required; see --help")
+            raise ValueError(f"--{field.name} is required: see --help")
     return options_type(**values)
 
 

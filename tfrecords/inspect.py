@@ -53,7 +53,7 @@ def run(options: Options) -> None:
         print(f"vocabulary: {len(vocab):,} tokens from {source}")
         problems = inspection.check_vocabulary(vocab, source, manifests)
     else:
-        print("vocabulary: unknown; --vocab_file shows words instead of ids")
+        print("vocabulary: unknown (give --vocab_file to see words instead of ids)")
     result = inspection.inspect_files(files, manifests, vocab, options.num_examples)
     if result.examples:
         dynamic = "word_starts" in result.examples[0]
@@ -72,7 +72,7 @@ def run(options: Options) -> None:
         print(f"BAD {problem}")
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ValueError(f"{count} found; see the lines that start with BAD")
+        raise ValueError(f"{count} found: see the lines that start with BAD")
     named = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"
     print(f"No problems found in {named} ({compared}).")

@@ -29,7 +29,7 @@ BATCH_RECORDS = 1024
 FRAME_BYTES = 8 + 4 + 4
 LEGEND = {
     "masked": "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
-    "dynamic": "· joins tokens that are masked as one despite a space; nothing is masked yet.",
+    "dynamic": "· joins words that are masked as one unit; nothing is masked yet.",
 }
 
 
@@ -242,7 +242,7 @@ def _parsing_problem(serialized: tf.Tensor, done: int, layout: Layout) -> str:
         if problem := problem_of_record(record, found):
             return f", record {number}: {problem}"
         if found != layout:
-            return f", record {number}: {found}, but the first record of all has {layout}"
+            return f", record {number}: {found}, but the first record has {layout}"
     raise AssertionError("every record can be parsed")
 
 

@@ -54,7 +54,7 @@ def expand_files(patterns: str) -> list[str]:
         raise ValueError("no input file given")
     for file in files:
         if tf.io.gfile.isdir(file):
-            raise ValueError(f"{file} is a directory; name its files, for example {file}/*")
+            raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
         if tf.io.gfile.stat(file).length == 0:
             raise ValueError(f"{file} is empty")
     return files
@@ -91,12 +91,12 @@ def check_files(records: RecordSet) -> bool:
         if layout.dynamic != found.dynamic:
             raise ValueError(
                 f"{records.files[0]} and {file}: one contains masked records, the other dynamic "
-                "records (--masking=dynamic); read them in separate runs or create them alike"
+                "records (--masking=dynamic): read them in separate runs or create them alike"
             )
         if layout.original_names != found.original_names:
             raise ValueError(
                 f"{records.files[0]} and {file} use different feature names (input_ids and "
-                "input_word_ids); read them in separate runs or create them alike"
+                "input_word_ids): read them in separate runs or create them alike"
             )
     return layout is not None and layout.dynamic
 

@@ -66,13 +66,13 @@ def problem_of_record(
     for name, (kind, length) in layout.features.items():
         stored = layout.stored_name(name)
         if stored not in example.features.feature:
-            return f"no feature {stored!r}; was it created by create_pretraining_data?"
+            return f"no feature {stored!r}: use records that create_pretraining_data wrote"
         feature = example.features.feature[stored]
         values = (feature.float_list if kind is float else feature.int64_list).value
         if len(values) != length:
             flag = "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
             return (
-                f"{stored} has {len(values)} values instead of --{flag}={length}; pass the value "
+                f"{stored} has {len(values)} values instead of --{flag}={length}: pass the value "
                 "that the records were created with"
             )
         if problem := _problem_of_values(name, stored, values, layout, vocab_size):
@@ -101,12 +101,12 @@ def _problem_of_values(
 ) -> str | None:
     if name in ("input_word_ids", "masked_lm_ids") and (bad := _outside(values, vocab_size)):
         return (
-            f"{stored} has id {bad[0]}, outside the vocabulary of {vocab_size} tokens; the records "
-            "were created with a different vocabulary"
+            f"{stored} has id {bad[0]}, outside the vocabulary of {vocab_size} tokens: give the "
+            "vocabulary that the records were created with"
         )
     if name in ("input_type_ids", "word_starts", "next_sentence_labels"):
         if bad := _outside(values, 2):
-            return f"{stored} has value {bad[0]}; only 0 and 1 are valid"
+            return f"{stored} has value {bad[0]}: only 0 and 1 are valid"
     length = layout.max_seq_length
     if name == "masked_lm_positions" and (bad := _outside(values, length)):
         return f"{stored} has position {bad[0]}, outside the {length} tokens"

@@ -82,7 +82,7 @@ def load_vocab(path: str) -> Vocabulary:
         lines = data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+        raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
     tokens = [line.strip(" \t\r") for line in lines]
     while tokens and not tokens[-1]:
         tokens.pop()
@@ -94,14 +94,14 @@ def load_vocab(path: str) -> Vocabulary:
 def _problem(tokens: Sequence[str]) -> str | None:
     """Returns what is wrong with a vocabulary and how to fix it, or None."""
     if not tokens:
-        return "it has no tokens; it needs one token per line"
+        return "it has no tokens: write one token per line"
     lines: dict[str, int] = {}
     for line, token in enumerate(tokens, 1):
         if not token:
-            return f"line {line} is empty; remove it (all later ids shift by one)"
+            return f"line {line} is empty: remove it (all later ids shift by one)"
         if token in lines:
-            return f"token {token!r} is on lines {lines[token]} and {line}; keep one of them"
+            return f"token {token!r} is on lines {lines[token]} and {line}: keep one of them"
         lines[token] = line
     if missing := [token for token in SPECIAL_TOKENS if token not in lines]:
-        return f"it lacks {' '.join(missing)}; add each on its own line"
+        return f"it lacks {' '.join(missing)}: add each on its own line"
     return None

@@ -107,10 +107,10 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
     used = {absolute_path(file): "is an input file too" for file in inputs}
     for file in files:
         if problem := used.get(absolute_path(file)):
-            raise ValueError(f"--output_file: {file} {problem}; choose another name")
+            raise ValueError(f"--output_file: {file} {problem}: choose another name")
         used[absolute_path(file)] = "is named twice"
         if tf.io.gfile.isdir(file):
-            raise ValueError(f"--output_file: {file} is a directory; name a file in it")
+            raise ValueError(f"--output_file: {file} is a directory: name a file in it")
 
 
 def absolute_path(path: str) -> str:

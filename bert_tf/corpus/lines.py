@@ -62,7 +62,7 @@ def _json_text(line: str, json_field: str, name: str) -> str:
         raise error("a line is not a JSON object")
     if json_field not in value:
         raise error(
-            f"a line has no field {json_field!r}; name the field with the text as --json_field"
+            f"a line has no field {json_field!r} (--json_field names the field with the text)"
         )
     if not isinstance(value[json_field], str):
         raise error(f"the field {json_field!r} of a line is not a string")

@@ -50,7 +50,7 @@ class BeamRunner:
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
         """Makes shards, each given by its parts."""
-        print(f"Making {len(shards)} files ...", flush=True)
+        print(f"Creating {len(shards)} files ...", flush=True)
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline

@@ -167,7 +167,7 @@ def _resolve_masking(options: DataOptions) -> str:
         if given and masking is None:
             masking = implied
         elif given and masking != implied and not (implied == "whole_word" and masking == "ngram"):
-            raise ValueError(f"--masking={masking} and --{flag} contradict each other")
+            raise ValueError(f"--masking={masking} and --{flag} contradict each other: omit one")
     return masking or "wordpiece"
 
 
@@ -188,7 +188,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
         ("beam_options", not local, "with --runner=local"),
     ):
         if getattr(options, name) is not None and not has_effect:
-            raise ValueError(f"--{name} has no effect {condition}: leave it out")
+            raise ValueError(f"--{name} has no effect {condition}: omit it")
 
 
 def _output_files(options: DataOptions) -> list[str]:
@@ -196,6 +196,8 @@ def _output_files(options: DataOptions) -> list[str]:
     if options.num_shards is None:
         return names
     if len(names) != 1:
-        raise ValueError("--num_shards needs a single --output_file name")
+        raise ValueError(
+            f"--num_shards needs a single --output_file name, not {len(names)}: give one name"
+        )
     count = options.num_shards
     return [f"{names[0]}-{shard:05}-of-{count:05}" for shard in range(count)]

@@ -40,7 +40,7 @@ class LocalRunner:
         examples = 0
         with tqdm(
             total=sum(part.tokens for part in all_parts),
-            desc="Making examples",
+            desc="Creating examples",
             unit=" tokens",
             unit_scale=True,
         ) as progress:

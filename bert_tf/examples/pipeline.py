@@ -51,7 +51,7 @@ class ExampleSettings:
             ("objective", self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}"),
         ):
             if not valid:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be {need}")
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be {need}")
 
 
 @dataclass

@@ -61,7 +61,7 @@ def restore_finished(
         for where, other in ((folder.path, unfinished), (path, manifest)):
             if other:
                 raise ValueError(
-                    f"{where} says that the files were made {_difference(other, description)}: "
+                    f"{where} says that the files were created {_difference(other, description)}: "
                     "name another --output_file, or replace them with --overwrite"
                 )
         _check_unknown_files(job, os.path.basename(path))
@@ -86,7 +86,7 @@ def _check_unknown_files(job: Job, manifest_name: str) -> None:
     for file in job.output_files:
         if tf.io.gfile.exists(file):
             raise ValueError(
-                f"{file} exists, and no {manifest_name} beside it says what it was made of: name "
+                f"{file} exists, but there is no {manifest_name} beside it that describes it: name "
                 "another --output_file, or replace it with --overwrite"
             )
 
@@ -98,7 +98,7 @@ def _read_previous_manifest(path: str, overwrite: bool) -> dict | None:
     try:
         manifest = read_manifest(path)
         if not manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"}:
-            raise ValueError(f"{path} does not say what the files were made of")
+            raise ValueError(f"{path} does not describe how the files were created")
     except ValueError as error:
         if overwrite:
             return None

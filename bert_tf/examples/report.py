@@ -43,7 +43,7 @@ def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:
     if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
             "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
-            "language and that --do_lower_case is as for the vocabulary."
+            "language and that --do_lower_case matches the vocabulary."
         )
     if text.invalid_lines:
         lines.append(f"Dropped invalid bytes in {text.invalid_lines:,} lines that are not UTF-8.")
@@ -68,14 +68,14 @@ def _example_lines(statistics: CreationStatistics, job: Job) -> list[str]:
     fill = examples.tokens / examples.examples / settings.max_seq_length
     predictions = f"{examples.predictions / examples.examples:.2f} predictions each"
     if settings.masking == "dynamic":
-        predictions = "to be masked when read"
+        predictions = "to be masked while reading"
     labels = {
         "nsp": f", {examples.random_next / examples.examples:.1%} with a random next segment",
         "sop": f", {examples.swapped / examples.examples:.1%} with swapped segments",
         "mlm": "",
     }
     lines = [
-        f"Made {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
+        f"Created {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
         f"--max_seq_length filled, {predictions}{labels[settings.objective]}."
     ]
     if settings.objective == "mlm":
@@ -91,7 +91,7 @@ def _example_lines(statistics: CreationStatistics, job: Job) -> list[str]:
         )
     if examples.documents_without_pairs:
         lines.append(
-            f"Skipped documents of one sentence without a second segment "
+            f"Skipped one-sentence documents without a second segment "
             f"{examples.documents_without_pairs:,} times."
         )
     return lines

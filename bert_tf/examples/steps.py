@@ -122,8 +122,8 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
         examples = sum(counts["examples"] for counts in finished)
         if not examples:
             raise ValueError(
-                f"too little text for {len(job.output_files)} output files: "
-                f"{job.output_files[shard]} would be empty; ask for fewer files"
+                f"{job.output_files[shard]} would be empty, because there is too little text for "
+                f"{len(job.output_files)} output files: ask for fewer"
             )
         counts = sum((ExampleCounts.from_dict(one["counts"]) for one in finished), ExampleCounts())
         join_files([folder.part_file(part) for part in parts], job.output_files[shard])

@@ -58,7 +58,7 @@ def encode_texts(
 
     dataset = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(_TEXTS_PER_CALL)
     parts = []
-    with tqdm(total=len(examples), desc="tokenizing", unit="example", leave=False) as bar:
+    with tqdm(total=len(examples), desc="Tokenizing", unit="example", leave=False) as bar:
         for part in dataset.map(pack, tf.data.AUTOTUNE):
             parts.append(part)
             bar.update(int(part[0].nrows()))

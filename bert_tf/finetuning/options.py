@@ -81,7 +81,8 @@ class FineTuningOptions(DeviceOptions):
         steps = int(num_examples * self.num_train_epochs / self.train_batch_size)
         if steps < 1:
             raise ValueError(
-                f"--num_train_epochs={self.num_train_epochs} over {num_examples} examples are less "
-                f"than one step of --train_batch_size={self.train_batch_size}"
+                f"--num_train_epochs={self.num_train_epochs} over {num_examples} examples is less "
+                f"than one step of --train_batch_size={self.train_batch_size}: use more epochs or "
+                "a smaller batch"
             )
         return steps

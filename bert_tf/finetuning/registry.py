@@ -13,5 +13,5 @@ def get_task(name: str) -> Task:
         ValueError: there is none.
     """
     if name not in TASKS:
-        raise ValueError(f"no task {name!r}; choose one of {', '.join(TASKS)}")
+        raise ValueError(f"no task {name!r}: choose one of {', '.join(TASKS)}")
     return TASKS[name]

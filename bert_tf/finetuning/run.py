@@ -68,10 +68,10 @@ def _resolve_model(
 ) -> ModelSpec:
     """Returns the encoder's configuration with its vocabulary and casing."""
     if mapping and not options.init_checkpoint:
-        raise ValueError("--init_vocab_mapping needs --init_checkpoint, whose embeddings grow")
+        raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
     resumes = run.has_checkpoint()
     if not (options.init_checkpoint or options.preset or options.bert_config_file or resumes):
-        raise ValueError("give --init_checkpoint, or --preset to train from scratch")
+        raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     init = None
     # A run that resumes no longer needs the checkpoint that it started from.
     if options.init_checkpoint and not resumes:
@@ -88,7 +88,7 @@ def _resolve_model(
     )
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
-        raise ValueError("give --vocab_file: there is no vocab.txt beside --init_checkpoint")
+        raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
     return spec if spec.lower_case is not None else dataclasses.replace(spec, lower_case=True)
 
 
@@ -102,14 +102,14 @@ def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
     if FINISHED not in saved:
         if tf.io.gfile.isdir(run.path) and tf.io.gfile.listdir(run.path):
             raise ValueError(
-                f"{run.path} is not empty and holds no fine-tuning run; choose another --output_dir"
+                f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
         return False
     if not run.has_checkpoint():
         return False  # stopped before its first checkpoint: there is nothing to resume
     for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
         raise ValueError(
-            f"{run.path} holds a run with --{name}={then}, not {now}; choose another --output_dir, "
+            f"{run.path} holds a run with --{name}={then}, not {now}: choose another --output_dir, "
             "or use the same flags to resume"
         )
     return saved[FINISHED]

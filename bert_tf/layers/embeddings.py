@@ -80,7 +80,7 @@ class BertEmbeddings(keras.layers.Layer):
         if isinstance(length, int) and length > self.max_position_embeddings:
             raise ValueError(
                 f"a sequence of {length} tokens is longer than max_position_embeddings "
-                f"{self.max_position_embeddings}"
+                f"{self.max_position_embeddings}: use shorter sequences"
             )
         x = ops.take(self.word_embeddings, input_word_ids, axis=0)
         x += self.position_embeddings[:length]

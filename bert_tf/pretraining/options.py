@@ -162,5 +162,6 @@ class PretrainingOptions(DeviceOptions):
             raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
         if self.learning_rate_power is not None and self.learning_rate_schedule != "polynomial":
             raise ValueError(
-                "--learning_rate_power has no effect without --learning_rate_schedule=polynomial"
+                "--learning_rate_power has no effect without --learning_rate_schedule=polynomial: "
+                "omit it"
             )

@@ -33,7 +33,7 @@ class PhaseOptions:
             ):
                 raise ValueError(f"{field.name} cannot be {value!r}")
             if kind is not str and not value > 0:
-                raise ValueError(f"{field.name} is {value}; it must be above 0")
+                raise ValueError(f"{field.name} is {value}: it must be above 0")
 
 
 def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
@@ -86,7 +86,7 @@ def last_steps(phases: Sequence[PhaseOptions], num_train_steps: int) -> list[int
 def _phase(values: dict, defaults: PhaseOptions, where: str) -> PhaseOptions:
     names = [field.name for field in dataclasses.fields(PhaseOptions)]
     if unknown := sorted(values.keys() - names):
-        raise ValueError(f"{where}: unknown key {unknown[0]!r}; the keys are {', '.join(names)}")
+        raise ValueError(f"{where}: unknown key {unknown[0]!r}: the keys are {', '.join(names)}")
     if "share" not in values:
         raise ValueError(f"{where}: share is missing, the phase's part of all steps, such as 0.9")
     if "input_file" in values:

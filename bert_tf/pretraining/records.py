@@ -117,11 +117,14 @@ def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecord
     }
     if options.objective is None and len(made_for) > 1:
         found = ", ".join(f"{path} with --objective={name}" for name, path in made_for.items())
-        raise ValueError(f"give --objective: the examples were made for different ones: {found}")
+        raise ValueError(
+            f"the examples were created for different objectives ({found}): give --objective"
+        )
     if "mlm" in made_for and options.objective not in (None, "mlm"):
         raise ValueError(
             f"--objective={options.objective} needs pairs of segments, but {made_for['mlm']} says "
-            "that the examples were made with --objective=mlm, without a second segment"
+            "that the examples were created with --objective=mlm, without a second segment: omit "
+            "the flag"
         )
     return options.objective or next(iter(made_for), "nsp")
 
@@ -203,8 +206,8 @@ def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
     for path, checksum in named.settings("vocab_file").items():
         if spec.vocab and checksum not in (None, spec.vocab.sha256):
             raise ValueError(
-                f"{path} says that the records were made with another vocabulary than the model's "
-                f"of {len(spec.vocab)} tokens: give the one they were made with as --vocab_file"
+                f"{path} says that the records were not created with the model's vocabulary of "
+                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file"
             )
 
 
@@ -233,12 +236,14 @@ def _masking(
         for name in ("masking", "masked_lm_prob"):
             if getattr(options, name) is not None:
                 raise ValueError(
-                    f"--{name} needs examples made with --masking=dynamic, but {file} is masked "
-                    "already: omit the flag"
+                    f"--{name} needs examples created with --masking=dynamic, but {file} is "
+                    "already masked: omit the flag"
                 )
         return None
     if not spec.vocab:
-        raise ValueError(f"{file} is masked while it is read, which needs --vocab_file")
+        raise ValueError(
+            f"{file} is masked while reading, which needs the vocabulary: give --vocab_file"
+        )
     if options.masking == "left_to_right" and not spec.config.is_decoder:
         raise ValueError(
             "--masking=left_to_right needs an encoder that attends to the left only: set "

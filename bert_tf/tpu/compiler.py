@@ -137,7 +137,7 @@ def step_to_hlo(
         op, node = found.groups()
         string = " on strings" if "DT_STRING" in str(error) else ""
         raise ValueError(
-            f"a TPU cannot run the operation {op}{string} ({node}), which XLA does not support; "
+            f"a TPU cannot run the operation {op}{string} ({node}), which XLA does not support: "
             "move it out of the step, for instance into the input pipeline"
         ) from None
 

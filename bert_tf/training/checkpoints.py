@@ -90,8 +90,8 @@ class Checkpointer:
             _remove_unfinished(path)
             reason = re.sub(r".*; |\{\{.*?\}\} | *\[Op:\w+\]", "", error.message)
             raise OSError(
-                f"cannot write a checkpoint to {self._directory}: {reason}; earlier checkpoints "
-                "are kept: fix this and run the same command to resume"
+                f"cannot write a checkpoint to {self._directory} ({reason}): earlier checkpoints "
+                "are kept, so fix this and run the same command to resume"
             ) from error
         self._keep_newest(path)
         return path
@@ -104,7 +104,7 @@ class Checkpointer:
                 self._checkpoint.read(path).assert_existing_objects_matched()
             except AssertionError:
                 raise ValueError(
-                    f"{path} was written with another optimizer or precision; use the same flags "
+                    f"{path} was written with another optimizer or precision: use the same flags "
                     "to resume, or start a new run from it with --init_checkpoint"
                 ) from None
 
@@ -161,7 +161,7 @@ def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
         shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
     if not paths:
-        raise ValueError(f"{checkpoint} holds no weights of bert_tf; convert it first")
+        raise ValueError(f"{checkpoint} holds no weights of bert_tf: convert it first")
     return paths
 
 
@@ -201,12 +201,12 @@ def check_shapes(
     """
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
-        raise ValueError(f"{checkpoint} has an additional {extra[0]}; it is of another model")
+        raise ValueError(f"{checkpoint} has an additional {extra[0]}: it belongs to another model")
     for path, target in targets.items():
         if path not in saved:
-            raise ValueError(f"{checkpoint} has no {path}; it is of another model")
+            raise ValueError(f"{checkpoint} has no {path}: it belongs to another model")
         if saved[path] != tuple(target.shape):
             raise ValueError(
                 f"{checkpoint}: {path} has shape {saved[path]} there but {tuple(target.shape)} in "
-                "this model; use the configuration that the checkpoint was trained with"
+                "this model: use the configuration that the checkpoint was trained with"
             )

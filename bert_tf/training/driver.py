@@ -51,7 +51,7 @@ class NonFiniteLoss(ValueError):
 
     def __init__(self, step: int, records: str = ""):
         super().__init__(
-            f"the loss of step {step:,} is not finite; earlier checkpoints are kept: try a lower "
+            f"the loss of step {step:,} is not finite (earlier checkpoints are kept): try a lower "
             f"learning rate or a longer warm-up{records and '. '}{records}"
         )
         self.step = step

@@ -68,7 +68,7 @@ def read_metrics(path: str) -> list[dict[str, float]]:
         except ValueError as error:
             if number < len(lines):
                 raise ValueError(
-                    f"{path}: line {number} is damaged ({error}); remove the line or the file"
+                    f"{path}: line {number} is damaged ({error}): remove the line or the file"
                 ) from None
     return metrics
 

@@ -130,7 +130,8 @@ class Reports:
         """Shows that a signal stopped the run after this step, whose checkpoint is saved."""
         if self._writes:
             tqdm.write(
-                f"Stopped after step {step:,} and saved a checkpoint; the same command resumes."
+                f"Stopped after step {step:,} and saved a checkpoint: run the same command to "
+                "resume."
             )
 
     def _draw(self) -> None:

@@ -45,7 +45,7 @@ def make_strategy(
         return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
     if name == "gpu" and not gpus:
         raise ValueError(
-            "--strategy=gpu: TensorFlow finds no GPU here; check the driver and "
+            "--strategy=gpu: TensorFlow finds no GPU here: check the driver and "
             "`pip install 'tensorflow[and-cuda]'`, or use --strategy=cpu"
         )
     if name == "cpu" or len(gpus) == 1:
@@ -83,7 +83,7 @@ def _workers() -> list[str]:
         return [host for job in ("chief", "worker") for host in cluster.as_dict().get(job, [])]
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
-            f"TF_CONFIG is {os.environ['TF_CONFIG']!r}; it must be like "
+            f"TF_CONFIG is {os.environ['TF_CONFIG']!r}: it must look like "
             '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
         ) from None
 
@@ -100,7 +100,7 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         reason = str(error).strip().splitlines()[0][:200]
         raise ValueError(
             f"--strategy=multi_worker: the workers {', '.join(_workers())} could not connect "
-            f"({reason}); is each of them running and reachable under its name and port?"
+            f"({reason}): check that each of them is running and reachable under its name and port"
         ) from error
 
 
@@ -115,8 +115,8 @@ def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
         where = f"named {tpu_name}" if tpu_name else "on this machine"
         reason = textwrap.shorten(str(error), 120, placeholder=" ...")
         raise ValueError(
-            f"--strategy=tpu: no TPU {where} ({reason}); on a TPU VM install tensorflow-tpu "
-            "instead of tensorflow, elsewhere give --tpu_name, --tpu_zone and --gcp_project"
+            f"--strategy=tpu: no TPU {where} ({reason}): on a TPU VM, install tensorflow-tpu "
+            "instead of tensorflow; elsewhere, give --tpu_name, --tpu_zone and --gcp_project"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
@@ -190,7 +190,8 @@ def check_batch_size(
     if batch_size % (replicas * parts):
         times = f" times --gradient_accumulation_steps={parts}" if parts > 1 else ""
         raise ValueError(
-            f"--{flag}={batch_size} is not a multiple of the {replicas} replicas{times}"
+            f"--{flag}={batch_size} is not a multiple of the {replicas} replicas{times}: use a "
+            f"multiple of {replicas * parts}"
         )
 
 

@@ -41,9 +41,9 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     _print_coverage(options, output_file, vocab, counts)
     if len(vocab) < size:
         print(
-            f"The text gave only {len(vocab):,} of {size:,} tokens with "
-            f"--min_frequency={min_frequency}. With --preset the model gets this size; in a "
-            f"bert_config.json of your own, set vocab_size to {len(vocab)}."
+            f"The text yielded only {len(vocab):,} of {size:,} tokens with "
+            f"--min_frequency={min_frequency}. With --preset, the model gets this size; in your "
+            f"own bert_config.json, set vocab_size to {len(vocab)}."
         )
     print(f"Wrote {len(vocab):,} tokens to {output_file}.")
     _print_next(options)
@@ -74,7 +74,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
         options.min_frequency or _MIN_FREQUENCY,
     )
     if not new:
-        raise ValueError(f"{extend_vocab} covers the text already: there is nothing to add")
+        raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
     extended, mapping = extend(old, new, options.placement or "append")
     atomic_write(mapping_file, mapping.to_json(extended.tokens))
     _write(output_file, extended)
@@ -107,7 +107,7 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     files = expand_files(options.input_file)
     if options.json_field and not any(map(is_json, files)):
         raise ValueError(
-            "--json_field has no effect without a JSON file (.jsonl, .json) as input: leave it out"
+            "--json_field has no effect without a JSON file (.jsonl, .json) as input: omit it"
         )
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}

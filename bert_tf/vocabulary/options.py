@@ -59,7 +59,9 @@ class VocabularyOptions(command.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.output_file and not self.report_vocab:
-            raise ValueError("give --output_file, or --report_vocab to measure a vocabulary only")
+            raise ValueError(
+                "nothing to do: give --output_file, or --report_vocab to only measure a vocabulary"
+            )
         for name, has_effect, condition in (
             ("output_file", not self.report_vocab, "with --report_vocab"),
             ("extend_vocab", not self.report_vocab, "with --report_vocab"),
@@ -72,4 +74,4 @@ class VocabularyOptions(command.Options):
             ("placement", self.extend_vocab, "without --extend_vocab"),
         ):
             if getattr(self, name) is not None and not has_effect:
-                raise ValueError(f"--{name} has no effect {condition}: leave it out")
+                raise ValueError(f"--{name} has no effect {condition}: omit it")

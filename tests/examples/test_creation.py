@@ -187,7 +187,7 @@ def test_changed_text_over_old_output_is_an_error(folder, options):
     run(options())
     with open(folder / "text-1.txt", "a") as file:
         file.write("\na b c\n")
-    with pytest.raises(ValueError, match="made from .*text-1.txt before it changed"):
+    with pytest.raises(ValueError, match="created from .*text-1.txt before it changed"):
         run(options())
 
 

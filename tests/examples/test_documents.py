@@ -79,7 +79,7 @@ def test_json_lines(tokenizer):
         ("{", "a line is not JSON .*: '{'"),
         ("[" * 10**5, "a line is not JSON"),
         ('["text"]', "a line is not a JSON object"),
-        ('{"body": "one"}', "a line has no field 'text'; name .* --json_field"),
+        ('{"body": "one"}', "a line has no field 'text' .*--json_field names"),
         ('{"text": null}', "the field 'text' of a line is not a string"),
     ],
 )

@@ -233,13 +233,13 @@ def test_the_shortest_sequence(chunk):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(max_seq_length=4), "max_seq_length is 4; .* from 5"),
+        (dict(max_seq_length=4), "max_seq_length is 4: .* from 5"),
         (dict(max_predictions_per_seq=0), "max_predictions_per_seq is 0"),
         (dict(masked_lm_prob=0.0), "masked_lm_prob is 0.0"),
         (dict(masked_lm_prob=15.0), "masked_lm_prob is 15.0"),
         (dict(short_seq_prob=-0.1), "short_seq_prob is -0.1"),
-        (dict(masking="words"), "masking is words; it must be one of .*whole_word"),
-        (dict(objective="clm"), "objective is clm; it must be one of .*sop"),
+        (dict(masking="words"), "masking is words: it must be one of .*whole_word"),
+        (dict(objective="clm"), "objective is clm: it must be one of .*sop"),
         (dict(max_ngram_size=0), "max_ngram_size is 0"),
     ],
 )

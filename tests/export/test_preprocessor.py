@@ -166,6 +166,6 @@ def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
     refuse("not empty", output_dir=folder)
     refuse("nowhere", vocab_file="nowhere")
     refuse("--max_seq_length is 2", max_seq_length=2)
-    refuse("give --checkpoint, or --vocab_file", vocab_file=None)
+    refuse("give --checkpoint or --vocab_file", vocab_file=None)
     refuse("give --do_lower_case or --nodo_lower_case", do_lower_case=None)
     assert not list(tmp_path.iterdir())

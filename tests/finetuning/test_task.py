@@ -51,5 +51,5 @@ def test_hold_out_takes_a_tenth_of_every_group():
 
 
 def test_unknown_task():
-    with pytest.raises(ValueError, match="no task 'mnlj'; choose one of sst2, imdb"):
+    with pytest.raises(ValueError, match="no task 'mnlj': choose one of sst2, imdb"):
         get_task("mnlj")

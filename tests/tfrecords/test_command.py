@@ -68,9 +68,9 @@ def test_flags_become_options(program, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "--number is required; see --help"),
-        (["--number=0"], "--number is 0; it must be 1 or more"),
-        (["--number=1", "--name="], "--name is empty; give it a value or omit it"),
+        ([], "--number is required: see --help"),
+        (["--number=0"], "--number is 0: it must be 1 or more"),
+        (["--number=1", "--name="], "--name is empty: give it a value or omit it"),
         (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; fix it"),
         (["--number=1", "--name=missing"], "No such file or directory: '/nowhere/at/all'"),
     ],
@@ -110,5 +110,5 @@ def test_numbers_out_of_range_are_rejected(value):
         share: float = option(0.5, help="", at_least=0, at_most=1)
 
     assert Options().share == 0.5
-    with pytest.raises(ValueError, match="--share is .*; it must be from 0 to 1"):
+    with pytest.raises(ValueError, match="--share is .*: it must be from 0 to 1"):
         Options(value)

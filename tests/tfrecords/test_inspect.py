@@ -195,7 +195,7 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     write_records(str(tmp_path / "mixed"), mixed)
     damage["mixed"] = (
         b"",
-        "record 2: 10 input_word_ids and no predictions, but the first record of all has "
+        "record 2: 10 input_word_ids and no predictions, but the first record has "
         "12 input_word_ids and 4 predictions",
     )
     files = [good, *(str(tmp_path / name) for name in damage if name != "text")]
@@ -285,7 +285,7 @@ def test_the_exit_code_is_1_if_a_file_is_bad(tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "inspect: error: 1 problem found; see the lines that start with BAD\n"
+    assert done.stderr == "inspect: error: 1 problem found: see the lines that start with BAD\n"
     assert f"BAD {file}, record 1: the masked positions are not strictly ascending" in done.stdout
 
 

@@ -62,9 +62,9 @@ def test_line_separators_are_tokens(tmp_path):
     [
         (b"", "has no tokens"),
         (b"\n\n", "has no tokens"),
-        (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]; add each"),
-        (SPECIAL + b"a\nb\na\n", "token 'a' is on lines 6 and 8; keep one"),
-        (SPECIAL + b"\na\n", "line 6 is empty; remove it"),
+        (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]: add each"),
+        (SPECIAL + b"a\nb\na\n", "token 'a' is on lines 6 and 8: keep one"),
+        (SPECIAL + b"\na\n", "line 6 is empty: remove it"),
         (SPECIAL + b"a\n\xff\n", r"vocab.txt, line 7: not UTF-8 text"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_deeper_checkpoint_is_of_another_model(
     deeper = make_trainer(strategy, dataclasses.replace(config, num_hidden_layers=2))
     path = make_checkpointer(tmp_path, deeper).save()
     with pytest.raises(
-        ValueError, match="has an additional encoder/layer_1/.*; it is of another model"
+        ValueError, match="has an additional encoder/layer_1/.*: it belongs to another model"
     ):
         load_weights(path, BertPretrainer(config).encoder.weights)
 

@@ -60,5 +60,5 @@ def test_tf_config_without_workers_names_none(monkeypatch, value):
 @pytest.mark.parametrize("value", ["{", '{"cluster": []}', '{"cluster": {"worker": 1}}'])
 def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
-    with pytest.raises(ValueError, match="TF_CONFIG is .*; it must be like"):
+    with pytest.raises(ValueError, match="TF_CONFIG is .*: it must look like"):
         make_strategy("multi_worker")

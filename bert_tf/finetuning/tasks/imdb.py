@@ -27,7 +27,7 @@ def read_files(data_dir: str, split: str) -> TextExamples:
         folder = f"{root}/{split}/{label}"
         if not tf.io.gfile.isdir(folder):
             raise FileNotFoundError(
-                f"{folder}: no such folder; --data_dir must be aclImdb or its parent"
+                f"{folder}: no such folder: --data_dir must be aclImdb or its parent"
             )
         names = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".txt"))
         if not names:

@@ -1,8 +1,9 @@
 """Builds, extends or measures a WordPiece vocabulary (vocab.txt) for BERT from raw text.
 
-The text may be of any language and size: plain, .gz, .bz2, .xz or .zst, or JSON lines (.jsonl). The
-code that later tokenizes the text also splits it into words here, so every learned token can be
-found again. The same text gives the same file, byte for byte, on any number of cores.
+The text may be in any language and of any size: plain files, JSON lines (.jsonl), or either of them
+compressed (.gz, .bz2, .xz, .zst). The code that later tokenizes the text also splits it into words
+here, so every learned token can be found again. The same text gives the same file, byte for byte,
+on any number of cores.
 
 A new vocabulary:
   python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt
@@ -12,11 +13,11 @@ then [UNK], [CLS], [SEP] and [MASK], characters, and tokens from frequent to rar
 A published vocabulary and the 1,000 tokens that shorten the text of a domain most:
   python -m bert_tf.build_vocab --input_file='medicine/*.gz' --output_file=medical.txt \\
     --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
-Old ids stay the same. medical.txt.mapping.json says which old embeddings each new one starts from:
-pass it to run_pretraining or run_finetuning as --init_vocab_mapping, with the --init_checkpoint
-that is to grow.
+Old ids stay the same. medical.txt.mapping.json records which old embeddings each new one starts
+from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, together with the
+--init_checkpoint to grow.
 
-How well a vocabulary covers texts (the other two print this, too); nothing is written:
+A report on how well a vocabulary covers texts, which the other two print as well; writes nothing:
   python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt
 """
 

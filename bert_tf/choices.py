@@ -10,9 +10,9 @@ SCHEDULES = ("linear", "polynomial", "cosine", "constant")
 
 # Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
 OBJECTIVES = ("nsp", "sop", "mlm")
-# What is masked as one when examples are made, and when dynamic examples are read.
+# What is masked as one unit when examples are created, and when dynamic examples are read.
 MASKINGS = ("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic")
 DYNAMIC_MASKINGS = ("wordpiece", "whole_word", "left_to_right")
 
-# Where the tokens of an extended vocabulary go.
+# Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")

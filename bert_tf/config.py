@@ -1,4 +1,4 @@
-"""The architecture of an encoder, as `bert_config.json` holds it."""
+"""The architecture of an encoder, as stored in `bert_config.json`."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ _HARMLESS = frozenset(
     pooler_size_per_head pooler_type problem_type sep_token_id tie_word_embeddings
     tokenizer_class torch_dtype torchscript transformers_version use_cache""".split()
 )
-# Keys that would affect what is computed, with the only value that is supported.
+# Keys that would affect what the encoder computes, with the only supported value.
 _FIXED = {
     "position_embedding_type": "absolute",
     "add_cross_attention": False,
@@ -54,7 +54,7 @@ class BertConfig:
     - `is_decoder` makes attention causal: a position attends to itself and to earlier ones.
 
     Raises:
-        ValueError: a value is not possible; the message names key and value.
+        ValueError: a value is invalid; names the key and the value.
 
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
@@ -127,8 +127,8 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """Returns the keys and values of `bert_config.json`.
 
-        Omits keys that BERT's own files lack where they have their defaults, so that every
-        published tool reads the file of a plain BERT.
+        Omits keys that BERT's own files lack if they have their default values, so that every
+        published tool can read the file of a plain BERT.
         """
         extras = ("embedding_size", "num_hidden_groups", "is_decoder")
         values = dataclasses.asdict(self)

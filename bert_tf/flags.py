@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions(command.Options):
-    """Where a command trains, and in which precision."""
+    """The devices that a command trains on, and the precision."""
 
     precision: str = option(
         "float32",
@@ -23,8 +23,8 @@ class DeviceOptions(command.Options):
     )
     strategy: str = option(
         "auto",
-        help="Devices to train on. auto takes the workers or the TPU that other flags name, else "
-        "all GPUs, else the CPU.",
+        help="Devices to train on. auto takes the workers or the TPU named by other flags, or else "
+        "all GPUs, or else the CPU.",
         choices=STRATEGIES,
     )
     worker_hosts: str | None = option(
@@ -35,7 +35,7 @@ class DeviceOptions(command.Options):
     task_index: int | None = option(
         None,
         at_least=0,
-        help="Index of this machine in --worker_hosts. Number 0 writes the files.",
+        help="Index of this machine in --worker_hosts. Worker 0 writes the files.",
     )
     use_tpu: bool = option(False, help="Same as --strategy=tpu.")
     tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.")
@@ -44,7 +44,7 @@ class DeviceOptions(command.Options):
 
 
 def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":
-    """Creates the `tf.distribute` strategy that the flags ask for.
+    """Creates the `tf.distribute` strategy that the flags describe.
 
     Raises:
         ValueError: flags contradict each other or have no effect, or there is no such device.

@@ -1,4 +1,4 @@
-"""Loads a run into Python in one line."""
+"""Loads a run for use in Python."""
 
 import os
 from typing import NamedTuple
@@ -16,12 +16,12 @@ from bert_tf.weights.loading import load_weights
 
 
 class LoadedRun(NamedTuple):
-    """What `load` returns.
+    """The result of `load`.
 
     Attributes:
-        model: a `BertPretrainer` where the checkpoint holds the pre-training heads, else a
+        model: a `BertPretrainer` if the checkpoint holds the pre-training heads, otherwise a
             `BertEncoder`.
-        tokenizer: the run's tokenizer; None where the run does not know its vocabulary and casing.
+        tokenizer: the run's tokenizer; None if the run lacks its vocabulary or casing.
         config: the encoder's configuration.
     """
 
@@ -34,8 +34,8 @@ def load(path: str) -> LoadedRun:
     """Loads the model, tokenizer and configuration of a run.
 
     Args:
-        path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. Of a
-            folder, the best weights are loaded where there are any, else the newest.
+        path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
+            folder, loads the best weights if there are any, otherwise the newest.
 
     Example:
         model, tokenizer, config = bert_tf.load("run")
@@ -44,7 +44,7 @@ def load(path: str) -> LoadedRun:
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no bert_config.json beside it.
-        ValueError: the checkpoint belongs to another configuration.
+        ValueError: the checkpoint does not match the configuration.
     """
     best = os.path.join(path, BEST)
     checkpoint = latest_checkpoint(best if RunFolder(best).has_checkpoint() else path)

@@ -34,7 +34,7 @@ SENTENCES = (
 
 @dataclass(frozen=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     output_dir: str = option("quickstart", help="Folder for all files.")
     num_train_steps: int = option(3600, help="Pre-training steps of 32 examples.")
@@ -101,7 +101,7 @@ def run(options: Options) -> None:
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         f"  {texts[0].name}, {texts[1].name}    the text, one sentence per line\n"
         f"  {vocab.name}                 the vocabulary\n"
-        f"  *.tfrecord                examples: sentence pairs with masked words\n"
+        f"  *.tfrecord                examples: sentence pairs with masked tokens\n"
         f"  {model.name}/              checkpoints, curves, eval_results.txt\n"
         f"  {encoder.name}/, {preprocessor.name}/   SavedModels for hub.KerasLayer\n"
         "Next: run the same commands on your own text, or fine-tune: "
@@ -124,7 +124,7 @@ def _step(result: pathlib.Path, module: str, **flags: object) -> None:
 
 
 def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
-    """Writes the docstrings as documents, every 20th of them to the held-out text."""
+    """Writes the docstrings as documents, with every 20th in the held-out text."""
     from bert_tf.corpus.sentences import split_sentences
     from tfrecords.writer import atomic_write
 
@@ -160,7 +160,7 @@ def _docstrings() -> Iterator[str]:
 
 
 def _prose(docstring: str) -> Iterator[str]:
-    """Yields the paragraphs that are prose, not code, tables or lists of names."""
+    """Yields the paragraphs that are prose rather than code, tables or lists of names."""
     for paragraph in re.split(r"\n\s*\n", re.sub(r"```.*?(```|$)", "\n\n", docstring, flags=re.S)):
         text = " ".join(paragraph.split())
         letters = sum(character.isalpha() or character in " ,." for character in text)
@@ -169,7 +169,7 @@ def _prose(docstring: str) -> Iterator[str]:
 
 
 def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathlib.Path) -> None:
-    """Prints the likeliest words for each [MASK], as the reloaded SavedModels predict them."""
+    """Prints the most likely tokens for each [MASK], as predicted by the reloaded SavedModels."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  registers the preprocessor's operations
 
@@ -202,7 +202,7 @@ def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathli
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     command.run(Options, run)
 
 

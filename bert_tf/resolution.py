@@ -1,6 +1,7 @@
-"""Decides what model a command works on. All sources that know a value must agree on it.
+"""Decides which configuration, vocabulary and casing a command uses.
 
-The sources are flags, the manifests beside records, and run folders.
+The sources are flags, the manifests beside records, and run folders. All sources that state a value
+must agree on it.
 """
 
 import dataclasses
@@ -16,8 +17,8 @@ from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, ModelSpec, RunFolder
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
-# Configuration values that matter in training only. They may differ from those of the checkpoint
-# that a run starts from: some pre-train without the dropout that they fine-tune with.
+# Configuration values that affect training only. They may differ from those of the initial
+# checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.
 _TRAINING_VALUES = frozenset(
     """hidden_dropout_prob attention_probs_dropout_prob initializer_range""".split()
 )
@@ -33,26 +34,26 @@ def resolve_model(
     init: RunFolder | None = None,
     mapping: VocabularyMapping | None = None,
 ) -> ModelSpec:
-    """Decides what model a command trains, from its flags, its data and the folders it names.
+    """Decides which model a command trains, given its flags, its data and its folders.
 
-    The configuration comes from `bert_config_file` or `preset`, else from the run that is resumed,
-    else from the run that gives the first weights. Vocabulary and casing come from whichever
-    source knows them; all that do must agree.
+    The configuration comes from `bert_config_file` or `preset`, or else from the run that is
+    resumed, or else from the run that provides the initial weights. Vocabulary and casing come
+    from any source that states them; all such sources must agree.
 
     Args:
         run: the output folder.
-        vocabs, casings: what flags and data say, by the name of the source.
+        vocabs, casings: the values that flags and data state, by the name of their source.
         init: the folder of the initial checkpoint.
         mapping: grows the vocabulary of `init`.
 
     Raises:
-        ValueError: sources contradict each other, or nothing says what to train; names them.
+        ValueError: sources contradict each other, or none states the configuration.
         OSError: a file cannot be read.
     """
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     vocabs, casings = dict(vocabs), dict(casings)
-    # The vocabulary of a checkpoint that grows is the old one.
+    # A checkpoint that is about to grow has the old vocabulary.
     for folder in [run, *([init] if init and not mapping else [])]:
         vocabs[folder.file(VOCAB)] = folder.read_vocab()
     for folder in [run, *([init] if init else [])]:
@@ -78,7 +79,7 @@ def resolve_model(
 
 
 def check_length(config: BertConfig, max_seq_length: int) -> None:
-    """Raises a ValueError for sequences longer than the encoder can take."""
+    """Raises a ValueError if sequences are longer than the encoder allows."""
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"max_seq_length {max_seq_length} is more than the max_position_embeddings "
@@ -93,7 +94,7 @@ def _config(
     vocab: Vocabulary | None,
     init: RunFolder | None,
 ) -> tuple[BertConfig, str]:
-    """Returns the configuration, and the name of its source."""
+    """Returns the configuration and the name of its source."""
     if bert_config_file:
         return BertConfig.from_json_file(bert_config_file), bert_config_file
     if preset:
@@ -112,7 +113,7 @@ def _config(
 def _check_same_encoder(
     config: BertConfig, source: str, init: RunFolder, mapping: VocabularyMapping | None
 ) -> None:
-    """Raises a ValueError where the weights of `init` are those of another encoder."""
+    """Raises a ValueError if the weights of `init` belong to a different encoder."""
     if not tf.io.gfile.exists(init.file(CONFIG)):
         return
     saved = init.read_config()
@@ -128,11 +129,11 @@ def _check_same_encoder(
 
 
 def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:
-    """Returns the first source that knows a value, and the value; (None, None) where none does.
+    """Returns the first source that states a value, and the value; (None, None) if none does.
 
     Args:
         what: the name of the value.
-        values: source -> value, None where the source does not know.
+        values: source -> value, or None if the source does not state it.
 
     Raises:
         ValueError: two sources contradict each other; names both.
@@ -157,17 +158,17 @@ def _shown(value: Any) -> str:
 def resolve_vocab(
     run: RunFolder | None, vocab_file: str | None, do_lower_case: bool | None
 ) -> tuple[str, bool]:
-    """Decides which vocabulary and casing an export has.
+    """Decides which vocabulary and casing an export uses.
 
     Args:
-        run: the run to export; None where only a vocabulary is exported.
-        vocab_file, do_lower_case: what the flags say.
+        run: the run to export; None for an export from a vocabulary alone.
+        vocab_file, do_lower_case: the values of the flags.
 
     Returns:
         the path of the vocabulary, and whether its text is lower-cased.
 
     Raises:
-        ValueError: no source knows, or two contradict each other; names them.
+        ValueError: no source states a value, or two contradict each other.
         OSError: the vocabulary cannot be read.
     """
     folders = [run] if run else []

@@ -3,14 +3,15 @@
   python -m bert_tf.run_finetuning --task=sst2 --data_dir=glue/SST-2 --init_checkpoint=run \\
     --output_dir=run-sst2
 
---init_checkpoint is the output folder of run_pretraining, from which configuration, vocabulary and
-casing are taken; --preset=tiny --vocab_file=vocab.txt trains from scratch instead. The dev set is
-evaluated after every epoch, and the best weights are kept in output_dir/best; export.classifier
-makes a SavedModel of them. Run the same command again to resume an interrupted run. Flags and
-defaults are those of google-research/bert's run_classifier.
+--init_checkpoint is the output folder of run_pretraining, which provides the configuration, the
+vocabulary and the casing; --preset=tiny --vocab_file=vocab.txt trains from scratch instead. The
+command evaluates the dev set after every epoch and keeps the best weights in output_dir/best, which
+export.classifier exports as a SavedModel. Run the same command again to resume an interrupted run.
+Flags and defaults are those of google-research/bert's run_classifier.
 
 Tasks: sst2 chooses the best epoch on dev.tsv and reports that accuracy, as is customary. imdb has
-no dev set: a tenth of the training reviews is held out to choose on, and the test set is read once.
+no dev set, so a tenth of the training reviews is held out to choose the best epoch; the test set is
+evaluated once, at the end.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

@@ -1,4 +1,4 @@
-"""What a run is on disk.
+"""The run folder: everything that a run keeps on disk.
 
     bert_config.json        the encoder's configuration
     vocab.txt               its vocabulary
@@ -8,7 +8,7 @@
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
     best/                   after fine-tuning: the best weights, a run folder of its own
 
-Vocabulary and casing are missing where nobody stated them, as with the records of other programs.
+Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
 TOKENIZER = "tokenizer_config.json"
 FLAGS = "flags.json"
-# Flags that do not change what a run learns: where it is, and what it computes on.
+# Flags that do not affect what a run learns: its location and its devices.
 _LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
 )
@@ -36,12 +36,12 @@ _LOCATION_FLAGS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """What the weights of a run belong to.
+    """The model that the weights of a run belong to.
 
     Attributes:
         config: the encoder's configuration.
-        vocab: its vocabulary; None where unknown.
-        lower_case: whether its text is lower-cased; None where unknown.
+        vocab: its vocabulary; None if unknown.
+        lower_case: whether its text is lower-cased; None if unknown.
     """
 
     config: BertConfig
@@ -73,7 +73,7 @@ class RunFolder:
         return os.path.join(self.path, name)
 
     def has_checkpoint(self) -> bool:
-        """Whether a run has been saved here."""
+        """Returns whether the folder holds a checkpoint."""
         return bool(tf.io.gfile.glob(self.file("ckpt-*.index")))
 
     def read_config(self) -> BertConfig:
@@ -86,23 +86,23 @@ class RunFolder:
         return BertConfig.from_json_file(self.file(CONFIG))
 
     def read_vocab(self) -> Vocabulary | None:
-        """Reads the vocabulary; None where there is none."""
+        """Reads the vocabulary; returns None if there is none."""
         path = self.file(VOCAB)
         return load_vocab(path) if tf.io.gfile.exists(path) else None
 
     def read_lower_case(self) -> bool | None:
-        """Reads the casing; None where it is not stated."""
+        """Reads the casing; returns None if it is not stated."""
         value = _read_json(self.file(TOKENIZER)).get("do_lower_case")
         if not isinstance(value, bool | None):
             raise ValueError(f"{self.file(TOKENIZER)}: do_lower_case is {value!r}, not a boolean")
         return value
 
     def read(self) -> ModelSpec:
-        """Reads configuration, vocabulary and casing; raises as the three methods above."""
+        """Reads configuration, vocabulary and casing; raises what the three methods above raise."""
         return ModelSpec(self.read_config(), self.read_vocab(), self.read_lower_case())
 
     def read_flags(self) -> dict[str, Any]:
-        """Reads the flags of the last start; {} where there was none.
+        """Reads the flags of the last start; returns {} if there are none.
 
         Raises:
             ValueError: the file is damaged.
@@ -110,9 +110,9 @@ class RunFolder:
         return _read_json(self.file(FLAGS))
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Compares flags with those of the last start: name -> (then, now).
+        """Returns the flags that changed since the last start: name -> (then, now).
 
-        Flags that only say where a run is and what it computes on are left out.
+        Ignores flags that only affect the location and the devices of a run.
         """
         saved = self.read_flags()
         return {
@@ -122,7 +122,7 @@ class RunFolder:
         }
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
-        """Writes what is known of the model, and the flags where they are given.
+        """Writes what is known about the model and, if given, the flags.
 
         Raises:
             OSError: a file cannot be written.
@@ -146,7 +146,7 @@ def _tokenizer_config(spec: ModelSpec) -> str:
 
 
 def _read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object; {} where there is no such file."""
+    """Reads a JSON object; returns {} if there is no such file."""
     if not tf.io.gfile.exists(path):
         return {}
     try:

@@ -1,14 +1,14 @@
-"""Pre-trains an encoder on the examples that create_pretraining_data made.
+"""Pre-trains an encoder on the examples that create_pretraining_data wrote.
 
   python -m bert_tf.run_pretraining --input_file='train.tfrecord-*' --preset=tiny --do_train \\
     --do_eval --num_train_steps=20000 --num_warmup_steps=1000 --learning_rate=1e-3 --output_dir=run
 
-The manifest beside the records tells vocabulary, casing, lengths and objective. For records of
-other programs give --vocab_file, --max_seq_length and --max_predictions_per_seq. Run the same
-command again to resume an interrupted run exactly where it stopped. --strategy chooses where to
-train: the CPU, all GPUs of the machine, several machines, or a TPU. --preset or --bert_config_file
-chooses the size of the encoder. Without --eval_input_file, one record in a hundred is held out of
-training for evaluation. Flags and defaults are those of google-research/bert's script of the same
+The manifest beside the records provides vocabulary, casing, lengths and objective. For records of
+other programs, give --vocab_file, --max_seq_length and --max_predictions_per_seq. --preset or
+--bert_config_file sets the size of the encoder. --strategy chooses where to train: on the CPU, all
+GPUs of the machine, several machines, or a TPU. Without --eval_input_file, one record in a hundred
+is held out of training for evaluation. Run the same command again to resume an interrupted run
+exactly where it stopped. Flags and defaults are those of google-research/bert's script of the same
 name.
 """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     bert_config_file: str | None = option(None, help="bert_config.json of the encoder.")
     preset: str | None = option(
@@ -43,7 +43,7 @@ class Options(command.Options):
     rematerialize: str = option(
         "selective",
         help="What to recompute in the backward pass instead of keeping it. layers has no effect, "
-        "because the compiler merges the second computation with the first.",
+        "because the compiler merges the recomputation with the first computation.",
         choices=REMATERIALIZATIONS,
     )
     find_largest_batch: bool = option(
@@ -114,7 +114,7 @@ def _read_config(options: Options) -> "BertConfig":
 
 
 def _make_trainer(options: Options, config: "BertConfig") -> "Trainer":
-    """Makes the trainer of run_pretraining, for one replica."""
+    """Creates the trainer of run_pretraining, for one replica."""
     import tensorflow as tf
 
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
@@ -133,7 +133,7 @@ def _make_trainer(options: Options, config: "BertConfig") -> "Trainer":
 
 
 def _example_batch(options: Options, size: int) -> "dict[str, tf.Tensor]":
-    """Makes a batch of zeros in the form of the training data."""
+    """Creates a batch of zeros with the shapes and types of training data."""
     import tensorflow as tf
 
     tokens = tf.zeros([size, options.max_seq_length], tf.int32)

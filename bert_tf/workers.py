@@ -27,9 +27,9 @@ def available_cores() -> int:
 class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
-    The other processes are spawned, so each has a TensorFlow of its own, limited to one core. That
-    takes seconds, in which this process works already. The others end with this process, however it
-    ends, and at once when the context ends with an exception.
+    The other processes are spawned, so each imports its own TensorFlow, limited to one core. That
+    takes seconds, during which this process already works. The others exit when this process ends
+    for whatever reason, and at once when the context exits with an exception.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -77,7 +77,7 @@ class Workers:
         running: dict[Future, Task] = {}
         try:
             while True:
-                # One task waits for each that runs, so that no worker is ever idle.
+                # For each running task, another one waits, so that no worker is ever idle.
                 while len(running) < 2 * self._others and (task := next_task()):
                     running[self._pool.submit(*task)] = task
                 if done := [future for future in running if future.done()]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     checkpoint: str = option(help="Output folder of run_finetuning.")
     output_dir: str = option(help="Folder to write; must be new or empty.")
@@ -48,13 +48,13 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     Args:
         run_folder: the output folder of run_finetuning.
         output_dir: must be new or empty.
-        task: the run's task, if it is not one of the registered tasks.
+        task: the run's task; needed only if it is not registered.
 
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
 
     Raises:
-        ValueError: `run_folder` is not of a fine-tuning run, or `output_dir` is not empty.
+        ValueError: `run_folder` does not hold a fine-tuning run, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
     from bert_tf.finetuning.registry import get_task

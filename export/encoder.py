@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_pretraining, or one checkpoint in it, such as run/ckpt-1000."
     )
     output_dir: str = option(help="Folder to write; must be new or empty.")
     vocab_file: str | None = option(
-        None, help="The encoder's vocabulary, where the run does not hold it."
+        None, help="The encoder's vocabulary. Needed only if the run does not hold it."
     )
     do_lower_case: bool | None = option(
-        None, help="Whether the vocabulary is of lower-cased text, where the run does not say so."
+        None, help="Whether the text is lower-cased. Needed only if the run does not state it."
     )
 
 

@@ -73,7 +73,7 @@ class EncoderModule(ReusableModel):
         @tf.function(autograph=False, input_signature=[self.input_spec])
         def serving(inputs):
             outputs = encode_with_default(inputs, training=False)
-            # Signatures cannot return lists, and the outputs of all layers would be much to send.
+            # Signatures cannot return lists, and the outputs of all layers would be large to send.
             return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
 
         self.serving = serving

@@ -2,7 +2,8 @@
 
   python -m export.preprocessor --checkpoint=run --output_dir=preprocessor
 
-It holds the tokenizer that made the training data. Use it with the SavedModel of export.encoder:
+It contains the tokenizer that the training data was created with. Use it with the SavedModel of
+export.encoder:
 
   import tensorflow_hub as hub, tensorflow_text  # the latter registers the operations
   preprocessor = hub.load("preprocessor")
@@ -21,22 +22,22 @@ from tfrecords.command import option
 
 @dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
-    """The flags."""
+    """The flags of the command."""
 
     checkpoint: str | None = option(
         None, help="Run folder, or a checkpoint in one, whose vocabulary and casing to use."
     )
     output_dir: str = option(help="Folder to write; must be new or empty.")
     vocab_file: str | None = option(
-        None, help="The encoder's vocabulary, where no run folder holds it."
+        None, help="The encoder's vocabulary. Needed only if no run folder holds it."
     )
     do_lower_case: bool | None = option(
-        None, help="Whether to lower-case the text, where no run folder says so."
+        None, help="Whether to lower-case the text. Needed only if no run folder states it."
     )
     max_seq_length: int = option(
         128,
         at_least=3,
-        help="Length of the inputs made from single texts; bert_pack_inputs takes any.",
+        help="Length of the inputs for single texts; bert_pack_inputs takes any length.",
     )
 
     def __post_init__(self) -> None:

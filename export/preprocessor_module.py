@@ -10,7 +10,7 @@ SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
 
 
 class PreprocessorModule(tf.Module):
-    """Maps strings [B] to the encoder's inputs, int32 [B, seq_length]. Each step is a sub-object.
+    """Maps strings [B] to the encoder's inputs, int32 [B, seq_length]; each step is a sub-object.
 
     Source: tensorflow/hub docs/common_saved_model_apis/text.md; tensorflow/models
     official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.

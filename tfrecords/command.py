@@ -24,10 +24,10 @@ def option(
     """Declares a field of `Options` that becomes the flag of the same name.
 
     Args:
-        default: without one, the flag is required.
+        default: the default value; without one, the flag is required.
         help: the text for --help.
-        choices: the values allowed; empty if any is.
-        aliases: other names of the flag.
+        choices: the allowed values; empty to allow any value.
+        aliases: alternative names of the flag.
         at_least, at_most: the range of a number.
     """
     metadata = {
@@ -82,7 +82,8 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
 def import_tensorflow() -> None:
     """Imports TensorFlow and lists its devices without the log messages they print.
 
-    Some of the messages precede any log level, so standard error is discarded meanwhile.
+    Some of the messages appear before any log level takes effect, so standard error is discarded
+    during the import.
     """
     saved = os.dup(2)
     with open(os.devnull, "w") as null:
@@ -98,7 +99,7 @@ def import_tensorflow() -> None:
 
 def _main(options_type: type, function: Callable[[Any], None], arguments: list[str]) -> None:
     if logging.get_verbosity() == logging.INFO:
-        # At absl's default level, TensorFlow logs what only its developers need.
+        # At absl's default level, TensorFlow logs messages that only its developers need.
         logging.set_verbosity(logging.WARNING)
     if len(arguments) > 1:
         raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")

@@ -1,9 +1,9 @@
 """Masks dynamic records while reading, differently in every epoch (RoBERTa, section 4.1).
 
 Masking follows `create_masked_lm_predictions` of google-research/bert's
-create_pretraining_data.py, like records masked on disk. It chooses tokens or whole words in random
-order as long as the budget allows. Of the chosen tokens, 80 % become [MASK], 10 % become a random
-token of the whole vocabulary and 10 % stay.
+create_pretraining_data.py, as for records that are masked on disk. It chooses tokens or whole words
+in random order within a budget. Of the chosen tokens, 80% become [MASK], 10% become a random token
+from the whole vocabulary, and 10% stay unchanged.
 
 The left-to-right objective, an ablation in Table 5 of the BERT paper, masks nothing: each token is
 predicted from the tokens before it.
@@ -23,8 +23,8 @@ class DynamicMasking:
 
     Attributes:
         mask_id, cls_id, sep_id: ids of special tokens. [CLS] and [SEP] are never masked.
-        vocab_size: upper bound of random tokens.
-        masked_lm_prob: share of the tokens of a row to predict; special tokens count.
+        vocab_size: random tokens are below this id.
+        masked_lm_prob: share of a row's tokens to predict, counting special tokens.
         units: "wordpiece" masks single tokens, "whole_word" masks the words that begin at
             `word_starts`, "left_to_right" masks nothing and predicts every next token.
         seed: equal seeds give equal masks.
@@ -93,7 +93,7 @@ def mask_batch(
     else:
         raise ValueError(f"cannot mask in units of {masking.units!r}")
     labels = tf.gather(ids, positions, batch_dims=1)
-    # Of ten draws, eight choose [MASK], one the token itself and one any token.
+    # Eight of ten draws choose [MASK], one keeps the token and one picks any token.
     draws = tf.math.floormod(draws, 10)
     shown = tf.where(draws == 8, labels, tf.math.floormod(random, masking.vocab_size))
     shown = tf.where(draws < 8, masking.mask_id, shown)
@@ -104,7 +104,7 @@ def mask_batch(
 def prediction_budget(
     lengths: tf.Tensor, masked_lm_prob: float, max_predictions_per_seq: int
 ) -> tf.Tensor:
-    """Returns how many tokens to predict in rows of `lengths` [B] tokens with special tokens."""
+    """Returns how many tokens to predict in rows of `lengths` [B], counting special tokens."""
     # In float64 and with halves rounded to even, like the original's round() of a Python float.
     wanted = tf.round(tf.cast(lengths, tf.float64) * masked_lm_prob)
     return tf.clip_by_value(tf.cast(wanted, tf.int32), 1, max_predictions_per_seq)
@@ -150,10 +150,10 @@ def _random_numbers(
     """Returns uniform int32 of the full range, [rows, columns[0]], [rows, columns[1]] and so on.
 
     They are rows of an endless table that depends on the seed and the number, starting at
-    `first_row`. Each row has a fixed place in the counter of Philox, so that earlier rows need not
-    be drawn.
+    `first_row`. Each row has a fixed position in Philox's counter, so earlier rows need not be
+    drawn.
     """
-    groups = -(-sum(columns) // 4)  # Each counter value gives four numbers.
+    groups = -(-sum(columns) // 4)  # Each counter value yields four numbers.
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.constant(seed, tf.int64))
     counter += tf.cast(tf.stack([first_row * groups, number]), tf.uint64)
     table = tf.raw_ops.StatelessRandomUniformFullIntV2(
@@ -179,12 +179,12 @@ def _choose_tokens(
 def _choose_units(
     maskable: tf.Tensor, starts: tf.Tensor, budget: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
-    """Goes through the units in random order and takes each that fits into the remaining budget.
+    """Takes units in random order, skipping those that exceed the remaining budget.
 
     Args:
         maskable: the tokens that may be masked, [B, S] bool.
         starts: the maskable tokens at which a unit begins, [B, S] bool.
-        budget: how many tokens to take at most, [B].
+        budget: the largest number of tokens to take, [B].
         keys: random numbers, [B, S].
 
     Returns:
@@ -204,7 +204,7 @@ def _choose_units(
 
 
 def _take_in_order(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
-    """Returns which units [B, U] bool to take, from first to last, each if it still fits.
+    """Returns which units [B, U] bool to take: from first to last, each one that still fits.
 
     A unit that does not fit never fits later. Each round therefore takes all units up to the next
     one that does not fit, which needs far fewer rounds than one per unit. Units of size 0 do not

@@ -50,11 +50,11 @@ class Inspection:
 
 
 class _BadFile(Exception):
-    """The message continues the name of the file."""
+    """A problem with a file. The message is appended to the name of the file."""
 
 
 def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict]:
-    """Returns the named manifest, else all manifests that lie beside the files, by path.
+    """Returns the given manifest, or else all manifests beside the files, by path.
 
     Raises:
         ValueError: a manifest is damaged.
@@ -69,7 +69,7 @@ def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict
 def find_vocabulary(
     vocab_file: str | None, manifests: Mapping[str, dict]
 ) -> tuple[Vocabulary, str] | None:
-    """Returns the vocabulary of a file, else of the first manifest that has one, and its source.
+    """Returns the vocabulary of the file, or else of the first manifest with one, and its source.
 
     Raises:
         ValueError: the vocabulary is damaged.
@@ -84,7 +84,7 @@ def find_vocabulary(
 
 
 def check_vocabulary(vocab: Vocabulary, source: str, manifests: Mapping[str, dict]) -> list[str]:
-    """Returns a line for each manifest that has the checksum of a different vocabulary."""
+    """Returns a line for each manifest with the checksum of a different vocabulary."""
     return [
         f"{path}: the records were created with a vocabulary other than that of {source}"
         for path, manifest in manifests.items()
@@ -138,7 +138,7 @@ def inspect_files(
 
 
 def render_record(record: Batch, vocab: Vocabulary | None) -> str:
-    """Returns one record as a line of text with words put together and masks in place.
+    """Returns one record as a line of text with word pieces joined and masks marked.
 
     Args:
         record: the features of one record, [length].

@@ -29,7 +29,7 @@ _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
 def manifest_path(shard: str) -> str:
-    """Returns the path of the manifest that lies beside a shard.
+    """Returns the path of the manifest beside a shard.
 
     It is `DIR/NAME.manifest.json` for both `DIR/NAME.tfrecord-00000-of-00004` and
     `DIR/NAME.tfrecord`.
@@ -112,7 +112,7 @@ def shard_entry(path: str, records: int) -> dict:
 
 
 def lines_sha256(lines: Iterable[str]) -> str:
-    """Returns the checksum of lines, independent of the line ends in their file."""
+    """Returns the checksum of lines, regardless of the line endings in their file."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Determines the order of records in training, and which records are held out from it.
+"""Determines the order of records in training, and which records are held out.
 
 The order of an epoch depends only on the seed and the epoch number. A run that resumes at any step,
-on any number of machines, therefore finds the records of that step without saved state.
+on any number of machines, therefore finds the records of that step without any saved state.
 """
 
 import os
@@ -57,7 +57,7 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
     Args:
         records: the records trained on.
         batch_size: the global batch size, over all replicas.
-        step: number of steps taken before.
+        step: number of steps already taken.
 
     Raises:
         tf.errors.DataLossError: a file is damaged.

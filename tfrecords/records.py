@@ -1,7 +1,7 @@
 """Reads serialized records and checks single records and whole batches.
 
-The rules for batches are those that google-research/bert's create_pretraining_data.py keeps: values
-in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
+The rules for batches are those that google-research/bert's create_pretraining_data.py follows:
+values in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
 """
 
 import re
@@ -81,13 +81,13 @@ def problem_of_record(
 
 
 def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
-    """Returns the first row of a batch that breaks a rule and the rule, or None.
+    """Returns the first row of a batch that breaks a rule, and which rule, or None.
 
     Args:
         batch: the features of `features.pretraining_features` or `dynamic_features`, [B, length].
         vocab: if given, also check ids against it.
     """
-    # A rule assumes that the row keeps all earlier rules, so the first one broken counts.
+    # Each rule assumes that the row obeys all earlier ones, so only the first broken rule counts.
     first: tuple[int, str] | None = None
     for broken, message in _violations(batch, vocab):
         row = int(np.argmax(broken))

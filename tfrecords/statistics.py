@@ -105,7 +105,7 @@ class RecordStatistics:
         return lines
 
     def plot(self, path: str) -> None:
-        """Writes a figure of lengths, fill and masked positions in the format of the extension.
+        """Writes a figure of lengths, fill and masked positions; the extension sets the format.
 
         Raises:
             ValueError: the extension is not that of an image format.

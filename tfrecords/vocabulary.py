@@ -35,7 +35,7 @@ class Vocabulary:
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The checksum by which manifests identify a vocabulary, whatever the line ends."""
+        """The checksum by which manifests identify a vocabulary, whatever its line endings."""
         return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
 
     @property
@@ -63,9 +63,9 @@ def load_vocab(path: str) -> Vocabulary:
     """Reads a vocab.txt, like `tokenization.load_vocab` of google-research/bert.
 
     Lines end with LF or CRLF. A byte order mark and trailing blank lines are dropped. The original
-    strips all Unicode white space around a token; this function strips only spaces and tabs,
+    strips all Unicode whitespace around a token; this function strips only spaces and tabs,
     because bert-base-chinese has U+2028 as a token, which must not become empty. The ids of a text
-    stay the same, since words never contain white space.
+    stay the same, since words never contain whitespace.
 
     Raises:
         ValueError: the file is not UTF-8 or has no tokens, a special token is missing, or a token

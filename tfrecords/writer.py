@@ -35,7 +35,7 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
 
 
 def make_folder(path: str) -> None:
-    """Creates a folder and its parents unless it exists.
+    """Creates a folder and its parents if they do not exist.
 
     Raises:
         OSError: the folder cannot be created, or a file has its name.

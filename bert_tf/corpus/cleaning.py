@@ -1,4 +1,4 @@
-"""Filters that remove what is not prose from extracts of Wikipedia and similar text.
+"""Filters that remove everything but prose from Wikipedia extracts and similar text.
 
 Such text has lines that are not sentences and sentences that are incomplete. A line or sentence
 that matches a rule is dropped as a whole and counted under the name of the rule.
@@ -8,7 +8,7 @@ Rules for lines, which are paragraphs with --split_sentences and sentences witho
     title      The first line of a document, if it has at most 150 characters and does not end
                like a sentence.
     heading    At most five words that end with a single full stop ("Early life."). Applies to
-               paragraphs only, because a sentence may be as short.
+               paragraphs only, because a sentence may be just as short.
     list_item  Begins with a bullet and does not end like a sentence.
 
 Rules for lines and for the sentences that paragraphs are split into:
@@ -50,7 +50,7 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
     """Returns the name of the rule that drops a whole line, or None to keep the line.
 
     Args:
-        line: a line that is not empty and has no surrounding white space.
+        line: a line that is not empty and has no surrounding whitespace.
         first: whether the line is the first of its document.
         paragraph: whether lines are paragraphs rather than sentences.
     """

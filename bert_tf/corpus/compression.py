@@ -1,4 +1,4 @@
-"""Reads files that may be compressed with gzip, bzip2, xz or zstd, as parts of any length.
+"""Reads files that may be compressed with gzip, bzip2, xz or zstd, part by part.
 
 The format is recognized by content, not by name. A file may hold any number of compressed members,
 as parallel compressors write them, with zeros between and after them.
@@ -47,7 +47,7 @@ def read_content(file: str) -> Iterator[bytes]:
 def estimate_content_bytes(files: Sequence[str]) -> int:
     """Returns the total size of the files' content.
 
-    Exact for plain files. For a compressed file it is extrapolated from the beginning.
+    The size is exact for plain files and extrapolated from the beginning for compressed ones.
 
     Raises:
         OSError: a file cannot be read or is damaged.

@@ -20,15 +20,15 @@ def decode(data: bytes) -> tuple[str, int]:
 
 
 def read_documents(block: Block, text: str, json_field: str) -> Iterator[list[str]]:
-    """Yields the lines of each document of a block, without blank lines and surrounding space.
+    """Yields the lines of each document of a block, without blank lines and surrounding whitespace.
 
     Args:
-        block: its `kind` says how documents are separated, its `name` appears in errors.
+        block: its `kind` determines how documents are separated; its `name` appears in errors.
         text: the decoded data of the block.
         json_field: the field of a JSON line that holds a document.
 
     Raises:
-        ValueError: A JSON line has no such text.
+        ValueError: a JSON line has no such field, or the field is not a string.
     """
     if block.kind == "json":
         for line in text.split("\n"):

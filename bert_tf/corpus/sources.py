@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_tf.corpus.compression import read_content
 from bert_tf.corpus.tfds import read_tfds_texts
 
-# A line of bytes that occur in white space. Whether it is blank shows once it is decoded.
+# A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
 _MAYBE_BLANK = re.compile(
     rb"\n([\t\x0b-\r\x1c- \xc2\x85\xa0\xe1-\xe3\x80-\x8a\x9a\x9f\xa8\xa9\xaf]*)(?=\n)"
 )
@@ -23,10 +23,10 @@ _MAYBE_BLANK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A run of whole documents.
+    """A piece of the input that consists of whole documents.
 
     Attributes:
-        kind: "text" (lines, with blank ones between documents) or "json" (a JSON object a line).
+        kind: "text" (lines, with blank lines between documents) or "json" (a JSON object per line).
         data: the decompressed bytes, not necessarily valid UTF-8.
         name: the source of the block, for messages.
     """
@@ -37,7 +37,7 @@ class Block:
 
 
 def is_json(file: str) -> bool:
-    """Returns whether a file holds JSON lines, judging by its name."""
+    """Returns whether a file holds JSON lines, judged by its name."""
     name = re.sub(r"\.(gz|bz2|xz|zst)$", "", file.lower())
     return name.endswith((".jsonl", ".json"))
 
@@ -66,12 +66,12 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
 def read_blocks(
     files: Sequence[str], block_bytes: int, whole_documents: bool = True
 ) -> Iterator[Block]:
-    """Yields the content of the files in blocks of `block_bytes` to about twice that.
+    """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
-    A block of plain text ends with a document, so it is larger where a document is. A block of
-    JSON lines ends with a line, and so does a block of text if `whole_documents` is False. The last
-    block holds the remainder. Byte order marks are removed. Memory use does not grow with the size
-    of the files.
+    A block of plain text ends where a document ends, so a long document makes a larger block. A
+    block of JSON lines ends where a line ends, and so does a block of text if `whole_documents` is
+    False. The last block holds the remainder. Byte order marks are removed. Memory use does not
+    grow with the size of the files.
 
     Raises:
         OSError: a file cannot be read, is damaged, or needs a library that is not installed.
@@ -95,7 +95,7 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
     """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text".
 
     Args:
-        name: as for `read_tfds_texts`, like `data_dir`.
+        name, data_dir: as for `read_tfds_texts`.
         block_bytes: as for `read_blocks`.
 
     Raises:
@@ -124,7 +124,7 @@ class _BlockCutter:
         self._files: list[str] = []
 
     def begin_file(self, file: str) -> None:
-        """Ends the document or line of the file before."""
+        """Ends the document or line of the previous file."""
         if self._size:
             self._append({"text": b"\n\n", "json": b"\n"}[self.kind])
         else:

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 
 def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
-    """Yields the feature "text" of every example, in the order in which the dataset is stored.
+    """Yields the feature "text" of every example, in the order in which they are stored.
 
     Args:
-        name: a dataset such as "wikipedia/20230601.en", optionally with ":" and a split. The
-            default is all of "train".
-        data_dir: TFDS's data folder. The dataset is downloaded and prepared if it is not there.
+        name: a dataset such as "wikipedia/20230601.en", optionally followed by ":" and a split.
+            The default is all of "train".
+        data_dir: TFDS's data folder. A missing dataset is downloaded and prepared.
 
     Raises:
         ValueError: there is no such dataset or split, or it has no string feature "text".

@@ -67,7 +67,7 @@ def count_words(
         max_words: the most distinct words to hold.
 
     Raises:
-        ValueError: A JSON line lacks the field.
+        ValueError: a JSON line lacks the field.
         OSError: a file cannot be read, or a worker died.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)

@@ -1,7 +1,7 @@
-"""Runs data creation on Apache Beam. The steps are the same, and so are the bytes.
+"""Runs data creation on Apache Beam, with the same steps and bytes as on one machine.
 
 The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
-network disk). One pipeline tokenizes, a second one makes the shards.
+network disk). The first pipeline tokenizes, and the second one creates the shards.
 """
 
 import shlex
@@ -25,12 +25,12 @@ class BeamRunner:
 
     Args:
         runner: "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
-        options: further options of Beam, as on its command line.
+        options: further Beam options, as on its command line.
     """
 
     def __init__(self, runner: str, options: str = "") -> None:
         self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
-        # Workers import what they need by name. The main session holds nothing for them.
+        # Workers import what they need by name. The main session contains nothing else for them.
         self._options.view_as(SetupOptions).save_main_session = False
 
     def tokenize(self, job: Job, folder: WorkFolder) -> None:
@@ -49,7 +49,7 @@ class BeamRunner:
     def make_shards(
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
-        """Makes shards, each given by its parts."""
+        """Creates shards, each given as a list of its parts."""
         print(f"Creating {len(shards)} files ...", flush=True)
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (

@@ -15,9 +15,9 @@ class Chunk:
 
     Attributes:
         token_ids: [T] int32, the tokens of all sentences.
-        unit_starts: [T] bool, marks the tokens that begin a unit, which is what is masked as one: a
-            word of the tokenizer or of a segmenter, or a phrase of a lexicon. Every sentence begins
-            a unit.
+        unit_starts: [T] bool, marks the tokens that begin a unit. A unit is what is masked as one:
+            a word according to the tokenizer or a segmenter, or a phrase from a lexicon. Every
+            sentence begins a unit.
         sentence_starts: [sentences + 1] int64, the first token of each sentence, then T.
         document_starts: [documents + 1] int64, the first sentence of each document, then the number
             of sentences.

@@ -1,18 +1,19 @@
-"""Creates the files of a job, or those that are missing.
+"""Creates the output files of a job, or those that are missing.
 
-Text flows one way: blocks of text are tokenized to chunks, `dupe_factor` passes over each chunk
-make examples, and passes are shuffled together in the parts of a shard, which are joined. The steps
-are in `steps`, what they make in `plan`, and the state on disk in `work_folder`.
+Text flows one way. Blocks of text are tokenized into chunks, and `dupe_factor` passes over each
+chunk create examples. The examples of several passes are shuffled together into a part, and the
+parts of a shard are joined. `plan` decides which passes go where, `steps` does the work, and
+`work_folder` keeps the state on disk.
 
-google-research/bert holds all examples in memory and shuffles them once. Here memory does not grow
-with the input, and examples are shuffled in three steps: passes over chunks are put in random order
-and dealt to the shards; the examples of some dozens of passes, a part, are shuffled together; a
-shard is its parts one after the other. So the copies of a text lie far apart and neighbors come
-from all over the corpus, but the order is not a uniform permutation of all examples. (The reader
-shuffles again.)
+google-research/bert holds all examples in memory and shuffles them once. Here, memory does not grow
+with the input, and examples are shuffled in three steps: the passes over all chunks are dealt to
+the shards in random order; the examples of a part, some dozens of passes, are shuffled together;
+and a shard consists of its parts, one after the other. The copies of a text therefore lie far
+apart, and neighboring examples come from all over the corpus, but the order is not a uniform
+permutation of all examples. (The reader shuffles again.)
 
-The same input, settings and seed give the same bytes, whoever does the work. After a failure, a
-kill or a power cut, the same call makes only what is missing. The manifest is written last.
+The same input, settings and seed give the same bytes, wherever the work runs. After a failure, a
+kill or a power cut, the same call creates only what is missing. The manifest is written last.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ from tfrecords.manifest import manifest_path, write_manifest
 
 @dataclass
 class CreationStatistics:
-    """What was read and made.
+    """Counts of what was read and created.
 
     Attributes:
         long_sentences: sentences that are longer than any example.
@@ -58,7 +59,7 @@ class CreationStatistics:
 
 
 class Runner(Protocol):
-    """Decides where the steps run: `local.LocalRunner`, `beam.BeamRunner`."""
+    """Runs the steps on this machine (`local.LocalRunner`) or on Beam (`beam.BeamRunner`)."""
 
     def tokenize(self, job: Job, folder: WorkFolder) -> None:
         """Turns every block of the input into a chunk."""
@@ -66,21 +67,22 @@ class Runner(Protocol):
     def make_shards(
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
-        """Makes shards, each given by its parts."""
+        """Creates shards, each given as a list of its parts."""
 
 
 def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatistics:
-    """Makes the missing output files of a job, then their manifest.
+    """Creates the missing output files of a job, then their manifest.
 
     Args:
-        job: what to make.
+        job: what to create.
         runner: runs the steps.
         overwrite: whether to replace files of another job.
 
     Raises:
-        ValueError: the existing files were made with other settings or from other input; names the
-            difference. Or the text gives no example; then no new file is left behind.
-        OSError: an input cannot be read or a file not written. The same call then resumes.
+        ValueError: existing files were created with other settings or from other input, and the
+            message names the difference; or the text yields no examples, and no new files are left
+            behind.
+        OSError: an input cannot be read, or a file cannot be written. The same call then resumes.
     """
     folder = WorkFolder.beside(job.output_files[0])
     with folder.locked():
@@ -97,8 +99,8 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
             try:
                 manifest = _make_files(job, folder, runner, description)
             except ValueError:
-                # The same call would end here again. But what an earlier run made may be worth
-                # hours, and other settings may save it.
+                # The same call would fail here again. But an earlier run may have taken hours, and
+                # with other settings its work may still be of use.
                 if not resumes:
                     _remove_new_files(job, folder)
                 raise
@@ -107,7 +109,7 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
 
 
 def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict) -> dict:
-    """Makes the shards and the manifest, which it returns."""
+    """Creates the shards and the manifest; returns the latter."""
     runner.tokenize(job, folder)
     chunks = folder.chunk_counts()
     statistics = _sum_chunks(chunks)

@@ -15,7 +15,7 @@ from bert_tf.examples.lexicon import load_lexicon
 from bert_tf.examples.segmenter import load_segmenter, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
-# The amount of text tokenized at once, which takes about ten times the memory.
+# The bytes of text tokenized at once, which takes about ten times as much memory.
 TOKENIZE_BYTES = 2**23
 
 
@@ -29,9 +29,9 @@ class TextSettings:
         split_sentences: whether lines are paragraphs to be split by the rules of `language`.
         language: an ISO 639 code, such as "de".
         clean: whether to drop lines and sentences by the rules of `corpus.cleaning`.
-        segmenter: a function that finds the units of masking in place of the tokenizer's words; see
+        segmenter: a function whose words replace the tokenizer's words as units of masking; see
             `segmenter.load_segmenter`.
-        lexicon: phrases that are one unit of masking each. The longest match wins.
+        lexicon: phrases, each of which is one unit of masking. The longest match wins.
 
     Raises:
         ValueError: there is no such segmenter.
@@ -55,7 +55,7 @@ class TextCounts:
     """Sums over the text that was read.
 
     Attributes:
-        lines: lines that are not blank, or paragraphs where these are split.
+        lines: lines that are not blank, or paragraphs if those are split.
         invalid_lines: lines that are not valid UTF-8.
         empty_documents: documents without a token.
         empty_sentences: sentences without a token.
@@ -97,12 +97,12 @@ def make_chunk(
 ) -> tuple[Chunk, TextCounts]:
     """Tokenizes the documents of a block. A pure function.
 
-    In plain text a blank line ends a document, and a line is a sentence, or a paragraph with
-    `split_sentences`. In JSON lines each string is a document, in which blank lines have no
+    In plain text, a blank line ends a document, and a line is a sentence, or a paragraph with
+    `split_sentences`. In JSON lines, each string is a document, in which blank lines have no
     meaning. Lines end with LF or CRLF. Bytes that are not valid UTF-8 are dropped and counted.
 
     Raises:
-        ValueError: a line of JSON holds no text, or the segmenter returns words that are not in the
+        ValueError: a JSON line holds no text, or the segmenter returns words that are not in the
             text.
     """
     counts = TextCounts(bytes=len(block.data))
@@ -129,9 +129,9 @@ def make_chunk(
 def _without_empty(
     token_ids: np.ndarray, unit_starts: np.ndarray, splits: np.ndarray, document_ends: np.ndarray
 ) -> Chunk:
-    """Returns the chunk without sentences and documents that have no tokens."""
+    """Returns a chunk without the sentences and documents that have no tokens."""
     full = np.diff(splits) > 0
-    # The number of full sentences before each end of a document.
+    # The number of nonempty sentences before each end of a document.
     document_starts = np.append(0, np.cumsum(full))[document_ends]
     full_documents = np.diff(document_starts) > 0
     document_starts = np.append(document_starts[:-1][full_documents], document_starts[-1])

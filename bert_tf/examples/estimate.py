@@ -21,7 +21,7 @@ _SAMPLES = 8
 
 @dataclass(frozen=True)
 class _Sample:
-    """What one pass over a sample of the text gave, and the CPU seconds of its two steps."""
+    """The results of one pass over a sample of the text, and the CPU seconds of its two steps."""
 
     bytes: int
     documents: int
@@ -33,9 +33,9 @@ class _Sample:
 
 
 def estimate(job: Job, num_workers: int) -> str:
-    """Returns what a job would take, as lines for people. Writes nothing.
+    """Describes the time and disk space that a job would take. Writes nothing.
 
-    Up to eight blocks, from files all over the input, are tokenized and made into examples once.
+    Tokenizes up to eight blocks, from files all over the input, and makes one pass over them.
 
     Raises:
         ValueError: the sample holds no text.

@@ -22,9 +22,8 @@ class FullSentences:
         token_ids: [T + documents] int32.
         is_sep: [T + documents] bool, marks each [SEP] in `token_ids`.
         unit_starts: [T + documents] bool, as in a `Chunk`.
-        start: [N].
-        end: [N].
-        cut_sentences: the number of sentences that were longer than a row and were divided.
+        start, end: [N], the range of each row.
+        cut_sentences: the number of sentences that were longer than a row and had to be divided.
     """
 
     token_ids: np.ndarray
@@ -44,10 +43,11 @@ def full_sentences(
     cross_documents: bool,
     sep_id: int,
 ) -> FullSentences:
-    """Returns all sentences of the chunk in rows, without losing a token.
+    """Packs all sentences of the chunk into rows, without losing a token.
 
     A row ends before the first sentence that does not fit, or once it reaches the target length of
-    the document it began in. A sentence longer than a row fills rows, and its rest begins the next.
+    the document it began in. A sentence longer than a row fills whole rows, and its remainder
+    begins the next one.
 
     Args:
         chunk: the documents.
@@ -87,7 +87,7 @@ def _rows(
     max_tokens: int,
     cross_documents: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where rows begin and end.
+    """Returns where the rows begin and end.
 
     Loops over the rows because a row begins where the one before it ends.
     """

@@ -16,7 +16,7 @@ from tfrecords.reader import expand_files
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import check_output_files
 
-# The size of a TFDS dataset is unknown beforehand. Most are large.
+# The size of a TFDS dataset is unknown in advance. Most are large.
 _TFDS_BYTES = 2**40
 
 
@@ -25,13 +25,13 @@ class Job:
     """Everything that the output depends on, with all defaults resolved.
 
     Attributes:
-        groups: the input files, in groups that are read one after the other. One empty group with
-            `tfds`.
+        groups: the input files, in groups whose files are read one after the other; a single empty
+            group for `tfds`.
         tfds: the name of a TFDS dataset, or None.
         tfds_data_dir: TFDS's data folder.
-        block_bytes: how much text makes a chunk.
+        block_bytes: the bytes of text per chunk.
         text: how to read text.
-        examples: how to make examples.
+        examples: how to create examples.
         dupe_factor: the number of passes over every chunk.
         random_seed: the seed of everything random.
         output_files: the shards.
@@ -97,7 +97,7 @@ class Job:
 
 
 def make_job(options: DataOptions) -> Job:
-    """Resolves the flags to a job.
+    """Resolves the flags into a job.
 
     Raises:
         ValueError: a flag has a bad value, contradicts another or has no effect.
@@ -157,13 +157,13 @@ def _example_settings(options: DataOptions, masking: str) -> ExampleSettings:
 
 
 def _resolve_masking(options: DataOptions) -> str:
-    """Returns the masking that three flags ask for together."""
+    """Returns the masking that results from three flags."""
     masking = options.masking
     for implied, flag, given in (
         ("ngram", "max_ngram_size", options.max_ngram_size is not None),
         ("whole_word", "do_whole_word_mask", options.do_whole_word_mask),
     ):
-        # The Model Garden's script wants --do_whole_word_mask together with --max_ngram_size.
+        # The Model Garden's script requires --do_whole_word_mask together with --max_ngram_size.
         if given and masking is None:
             masking = implied
         elif given and masking != implied and not (implied == "whole_word" and masking == "ngram"):

@@ -1,4 +1,4 @@
-"""Phrases that are masked as one unit, as entities are in ERNIE (arXiv 1904.09223)."""
+"""Phrases that are masked as one unit, like the entities of ERNIE (arXiv:1904.09223)."""
 
 import functools
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Lexicon:
                 for token_id in phrase.tolist():
                     state = states.setdefault((state, token_id), len(states) + 1)
                 ends.add(state)
-        # State and token packed into one number and sorted, for a vectorized search.
+        # State and token are packed into one number and sorted, for a vectorized search.
         keys = [state * self._vocab_size + token_id for state, token_id in states]
         order = np.argsort(np.array(keys, np.int64))
         self._keys = np.array(keys, np.int64)[order]
@@ -46,7 +46,7 @@ class Lexicon:
     ) -> np.ndarray:
         """Returns `unit_starts` [T] with every phrase joined into one unit.
 
-        Takes the longest phrase from left to right. A phrase begins and ends at borders of units
+        Takes the longest phrases, from left to right. A phrase begins and ends at borders of units
         and lies within one sentence.
 
         Args:
@@ -65,7 +65,7 @@ class Lexicon:
     def _longest(
         self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> tuple[list[int], list[int]]:
-        """Returns where phrases begin, ascending, and where the longest phrase from there ends."""
+        """Returns where phrases begin, in ascending order, and where the longest of each ends."""
         size = len(token_ids)
         may_end = np.append(unit_starts, True)
         is_border = np.zeros(size + 1, np.bool_)
@@ -89,7 +89,7 @@ class Lexicon:
 
 @functools.lru_cache(maxsize=1)
 def load_lexicon(phrases: tuple[str, ...], tokenizer: WordPieceTokenizer) -> Lexicon:
-    """Returns the lexicon, which is built once per process."""
+    """Returns the lexicon, which each process builds only once."""
     return Lexicon(phrases, tokenizer)
 
 

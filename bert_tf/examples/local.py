@@ -1,4 +1,4 @@
-"""Runs data creation in processes of this machine."""
+"""Runs data creation in processes on this machine."""
 
 from collections import deque
 
@@ -33,7 +33,7 @@ class LocalRunner:
     def make_shards(
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
-        """Makes shards, each given by its parts."""
+        """Creates shards, each given as a list of its parts."""
         parts_of = {parts[0].shard: parts for parts in shards}
         parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
         all_parts = [part for parts in shards for part in parts]
@@ -44,7 +44,7 @@ class LocalRunner:
             unit=" tokens",
             unit_scale=True,
         ) as progress:
-            # Joins go first, because the parts of a shard double its disk space until then.
+            # Joins go first, because until then, the parts of a shard double its disk space.
             joins: deque[Task] = deque()
             tasks = ((make_part, job, folder, chunk_names, part) for part in all_parts)
             for task, result in self._workers.results(tasks, first=joins):

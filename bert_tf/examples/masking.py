@@ -6,7 +6,7 @@ start of segment B is a word of its own, whereas the original joins it to the la
 the [SEP].
 
 The replacement is drawn for every token, as in the original. Span masking draws it once per span,
-as SpanBERT does; adjacent spans count as one. (The Model Garden draws it once per n-gram.)
+as SpanBERT does; adjacent spans count as one. (The Model Garden draws once per n-gram.)
 """
 
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ def mask_rows(
     mask_id: int,
     vocab_size: int,
 ) -> MaskedRows:
-    """Chooses tokens to predict: 80 % become [MASK], 10 % a random token, 10 % stay.
+    """Chooses tokens to predict: 80% become [MASK], 10% become a random token, 10% stay unchanged.
 
     The random token is drawn from the whole vocabulary, special tokens included.
 
     Args:
-        rows: the unmasked rows. What a unit is, words or phrases, was decided when the text was
+        rows: the unmasked rows. Their units, words or phrases, were determined when the text was
             tokenized.
         budget: [N] from `prediction_budget`.
         rng: source of randomness.

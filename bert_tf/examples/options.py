@@ -1,6 +1,6 @@
-"""The settings of data creation, which are the flags of create_pretraining_data.
+"""The flags of create_pretraining_data.
 
-Those of google-research/bert's script of the same name keep their names and defaults.
+Flags that google-research/bert's script of the same name has keep their names and defaults.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunn
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions(command.Options):
-    """Which text to make into which examples, in which files, and where the work runs."""
+    """Which examples to create from which text, in which files, and where the work runs."""
 
     input_file: str | None = option(
         None, help="Text files, comma-separated. Globs are allowed: quote them."
@@ -22,7 +22,7 @@ class DataOptions(command.Options):
     tfds: str | None = option(
         None,
         help="Instead of --input_file, the name of a TensorFlow Datasets dataset whose feature "
-        "'text' holds documents, such as wikipedia/20230601.en. A split may follow after ':'.",
+        "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
     )
     tfds_data_dir: str | None = option(None, help="TFDS's data folder. Default: TFDS's own.")
     output_file: str = option(
@@ -53,7 +53,7 @@ class DataOptions(command.Options):
     masking: str | None = option(
         None,
         choices=MASKINGS,
-        help="What is masked. wordpiece (the default): single tokens. whole_word: words. ngram: "
+        help="What to mask. wordpiece (the default): single tokens. whole_word: words. ngram: "
         "runs of words as in the Model Garden. span: runs of words as in SpanBERT. entity: words "
         "and the phrases of --lexicon_file as in ERNIE. dynamic: nothing yet; run_pretraining "
         "masks differently in every epoch, and the records are a tenth of the size.",
@@ -69,9 +69,9 @@ class DataOptions(command.Options):
     )
     segmenter: str | None = option(
         None,
-        help="What counts as a word where text has no spaces, such as Chinese: MODULE:FUNCTION of "
-        "a function from a string to its words, such as jieba:lcut, or 'whitespace' for text that "
-        "is segmented already.",
+        help="What counts as a word in text without spaces, such as Chinese: MODULE:FUNCTION of a "
+        "function from a string to its words, such as jieba:lcut, or 'whitespace' for text that is "
+        "already segmented.",
     )
     objective: str = option(
         "nsp",
@@ -85,8 +85,8 @@ class DataOptions(command.Options):
         help="With --objective=mlm, examples continue in the next document, after a [SEP]. "
         "Default: true.",
     )
-    max_seq_length: int = option(128, help="Tokens per example, [CLS] and [SEP] included.")
-    max_predictions_per_seq: int = option(20, help="The most tokens to predict in an example.")
+    max_seq_length: int = option(128, help="Tokens per example, including [CLS] and [SEP].")
+    max_predictions_per_seq: int = option(20, help="Maximum number of predictions per example.")
     random_seed: int = option(
         12345,
         at_least=0,
@@ -112,7 +112,7 @@ class DataOptions(command.Options):
     num_workers: int | None = option(
         None,
         at_least=1,
-        help="Processes on this machine. Default: one per core, fewer for small inputs.",
+        help="Number of processes. Default: one per core, fewer for small inputs.",
     )
     runner: str = option(
         "local",
@@ -121,9 +121,9 @@ class DataOptions(command.Options):
     )
     beam_options: str | None = option(
         None,
-        help="Further options for Beam, such as '--project=P --region=R --temp_location=gs://...'.",
+        help="Further Beam options, such as '--project=P --region=R --temp_location=gs://...'.",
     )
     overwrite: bool = option(
-        False, help="Replace output that was made with other settings or from other input."
+        False, help="Replace output that was created with other settings or from other input."
     )
     dry_run: bool = option(False, help="Only estimate the time and the disk space.")

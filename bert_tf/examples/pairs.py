@@ -26,7 +26,7 @@ class Pairs:
     Attributes:
         labels: bool, whether B is a random segment, or whether the segments are swapped.
         cut_tokens: how many tokens were cut off a pair to make it fit.
-        documents_without_pairs: a number.
+        documents_without_pairs: the number of documents that yield no pair.
     """
 
     a_start: np.ndarray
@@ -47,10 +47,11 @@ def next_sentence_pairs(
 ) -> Pairs:
     """Returns pairs that cover the first `documents` of the chunk (default: all) once.
 
-    Collects sentences until they fill the target length. Some of the first become segment A. Half
-    the time the rest become segment B; otherwise B is a run of sentences from a random other
-    document (one after the first `documents`, if there are any), and the rest start the next pair.
-    A chunk of one document gives no random pairs. A document of one sentence then gives no pair.
+    Collects sentences until they fill the target length. The first few become segment A. Half the
+    time, the rest become segment B; otherwise, B is a run of sentences from another document,
+    chosen at random (after the first `documents`, if there are more), and the rest start the next
+    pair. A chunk of one document yields no random pairs, and no pair at all if that document is a
+    single sentence.
 
     Args:
         chunk: the documents.
@@ -86,8 +87,8 @@ def sentence_order_pairs(
 ) -> Pairs:
     """Returns pairs of neighbors that cover every document once, half of them swapped.
 
-    A lone sentence is paired with the next one, or with the one before it at the end of a document.
-    A document of one sentence gives no pair. The arguments are those of `next_sentence_pairs`.
+    A lone sentence is paired with the next one, or at the end of a document, with the one before.
+    A document of one sentence yields no pair. The arguments are those of `next_sentence_pairs`.
     """
     starts = chunk.sentence_starts
     targets = draw_targets(chunk.num_documents, max_tokens, short_seq_prob, rng)
@@ -153,8 +154,8 @@ def _random_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws runs of sentences of about `length` [N] tokens from documents other than `document`.
 
-    Returns the first sentence and the end of each run. For a chunk of one document, the result has
-    no meaning.
+    Returns the first sentence and the end of each run. The result is meaningless for a chunk of one
+    document.
     """
     if documents < chunk.num_documents:
         other = rng.integers(documents, chunk.num_documents, len(document))
@@ -170,7 +171,7 @@ def _random_segments(
 def _truncate(pairs: Pairs, max_tokens: int, rng: np.random.Generator) -> Pairs:
     """Cuts pairs to `max_tokens`, one token at a time off the longer segment (B on a tie).
 
-    Each token goes from the front or the back of its segment with equal chance.
+    Each token is removed from the front or the back of its segment with equal probability.
     """
     a_length, b_length = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
     excess = np.maximum(a_length + b_length - max_tokens, 0)

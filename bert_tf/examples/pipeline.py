@@ -16,11 +16,11 @@ from tfrecords.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class ExampleSettings:
-    """How to make examples, by the names of the flags of create_pretraining_data.
+    """How to create examples; the names are those of the flags of create_pretraining_data.
 
     Attributes:
-        max_ngram_size: for masking "ngram".
-        cross_documents: for objective "mlm".
+        max_ngram_size: used for masking "ngram".
+        cross_documents: used for objective "mlm".
 
     Raises:
         ValueError: a value is out of range.
@@ -60,14 +60,14 @@ class ExampleCounts:
 
     Attributes:
         examples: the number of examples.
-        tokens: tokens without padding.
-        predictions: predictions; 0 for dynamic masking.
-        random_next: examples whose second segment is a random one.
+        tokens: the number of tokens without padding.
+        predictions: the number of predictions; 0 for dynamic masking.
+        random_next: examples whose second segment is random.
         swapped: examples whose segments are swapped.
         cut_pairs: pairs that were truncated to make them fit.
-        cut_tokens: tokens lost by that.
+        cut_tokens: tokens lost to this truncation.
         cut_sentences: sentences longer than a row that were divided between rows without loss.
-        documents_without_pairs: documents of one sentence that found no second segment.
+        documents_without_pairs: documents of one sentence that have no second segment.
     """
 
     examples: int = 0
@@ -100,14 +100,14 @@ def pass_seed(random_seed: int, chunk: int, dupe: int) -> np.random.SeedSequence
 def make_examples(
     chunk: Chunk, partner: Chunk | None, seed: np.random.SeedSequence, settings: ExampleSettings
 ) -> tuple[dict[str, np.ndarray], ExampleCounts]:
-    """Makes the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
+    """Creates the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
 
     Args:
         chunk: the documents.
         partner: the source of "random next" segments. None takes them from the other documents of
             `chunk`.
         seed: from `pass_seed`.
-        settings: how to make them.
+        settings: how to create the examples.
 
     Returns:
         arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
@@ -136,7 +136,7 @@ def make_examples(
 def _unmasked_rows(
     chunk: Chunk, partner: Chunk | None, settings: ExampleSettings, rng: np.random.Generator
 ) -> tuple[Rows, np.ndarray, ExampleCounts]:
-    """Returns unmasked rows, their labels [N], and the counts that are known by then."""
+    """Returns unmasked rows, their labels [N] and the counts that are known so far."""
     length, short, vocab = settings.max_seq_length, settings.short_seq_prob, settings.vocab
     if settings.objective == "mlm":
         sentences = full_sentences(

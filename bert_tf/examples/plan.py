@@ -1,9 +1,9 @@
-"""The plan of the work: which passes over which chunks make up which shard, by arithmetic alone.
+"""Plans the work: decides which passes over which chunks make up which shard.
 
-A *pass* is one of `dupe_factor` passes over one chunk of text. All passes, in an order that the
-seed shuffles, are dealt to the *shards*, the output files. Within a shard they are dealt to
-*parts*, each of which is made in one go and shuffled as a whole. The plan depends on the sizes of
-the chunks and on the seed, never on who does the work.
+A *pass* is one of `dupe_factor` passes over one chunk of text. All passes are shuffled by the seed
+and dealt to the *shards*, the output files. Within a shard, they are dealt to *parts*, each of
+which is created and shuffled as a whole. The plan depends only on the sizes of the chunks and on
+the seed, never on where the work runs.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Enough passes for a part to mix many, over blocks large enough for vectorized code to pay off.
+# Enough passes to mix many in a part, over blocks large enough for vectorized code to pay off.
 _PASSES = 512
 _PASSES_PER_SHARD = 16
 _MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**16, 2**22
@@ -36,7 +36,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class ShardPart:
-    """Part `index` of a shard: passes that are made and shuffled together.
+    """Part `index` of a shard: passes whose examples are shuffled together.
 
     Attributes:
         tokens: the number of input tokens, which measures the work.
@@ -49,7 +49,7 @@ class ShardPart:
 
 
 def block_bytes(input_bytes: int, dupe_factor: int, num_shards: int) -> int:
-    """Returns how much text makes a chunk. Small inputs get small chunks, so there are many."""
+    """Returns the bytes of text per chunk. Small inputs get small chunks, to have many of them."""
     passes = max(_PASSES, _PASSES_PER_SHARD * num_shards)
     return min(max(input_bytes * dupe_factor // passes, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
 
@@ -63,7 +63,7 @@ def plan_shards(
         chunk_tokens: the number of tokens of each chunk. No chunk is empty.
         dupe_factor: the number of passes over each chunk.
         num_shards: the number of output files.
-        seed: decides the order of the passes and their partners.
+        seed: determines the order of the passes and their partners.
     """
     chunks = len(chunk_tokens)
     rng = np.random.default_rng(np.random.SeedSequence(seed))

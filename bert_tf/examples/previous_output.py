@@ -1,7 +1,7 @@
-"""Compares a job with what earlier runs left: an unfinished job, or finished files.
+"""Compares a job with what earlier runs left behind: an unfinished job, or finished files.
 
 A job is described by the version of bert_tf, the settings and the checksums of the inputs. Output
-of the same job is kept and completed. Output of another job is only replaced with --overwrite.
+of the same job is kept and completed. Output of another job is replaced only with --overwrite.
 """
 
 import os
@@ -19,7 +19,7 @@ from tfrecords.manifest import file_sha256, manifest_path, read_manifest
 def describe_job(job: Job, folder: WorkFolder) -> dict:
     """Returns what identifies a job: version, settings, and checksums of the input files.
 
-    A file whose size and time of modification are those that an earlier run recorded is not read.
+    Files whose size and modification time match those that an earlier run recorded are not read.
 
     Raises:
         OSError: an input cannot be read.
@@ -40,11 +40,11 @@ def restore_finished(
 ) -> dict | None:
     """Prepares the work folder for the job, and returns the manifest if nothing is left to do.
 
-    Keeps the state of an unfinished run of the same job, restores that of a finished run of which
-    files are missing, and clears anything else.
+    Keeps the state of an unfinished run of the same job, restores that of a finished run whose
+    files are partly missing, and clears anything else.
 
     Raises:
-        ValueError: the state or the output is of another job and `overwrite` is False.
+        ValueError: the state or the output belongs to another job, and `overwrite` is False.
     """
     unfinished = folder.read_job()
     if unfinished and not _difference(unfinished, description):
@@ -70,7 +70,7 @@ def restore_finished(
 
 
 def remove_other_output(job: Job, description: dict) -> None:
-    """Removes the manifest of another job, and those of its shards that have other names."""
+    """Removes the manifest of another job, and its shards unless this job replaces them."""
     path = manifest_path(job.output_files[0])
     manifest = _read_previous_manifest(path, overwrite=True)
     if manifest and not _difference(manifest, description):

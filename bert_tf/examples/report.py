@@ -1,4 +1,4 @@
-"""Describes what data creation read and made, in words."""
+"""Describes in words what data creation read and created."""
 
 import shlex
 
@@ -11,12 +11,12 @@ _MAX_UNKNOWN = 0.1
 
 
 def report(statistics: CreationStatistics, job: Job) -> str:
-    """Returns the statistics as lines for people."""
+    """Returns the statistics as readable lines."""
     return "\n".join([*_text_lines(statistics, job), *_example_lines(statistics, job)])
 
 
 def next_steps(job: Job, input_file: str) -> str:
-    """Returns what was written and the commands to continue with.
+    """Describes what was written and which commands to run next.
 
     Args:
         job: the finished job.

@@ -19,7 +19,7 @@ class Rows:
         lengths: [N], without padding.
         type_ids: [N, S] int32, 1 in segment B and the [SEP] after it.
         maskable: [N, S] bool, False for special tokens and padding.
-        unit_starts: [N, S] bool, where a unit of masking begins. A segment always begins one.
+        unit_starts: [N, S] bool, where a unit of masking begins. Every segment begins one.
     """
 
     ids: np.ndarray

@@ -9,7 +9,7 @@ from bert_tf.examples.runner import default_num_workers, open_runner
 
 
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
-    """Creates the files and prints statistics; only prints an estimate with --dry_run.
+    """Creates the files and prints statistics; with --dry_run, only prints an estimate.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and says what to do.

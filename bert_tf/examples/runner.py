@@ -1,4 +1,4 @@
-"""Opens the runner of a job: processes of this machine, or Apache Beam."""
+"""Opens the runner of a job: processes on this machine, or Apache Beam."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,8 +10,8 @@ from bert_tf.examples.job import Job
 from bert_tf.examples.local import LocalRunner
 from bert_tf.workers import Workers, available_cores
 
-# A worker takes seconds to start, in which one core makes the examples of this much text (each byte
-# counted once per pass).
+# Starting a worker takes as long as creating examples from this much text on one core (counting
+# each byte once per pass).
 _BYTES_PER_WORKER = 2**27
 
 
@@ -22,7 +22,7 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
     Args:
         name: "local", or the name of a runner of Apache Beam.
         num_workers: processes of the local runner.
-        beam_options: further options of Beam, as on its command line.
+        beam_options: further Beam options, as on its command line.
 
     Raises:
         ValueError: Beam is not installed.

@@ -1,4 +1,4 @@
-"""Word boundaries from a segmenter, for text without spaces such as Chinese."""
+"""Word boundaries from a segmenter, for text without spaces, such as Chinese."""
 
 import functools
 import importlib
@@ -16,7 +16,7 @@ def load_segmenter(name: str) -> Segmenter:
     """Returns the function that splits a string into words.
 
     Args:
-        name: "whitespace" for text that is segmented already, or "module:function", such as
+        name: "whitespace" for text that is already segmented, or "module:function", such as
             "jieba:lcut".
 
     Raises:

@@ -2,7 +2,7 @@
 
 All functions take `maskable` [N, S] bool (False for [CLS], [SEP] and padding) and `budget` [N], the
 largest number of tokens to predict in a row. They return positions [N, max(budget)] in ascending
-order, filled up with S. Functions that take `starts` [N, S] bool, where units of masking begin,
+order, padded with S. Functions that also take `starts` [N, S] bool, where units of masking begin,
 choose whole units and never a run of units across a [SEP]. The first token of a segment always
 begins a unit.
 """
@@ -33,8 +33,8 @@ def choose_ngrams(
     """Chooses runs of 1 to `max_ngram_size` units.
 
     Repeatedly draws a size n with probability proportional to 1/n, then one of the n-grams of that
-    size that have not been drawn. The n-gram is taken if it fits the remaining budget and none of
-    its units is taken. This is `_masking_ngrams` of the TensorFlow Model Garden
+    size that have not been drawn. Takes the n-gram if it fits into the remaining budget and none of
+    its units is already taken. This is `_masking_ngrams` of the TensorFlow Model Garden
     (official/nlp/data/create_pretraining_data.py).
     """
     units = _Units(maskable, starts)
@@ -81,11 +81,11 @@ def choose_spans(
 ) -> np.ndarray:
     """Chooses runs of units whose number is geometrically distributed (p = 0.2, at most 10).
 
-    Repeatedly draws a length and a token that is not chosen yet; the span begins with the unit of
-    that token. Units that are chosen already count towards the length but not against the budget.
+    Repeatedly draws a length and a token that has not been chosen; the span begins with the unit of
+    that token. Units that are already chosen count toward the length but not against the budget.
     This is `PairWithSpanMaskingScheme` of SpanBERT (pretraining/fairseq/data/masking.py), with two
     differences. SpanBERT cuts the last span in the middle of a word when the budget is used up;
-    here the span ends before the word that does not fit. And SpanBERT's spans cross a [SEP].
+    here, the span ends before the word that does not fit. And SpanBERT's spans may cross a [SEP].
     """
     units = _Units(maskable, starts)
     anchors = _random_order(maskable, rng)
@@ -120,7 +120,7 @@ class _Units:
     """The units of a batch of rows.
 
     Attributes:
-        number: [N, S], the unit that a token belongs to.
+        number: [N, S], the unit that each token belongs to.
         sizes: [N, U], the number of tokens of each unit.
         segment: [N, U], increases where a special token separates units.
         exists: [N, U] bool, False where a row has fewer than U units.
@@ -152,7 +152,7 @@ class _Units:
 
 
 def _random_order(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Returns [N, L]: the columns of the candidates in random order, filled up with L."""
+    """Returns [N, L]: the columns of the candidates in random order, padded with L."""
     length = candidates.shape[1]
     assert length < 1 << _POSITION_BITS
     # Random high bits over the column in the low bits: sorting these is far faster than argsort.

@@ -1,7 +1,7 @@
-"""The steps of data creation: read a block, tokenize it, make a part of a shard, join a shard.
+"""The steps of data creation: read a block, tokenize it, create a part of a shard, join a shard.
 
-Each step is idempotent: it leaves its result in the work folder and does nothing if the result is
-there. Runners decide where the steps run.
+Each step is idempotent: it leaves its result in the work folder and does nothing if the result
+already exists. Runners decide where the steps run.
 """
 
 import functools
@@ -38,7 +38,7 @@ class NumberedBlock:
 
 
 def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlock]:
-    """Yields the blocks of an input group that have not been tokenized.
+    """Yields the blocks of an input group that have not been tokenized yet.
 
     Raises:
         OSError: an input cannot be read.
@@ -67,12 +67,12 @@ def tokenize_block(job: Job, folder: WorkFolder, numbered: NumberedBlock) -> Non
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
-    """Makes, shuffles and writes the examples of a part; returns their number.
+    """Creates, shuffles and writes the examples of a part; returns their number.
 
     Args:
-        job: the job.
-        folder: its work folder.
-        chunk_names: the names of the chunks, by the numbers that the plan uses.
+        job: the job that the part belongs to.
+        folder: the job's work folder.
+        chunk_names: the names of the chunks, in the order of their numbers in the plan.
         part: the part of a shard.
     """
     if finished := folder.part_counts(part):
@@ -85,7 +85,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
         # A pass that several parts share is counted once.
         if one_pass.offset == 0:
             total += counts
-    # A key that no pass has; see `pass_seed`.
+    # A key that no pass uses; see `pass_seed`.
     seed = np.random.SeedSequence(job.random_seed, spawn_key=(2**32 - 1, part.shard, part.index))
     order = np.random.default_rng(seed).permutation(len(records))
     compression = "GZIP" if job.gzip_compress else ""
@@ -111,7 +111,7 @@ def make_pass(
 
 
 def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
-    """Joins the parts of a shard to its output file, and removes them.
+    """Joins the parts of a shard into its output file, and removes them.
 
     Raises:
         ValueError: the shard would be empty.
@@ -136,7 +136,7 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
 def make_shard(
     job: Job, folder: WorkFolder, chunk_names: Sequence[str], parts: Sequence[ShardPart]
 ) -> None:
-    """Makes all parts of a shard and joins them."""
+    """Creates all parts of a shard and joins them."""
     for part in parts:
         make_part(job, folder, chunk_names, part)
     join_shard(job, folder, parts)

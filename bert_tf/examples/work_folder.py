@@ -1,7 +1,7 @@
 """The state on disk of an unfinished job.
 
-The folder lies beside the output. Any process on any machine that sees it can do any step of the
-work, and a job that was killed resumes where it stopped:
+The folder lies beside the output. Any process, on any machine that can access it, can do any step
+of the work, and a job that was killed resumes where it stopped:
 
     job.json                 settings and inputs; see `previous_output.describe_job`
     chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
@@ -38,7 +38,7 @@ def read_json(path: str) -> dict | None:
 
 
 def remove_files(files: Iterable[str]) -> None:
-    """Removes those of the files that exist."""
+    """Removes the files that exist; ignores the others."""
     for file in files:
         if tf.io.gfile.exists(file):
             tf.io.gfile.remove(file)
@@ -60,7 +60,7 @@ class WorkFolder:
         """Creates the folder and keeps other jobs on this machine out of it.
 
         Raises:
-            ValueError: something else has the folder's name.
+            ValueError: something else has the name of the folder.
             OSError: another process works in the folder, or it cannot be created.
         """
         self._check_name()
@@ -91,11 +91,11 @@ class WorkFolder:
         tf.io.gfile.rmtree(self.path)
 
     def has_job(self) -> bool:
-        """Returns whether a job was begun here, even if its description is damaged."""
+        """Returns whether a job was started here, even if its description is damaged."""
         return tf.io.gfile.exists(self._file("job.json"))
 
     def read_job(self) -> dict | None:
-        """Returns the description of the job that was begun here."""
+        """Returns the description of the job that was started here; None if there is none."""
         return read_json(self._file("job.json"))
 
     def write_job(self, description: dict) -> None:
@@ -131,7 +131,7 @@ class WorkFolder:
 
     def remove_parts(self, parts: Iterable[ShardPart]) -> None:
         for part in parts:
-            # The counts first: they must not outlive the file that they describe.
+            # The counts come first: they must not outlive the file that they describe.
             file = self.part_file(part)
             remove_files([_counts_file(file), file])
 
@@ -175,7 +175,7 @@ def _counts_file(file: str) -> str:
 
 
 def _read_counts(file: str) -> dict | None:
-    """Returns the counts of a file; None unless the file has the size it was written with."""
+    """Returns the counts of a file; None if the file no longer has the size that was written."""
     counts = read_json(_counts_file(file))
     return counts if counts and _size(file) == counts.get("bytes") else None
 

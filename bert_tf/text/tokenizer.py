@@ -35,10 +35,10 @@ class WordPieceTokenizer(tf.Module):
     and divides each word into word pieces, greedily from the left. A word that has more than 200
     characters or cannot be divided becomes a single [UNK]. Invalid UTF-8 bytes are dropped.
 
-    Character properties are those of TensorFlow's libraries. Up to Unicode 13 they agree with
+    Character properties are those of TensorFlow's libraries. Up to Unicode 13, they agree with
     Python's. Beyond that, the 40 capital letters that Unicode 14 added are not lower-cased, and
-    about 100 marks and signs of Unicode 15 and later are recognized that Python 3.11 does not know.
-    The locale of the machine has no influence.
+    about 100 marks and signs of Unicode 15 and later are recognized, which Python 3.11 does not
+    know. The locale of the machine has no effect.
 
     The tokenizer works eagerly, in `tf.data` and in `tf.function`. A SavedModel of it contains the
     vocabulary.
@@ -84,7 +84,7 @@ class WordPieceTokenizer(tf.Module):
         return self.tokenize(text).merge_dims(1, 2)
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns what `tokenize_flat` does, but several times faster; eager only.
+        """Tokenizes lines like `tokenize_flat`, but several times faster; eager mode only.
 
         Args:
             lines: B lines of valid UTF-8.
@@ -150,7 +150,7 @@ class WordPieceTokenizer(tf.Module):
         return self._normalize_marked(text)
 
     def _normalize_lines(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Returns what `_normalize_marked` does, with a shortcut for ASCII lines."""
+        """Normalizes lines like `_normalize_marked`, with a shortcut for ASCII lines."""
         table = _ASCII_LOWER if self.lower_case else None
         normalized = [line.translate(table, _ASCII_CONTROLS) for line in lines]
         others = [index for index, line in enumerate(lines) if not line.isascii()]
@@ -166,7 +166,7 @@ class WordPieceTokenizer(tf.Module):
         if not self.lower_case:
             return text
         # ASCII first: ICU follows the locale of the machine, which may lower-case I to a dotless i.
-        # For all other letters locales differ in accents only, which are removed below.
+        # For all other letters, locales differ only in accents, which are removed below.
         text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
         text = tf_text.normalize_utf8(text, "NFD")
         return tf.strings.regex_replace(text, r"\p{Mn}+", "")
@@ -182,7 +182,7 @@ class WordPieceTokenizer(tf.Module):
         line_splits = tf.searchsorted(first, lines.row_splits, out_type=tf.int64)
         word_limits = tf.gather(limits, words.row_limits() - 1)
         long = _too_long(text, line_splits, tf.gather(starts, first), word_limits)
-        # Of a word that is too long, the first piece stays and becomes the [UNK] of the whole word.
+        # The first piece of a word that is too long becomes the [UNK] for the whole word.
         first, end = tf.gather(first, long), tf.gather(words.row_limits(), long)
         ids = _put(self._unk_id, first, ids)
         limits = _put(tf.gather(word_limits, long), first, limits)
@@ -195,8 +195,8 @@ class WordPieceTokenizer(tf.Module):
     def _original_offsets(self, text, lines, starts, limits):
         """Maps offsets in the normalized strings to offsets in `text` [B], int64 [pieces].
 
-        The running total of the bytes that every character normalizes to tells which character a
-        normalized byte comes from. (Normalization reorders accents only, and then removes them.)
+        The running total of the bytes that every character normalizes to determines which character
+        a normalized byte comes from. (Normalization reorders only accents, and then removes them.)
 
         Args:
             text: the original strings [B].
@@ -231,7 +231,7 @@ def _matchable(token: str, index: int) -> str:
 
 def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
     """Returns the indices of words with too many characters, given their byte offsets."""
-    # A word of few bytes has few characters, so hardly any words need counting.
+    # A word with few bytes has few characters, so hardly any words need counting.
     long = tf.where(limits - starts > _MAX_CHARACTERS_PER_WORD)[:, 0]
     lines = tf.searchsorted(line_splits, long, side="right") - 1
     starts, limits = tf.gather(starts, long), tf.gather(limits, long)
@@ -255,7 +255,7 @@ def _put(value: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def _mark_special_tokens(text: tf.Tensor) -> tf.Tensor:
-    """Replaces each special token by " ", its marker and spaces, which keeps all byte offsets."""
+    """Replaces each special token with " ", its marker and spaces, which keeps all byte offsets."""
     text = tf.strings.regex_replace(text, f"[{_MARKERS[0]}-{_MARKERS[-1]}]", "\x06")
     for token, marker in zip(SPECIAL_TOKENS, _MARKERS, strict=True):
         spaced = f" {marker}".ljust(len(token))

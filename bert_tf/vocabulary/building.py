@@ -19,12 +19,12 @@ _MIN_FREQUENCY = 2
 # Gives [UNK] the id 100, as in the published vocabularies.
 _NUM_UNUSED = 99
 _NUM_NEW_TOKENS = 1000
-# With more files than this, coverage is reported for each name or glob of the input instead.
+# With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20
 
 
 def build_vocabulary(options: VocabularyOptions) -> None:
-    """Learns a new vocabulary from text, writes it, and prints its coverage of the text.
+    """Learns a new vocabulary from text, writes it and prints its coverage of the text.
 
     Raises:
         ValueError: the text has no words, or the vocabulary is too small for its characters.
@@ -50,10 +50,10 @@ def build_vocabulary(options: VocabularyOptions) -> None:
 
 
 def extend_vocabulary(options: VocabularyOptions) -> None:
-    """Adds the tokens that shorten the text most to a vocabulary, and writes it with a mapping.
+    """Extends a vocabulary by the tokens that shorten the text most, and writes it with a mapping.
 
-    The mapping beside the vocabulary (.mapping.json) says which old embeddings each new one starts
-    from. Prints the coverage of both vocabularies.
+    The mapping beside the vocabulary (.mapping.json) records which old embeddings each new one
+    starts from. Prints the coverage of both vocabularies.
 
     Raises:
         ValueError: the text has no words or needs no new token, or there are too few [unused]
@@ -103,7 +103,7 @@ def report_coverage(options: VocabularyOptions) -> None:
 
 
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
-    """Returns the input files by the name under which their coverage is reported."""
+    """Returns the input files, grouped by the name under which their coverage is reported."""
     files = expand_files(options.input_file)
     if options.json_field and not any(map(is_json, files)):
         raise ValueError(

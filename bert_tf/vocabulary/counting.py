@@ -16,21 +16,21 @@ from bert_tf.workers import Workers
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 BLOCK_BYTES = 2**22
-# The most distinct words held at once, at some 150 bytes each. English has as many in about ten
-# gigabytes.
+# The largest number of distinct words held at once, at about 150 bytes each. About ten gigabytes of
+# English have as many.
 MAX_WORDS = 4_000_000
-# A worker takes seconds to start, in which one core counts the words of this much text.
+# Starting a worker takes as long as counting the words of this much text on one core.
 BYTES_PER_WORKER = 2**25
-# The only ASCII white space that does not end a word. The tokenizer drops it, like U+0001.
+# The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
 
 
 @dataclass
 class WordCounts:
-    """The normalized words of each text with their numbers of occurrences.
+    """The normalized words of each text, and how often they occur.
 
     Attributes:
-        texts: words by the name of the text.
+        texts: word counts by the name of the text.
         invalid_lines: lines that are not valid UTF-8.
         pruned: occurrences of rare words that were left out to keep the tables small.
     """
@@ -64,7 +64,7 @@ def count_words(
         lower_case: whether to lower-case the text and strip accents.
         json_field: the field of JSON lines that holds the text.
         num_workers: the largest number of processes; small texts use fewer.
-        max_words: the most distinct words to hold.
+        max_words: the largest number of distinct words to hold.
 
     Raises:
         ValueError: a JSON line lacks the field.
@@ -109,7 +109,7 @@ def _in_order(results: Iterator[tuple[tuple, object]]) -> Iterator[tuple[str, tu
 
 
 def _prune(tables: list[Counter[str]]) -> int:
-    """Drops every word at or below the median frequency; returns how many occurrences these had."""
+    """Drops every word at or below the median frequency; returns how many occurrences are lost."""
     times = np.concatenate([np.fromiter(table.values(), np.int64) for table in tables])
     limit = np.partition(times, times.size // 2)[times.size // 2]
     for table in tables:
@@ -133,7 +133,7 @@ def count_block(
     if block.kind == "json":
         documents = read_documents(block, text, json_field)
         data = "\n".join(line for document in documents for line in document).encode()
-    # White space always separates words, so the tokenizer only needs to see each string once.
+    # Whitespace always separates words, so the tokenizer only needs to see each string once.
     tokens = Counter(data.translate(_NO_SPACE).split())
     if not tokens:
         return [], [], invalid_lines, len(block.data)

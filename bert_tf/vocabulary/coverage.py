@@ -33,7 +33,7 @@ class Coverage:
 
 
 def measure(words: Counter[str], vocab: Vocabulary, lower_case: bool) -> Coverage:
-    """Returns the coverage of normalized words, given with their numbers of occurrences."""
+    """Returns the coverage of normalized words, weighted by how often they occur."""
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     distinct, times = list(words), np.fromiter(words.values(), np.int64, len(words))
     tokens = unknown = 0
@@ -47,7 +47,7 @@ def measure(words: Counter[str], vocab: Vocabulary, lower_case: bool) -> Coverag
 
 
 def coverage_table(rows: Mapping[str, Coverage]) -> str:
-    """Formats coverages by the name of the text as a table."""
+    """Formats the coverages of texts as a table."""
     names = [_shortened(name) for name in rows]
     width = max(map(len, ["text", *names]))
     lines = [

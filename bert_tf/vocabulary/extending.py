@@ -1,4 +1,4 @@
-"""Adds tokens of a domain to a published vocabulary."""
+"""Adds domain-specific tokens to a published vocabulary."""
 
 import heapq
 import re
@@ -14,7 +14,7 @@ from tfrecords.vocabulary import Vocabulary
 
 _MAX_CHARACTERS_PER_WORD = 200
 _MAX_JOINED_TOKENS = 8
-# The most places in words for new tokens, at some 200 bytes each. The rarest words get none.
+# The largest number of places for new tokens, at about 200 bytes each; the rarest words get none.
 MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
 
@@ -34,18 +34,18 @@ def choose_tokens(
     lower_case: bool = True,
     min_frequency: int = 2,
 ) -> list[NewToken]:
-    """Returns the tokens that shorten the text most, at most `num_tokens`, the best first.
+    """Returns the tokens that shorten the text most, at most `num_tokens`, best first.
 
     A new token replaces 2 to 8 adjacent tokens of a word, often the whole word. Its value is the
-    number of tokens that it saves in the text; replacing an [UNK] counts as one. Greedily takes the
-    token of the highest value, updates the words that contain it and with them the values of the
-    others, and repeats. Code points break ties. A token that saves fewer than `min_frequency`
-    tokens is not taken.
+    number of tokens that it saves in the text; replacing an [UNK] counts as one. The algorithm is
+    greedy: it takes the token with the highest value, updates the words that contain it, which
+    lowers the values of other tokens, and repeats. Code points break ties. It never takes a token
+    that saves fewer than `min_frequency` tokens.
 
     Args:
-        words: normalized words with their numbers of occurrences.
+        words: normalized words, and how often they occur.
         vocab: the vocabulary to extend.
-        num_tokens: the most tokens to return.
+        num_tokens: the largest number of tokens to return.
         lower_case: whether the vocabulary is for lower-cased text.
         min_frequency: how many tokens of the text a new token must save.
     """
@@ -62,7 +62,7 @@ def choose_tokens(
         return unknown[token] + places.saved(token)
 
     chosen: list[NewToken] = []
-    # Values only fall, so the first of the heap is the best once its value is up to date.
+    # Values only fall, so the first entry of the heap is the best once its value is up to date.
     heap = [(-value_of(token), token) for token in old_ids]
     heapq.heapify(heap)
     while heap and len(chosen) < num_tokens:
@@ -79,14 +79,14 @@ def choose_tokens(
 
 
 class _Places:
-    """Words divided into tokens, and the places in them of the candidates for new tokens."""
+    """Words split into tokens, and the places where candidates for new tokens occur in them."""
 
     def __init__(self) -> None:
         self.count = 0
         self.old_ids: dict[str, tuple[int, ...]] = {}
         # For each candidate, the words that contain it, and its first character and end in each.
         self._places: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
-        # For each word, its occurrences, and for each of its characters 1 if a token begins there.
+        # How often each word occurs, and for each of its characters, 1 if a token begins there.
         self._times: list[int] = []
         self._cuts: list[bytearray] = []
 
@@ -100,7 +100,7 @@ class _Places:
         for first in range(len(ids)):
             for limit in range(first + 2, min(len(ids), first + _MAX_JOINED_TOKENS) + 1):
                 token = ("##" if first else "") + word[starts[first] : starts[limit]]
-                # The longest match from a place on, and so these ids, are the same in every word.
+                # The longest match at a position, and so these ids, are the same in every word.
                 self.old_ids[token] = ids[first:limit]
                 self._places[token].append((len(self._cuts), starts[first], starts[limit]))
                 self.count += 1
@@ -115,7 +115,7 @@ class _Places:
         )
 
     def join(self, token: str) -> None:
-        """Replaces the tokens that the candidate stands for by the candidate."""
+        """Replaces adjacent tokens with the candidate wherever it still occurs."""
         for word, start, limit in self._open(token):
             self._cuts[word][start + 1 : limit] = bytes(limit - start - 1)
 
@@ -129,7 +129,7 @@ class _Places:
 def _split_words(
     words: Counter[str], vocab: Vocabulary, lower_case: bool
 ) -> Iterator[tuple[str, int, tuple[int, ...]]]:
-    """Yields words that are several tokens or [UNK], frequent ones first, with their ids."""
+    """Yields the words that are several tokens or [UNK] with their ids, most frequent first."""
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
     ordered = [item for item in ordered if len(item[0]) <= _MAX_CHARACTERS_PER_WORD]

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-# Characters beyond this share of the text get no token, and words with them are [UNK]. Otherwise
-# the rare foreign names of a Wikipedia would take thousands of tokens.
+# The most frequent characters, up to this share of the text, get a token. Words with any other
+# character are [UNK]. Otherwise, rare foreign names in Wikipedia would take thousands of tokens.
 _CHARACTER_COVERAGE = 0.9999
 _MAX_CHARACTERS_PER_WORD = 200
-# The trainer reads text, not counts: more words than this would take hours.
+# The trainer reads text, not counts, so more words than this would take hours.
 MAX_OCCURRENCES = 100_000_000
 
 
@@ -23,11 +23,11 @@ def learn_vocabulary(
     """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
 
     Args:
-        words: normalized words with their numbers of occurrences.
+        words: normalized words, and how often they occur.
         vocab_size: the largest number of tokens.
         min_frequency: how often a token must occur.
         num_unused: the number of [unused] tokens.
-        max_occurrences: a text of more words is represented by an even, deterministic sample.
+        max_occurrences: a text with more words is represented by an even, deterministic sample.
 
     Raises:
         ValueError: `vocab_size` is too small for the special tokens and the characters.
@@ -46,7 +46,7 @@ def learn_vocabulary(
     )
     inner = sorted({character for word in words for character in word[1:]})
     # The trainer numbers "##x" in the random order of a hash table, and breaks ties between tokens
-    # by number. As special tokens they get fixed numbers, which makes the result deterministic.
+    # by number. As special tokens, they get fixed numbers, which makes the result deterministic.
     given = [*reserved, *sorted(alphabet), *(f"##{character}" for character in inner)]
     if len(given) > vocab_size:
         raise ValueError(
@@ -84,10 +84,10 @@ def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
 
 
 def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
-    """Returns the sorted words with the number of their occurrences in a sample of 1 in `one_in`.
+    """Returns the sorted words, and how often each occurs in a sample of 1 in `one_in`.
 
-    Samples at even distances in the order of the words, so that rare words with the same beginning,
-    which share tokens, get their fair share together.
+    Samples at even distances in the sorted text, so that rare words with the same beginning, which
+    share tokens, together get their fair share.
     """
     ordered = sorted(words.items())
     taken = np.cumsum([0] + [times for _, times in ordered]) // one_in

@@ -1,4 +1,4 @@
-"""The settings of building a vocabulary, which are the flags of build_vocab."""
+"""The flags of build_vocab."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from tfrecords.command import option
 
 @dataclass(frozen=True)
 class VocabularyOptions(command.Options):
-    """Which vocabulary to build, extend or measure, and on which text.
+    """Which vocabulary to build, extend or measure, and from which text.
 
     Raises:
         ValueError: a flag is missing or has no effect.
@@ -20,7 +20,7 @@ class VocabularyOptions(command.Options):
     vocab_size: int | None = option(
         None,
         at_least=1,
-        help="The number of tokens, special and unused ones included. Default: 30522.",
+        help="The number of tokens, including special and unused ones. Default: 30522.",
     )
     do_lower_case: bool = option(
         True, help="Lower-case the text and strip accents. Turn it off for a cased vocabulary."
@@ -36,7 +36,7 @@ class VocabularyOptions(command.Options):
     )
     extend_vocab: str | None = option(None, help="A vocabulary to extend.")
     num_new_tokens: int | None = option(
-        None, at_least=1, help="The most tokens to add to --extend_vocab. Default: 1000."
+        None, at_least=1, help="Maximum number of tokens to add to --extend_vocab. Default: 1000."
     )
     placement: str | None = option(
         None,
@@ -45,7 +45,7 @@ class VocabularyOptions(command.Options):
         choices=PLACEMENTS,
     )
     report_vocab: str | None = option(
-        None, help="A vocabulary whose coverage of the text to report. Nothing is written."
+        None, help="A vocabulary whose coverage of the text to report, without writing anything."
     )
     json_field: str | None = option(
         None, help="The field of JSON lines that holds the text. Default: text."
@@ -53,7 +53,7 @@ class VocabularyOptions(command.Options):
     num_workers: int | None = option(
         None,
         at_least=1,
-        help="Processes that count words. Default: one per core, fewer for small inputs.",
+        help="Number of processes. Default: one per core, fewer for small inputs.",
     )
 
     def __post_init__(self) -> None:

@@ -14,13 +14,13 @@ from bert_tf.layers.seeds import next_seed
 class SelfAttention(keras.layers.Layer):
     """Scaled dot-product attention of a sequence to itself, with the output projection.
 
-    Query, key and value share one kernel [H, 3H], in this order: one large product is faster than
-    three.
+    Query, key and value share one kernel [H, 3H], in this order, because one large product is
+    faster than three.
 
     Args:
         num_heads: number of heads N; they share the width H evenly.
         dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of the truncated normal the kernels start from.
+        initializer_range: standard deviation of the kernels' truncated normal initializer.
         recompute: whether the backward pass recomputes the probabilities [B, N, S, S] instead of
             keeping them.
 

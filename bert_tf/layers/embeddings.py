@@ -20,7 +20,7 @@ class BertEmbeddings(keras.layers.Layer):
             dense layer then maps E to H.
         dropout: rate after the normalization.
         layer_norm_eps: epsilon of the normalization.
-        initializer_range: standard deviation of the truncated normal the tables start from.
+        initializer_range: standard deviation of the tables' truncated normal initializer.
 
     Call: `input_word_ids`, `input_type_ids` int [B, S], `seeds` as in `Dropout` -> [B, S, H]; S is
     at most max_position_embeddings.

@@ -22,7 +22,7 @@ class EncoderBlock(keras.layers.Layer):
         hidden_dropout: rate after each of the two sub-layers.
         attention_dropout: rate on the attention probabilities.
         layer_norm_eps: epsilon of the two normalizations.
-        initializer_range: standard deviation of the truncated normal the kernels start from.
+        initializer_range: standard deviation of the kernels' truncated normal initializer.
         recompute: as in `SelfAttention` and `Dropout`.
 
     Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].

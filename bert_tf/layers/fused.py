@@ -34,8 +34,8 @@ def plain_dense(x, kernel, bias):
 def dense(x, kernel, bias):
     """Computes `x` [..., in] times `kernel` [in, out] plus `bias` [out] -> [..., out].
 
-    Flattens x to a matrix: matrix products are what CPUs and TPUs are fast at. The gradient of the
-    bias is a matrix product as well, because a sum over rows is a slow reduction on the CPU.
+    Flattens x into a matrix, because CPUs and TPUs are fastest at matrix products. The gradient of
+    the bias is a matrix product as well, because a sum over rows is a slow reduction on the CPU.
     """
     return _dense_of_rows(_affine, x, kernel, bias)
 
@@ -66,8 +66,8 @@ def plain_tied_logits(x, table, bias):
 def tied_logits(x, table, bias):
     """Scores `x` [N, E] against every row of `table` [V, E], plus `bias` [V] -> [N, V].
 
-    The gradient of the table comes out in the table's own layout. Automatic differentiation would
-    compute that of the transposed table, and transpose it in a slow pass.
+    Computes the gradient of the table in the table's own layout. Automatic differentiation would
+    compute that of the transposed table and then transpose it in a slow pass.
     """
     return _tied_logits(x, table, ops.copy(bias))
 
@@ -86,7 +86,7 @@ def plain_gelu(x):
 
 
 def gelu(x):
-    """Computes x P(X <= x) of a standard normal X, in float32 whatever the type of x.
+    """Computes x P(X <= x) for a standard normal X, in float32 whatever the type of x.
 
     Takes a third of the time of Keras' bfloat16 GELU on the CPU, and keeps only x for the gradient.
 
@@ -109,7 +109,7 @@ def plain_activation(name: str) -> Callable:
 
 
 def activation(name: str) -> Callable:
-    """Returns the function of a `hidden_act` in `bert_config.json`."""
+    """Returns the function that a `hidden_act` in `bert_config.json` names."""
     return {"gelu": gelu, "gelu_new": gelu_new}.get(name) or keras.activations.get(name)
 
 
@@ -120,8 +120,8 @@ def plain_activated_dense(name: str, x, kernel, bias):
 def activated_dense(name: str, x, kernel, bias):
     """Applies the activation `name` to `x` [..., in], then a dense layer -> [..., out].
 
-    For a GELU only x is kept, and the backward pass recomputes the activation: its result would be
-    the largest tensor that a training step keeps.
+    For a GELU, keeps only x and recomputes the activation in the backward pass, because its result
+    would be the largest tensor that a training step keeps.
     """
     if name not in _GELUS:
         return dense(activation(name)(x), kernel, bias)
@@ -166,7 +166,7 @@ def _erf_form(x):
 
 
 def _erf_form_and_slope(x):
-    # Of -x, so that XLA does not merge it with the erf of the forward pass.
+    # Computed from -x, so that XLA does not merge it with the erf of the forward pass.
     probability = 0.5 - 0.5 * ops.erf(x * -math.sqrt(0.5))
     density = ops.exp(ops.square(x) * -0.5) * math.sqrt(0.5 / math.pi)
     return x * probability, x * density + probability
@@ -178,7 +178,7 @@ def _tanh_form(x):
 
 def _tanh_form_and_slope(x):
     square = ops.square(x)
-    tanh = ops.tanh(x * (square * -_CUBE - _SLOPE))  # of -x, as above
+    tanh = ops.tanh(x * (square * -_CUBE - _SLOPE))  # from -x, as above
     probability = 0.5 - 0.5 * tanh
     inner = square * (3 * _CUBE) + _SLOPE
     return x * probability, probability + 0.5 * x * (1 - ops.square(tanh)) * inner
@@ -234,14 +234,14 @@ def _column_sums(x):
     return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
 
 
-# Dropout compares 16 random bits with a threshold, so the rate is accurate to 0.001 %.
+# Dropout compares 16 random bits with a threshold, so the rate is accurate to 0.001%.
 _LEVELS = 1 << 16
 
 
 def dropout_scale(rate: float) -> float:
     """Returns the factor for kept elements, which preserves the expectation.
 
-    bfloat16 rounds it: 1 / 0.9 becomes 0.16 % smaller.
+    bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
     """
     return _LEVELS / (_LEVELS - round(rate * _LEVELS))
 
@@ -257,8 +257,8 @@ def dropout_mask(shape: tuple, rate: float, seed):
     if seed is None:
         raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")
     rows, *rest = shape
-    # One half of each word is for the first half of the rows, the other for the second. Along the
-    # last axis they would have to be interleaved.
+    # One half of each word serves the first half of the rows, the other half the second. Along the
+    # last axis, they would have to be interleaved.
     words = keras.random.randint(
         ((rows + 1) // 2, *rest), -(2**31), 2**31 - 1, dtype="int32", seed=_GivenSeed(seed)
     )
@@ -274,7 +274,7 @@ class _GivenSeed(keras.random.SeedGenerator):
         self._seed = seed
 
     def next(self, ordered=True):
-        # The backends expect different types; TensorFlow's would reduce others than int32.
+        # The backends expect different types; TensorFlow's would reduce any type other than int32.
         return ops.cast(self._seed, "uint32" if keras.backend.backend() == "jax" else "int32")
 
 
@@ -286,7 +286,7 @@ def plain_dropout(x, rate: float, seed):
 def dropout(x, rate: float, seed, recompute: bool = False):
     """Sets elements of `x` to 0 with probability `rate`, and scales the others up.
 
-    With `recompute` the backward pass draws the mask again instead of keeping it.
+    With `recompute`, the backward pass draws the mask again instead of keeping it.
     """
     if not recompute:
         return plain_dropout(x, rate, seed)
@@ -313,8 +313,8 @@ def plain_attention(query, key, value, *, bias, rate: float = 0.0, seed=None):
 def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recompute: bool = False):
     """Computes dot-product attention; the softmax is in float32.
 
-    Keeps the probabilities before and after dropout, in the type of `query`, or only its arguments
-    with `recompute`. Automatic differentiation also keeps the mask and float32 copies.
+    Keeps the probabilities before and after dropout, in the type of `query`, or with `recompute`
+    only the arguments. Automatic differentiation would also keep the mask and float32 copies.
 
     Args:
         query: [B, N, S, D], already scaled.
@@ -375,7 +375,7 @@ def cross_entropy(logits, labels, recompute: bool = False):
     """Computes softmax cross-entropy: logits [..., C], labels int [...] -> float32 [...].
 
     Keeps the exponentials of the forward pass for the gradient, which halves the time on the CPU
-    where C is a whole vocabulary. With `recompute` it is the plain form, which keeps less.
+    if C is a whole vocabulary. With `recompute`, uses the plain form, which keeps less.
     """
     if recompute:
         return plain_cross_entropy(logits, labels)
@@ -386,7 +386,7 @@ def cross_entropy(logits, labels, recompute: bool = False):
 
 @ops.custom_gradient
 def _cross_entropy(logits, labels):
-    """logits float32 [N, C], labels int [N, 1] -> [N]."""
+    """Maps logits, float32 [N, C], and labels, int [N, 1], to losses [N]."""
     largest = ops.max(logits, axis=-1, keepdims=True)
     exponentials = ops.exp(logits - largest)
     total = ops.sum(exponentials, axis=-1, keepdims=True)
@@ -403,17 +403,17 @@ def _cross_entropy(logits, labels):
 
 
 def rematerialize(function: Callable, x, seeds: DropoutSeeds | None):
-    """Computes `function(x, seeds)`, and computes it again in the backward pass.
+    """Computes `function(x, seeds)`, and recomputes it in the backward pass.
 
-    Keeps only x. The second computation starts with the same seed number as the first, and so
-    drops the same elements.
+    Keeps only x. The recomputation starts with the same seed number as the first computation, and
+    so drops the same elements.
     """
     start = copy.copy(seeds)
 
     @keras.remat
     def compute(x, zero):
-        # keras.remat hides from XLA that the arguments are the same the second time. Through the
-        # zero this holds for the seeds, too, so that XLA draws the masks again and keeps none.
+        # keras.remat hides from XLA that the arguments are the same the second time. The zero makes
+        # this true of the seeds as well, so that XLA draws the masks again and keeps none.
         shifted = start and start.shifted(ops.cast(zero, "int32"))
         output = function(x, shifted)
         if seeds:

@@ -1,10 +1,13 @@
-"""How weights start."""
+"""Initializers of weights."""
 
 import keras
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    """Normal values cut at two standard deviations (google-research/bert `create_initializer`)."""
+    """Returns a normal initializer truncated at two standard deviations.
+
+    Source: google-research/bert modeling.py `create_initializer`.
+    """
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
 

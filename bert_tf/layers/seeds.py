@@ -5,13 +5,13 @@ from keras import ops
 
 
 class DropoutSeeds:
-    """Gives every dropout of a call a seed of its own, numbered in the order of the calls.
+    """Gives every dropout of a call its own seed, numbered in the order of the calls.
 
     Layers that drop elements take one seed per call even if their rate is 0, so that a dropout's
     number depends on the architecture alone.
 
     Args:
-        seed: int32 [2], from which all seeds follow.
+        seed: int32 [2], from which all seeds are derived.
         number: the number of the first seed.
 
     Attributes:
@@ -35,5 +35,5 @@ class DropoutSeeds:
 
 
 def next_seed(seeds: DropoutSeeds | None):
-    """Returns the next seed, or None where there are no seeds."""
+    """Returns the next seed, or None if there are no seeds."""
     return None if seeds is None else seeds.next()

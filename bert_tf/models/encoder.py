@@ -27,8 +27,8 @@ class BertEncoder(keras.Model):
             - "selective": the attention probabilities and the dropout masks. That is little
               arithmetic, but includes random numbers, which are slow on a CPU.
             - "layers": everything but the inputs of the layers. This takes a third more work and
-              much less memory, except on TPUs, whose compiler merges the second computation with
-              the first. It fails on Keras' JAX backend.
+              much less memory, except on TPUs, whose compiler merges the recomputation with the
+              first computation. It fails on Keras' JAX backend.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
     padding) and `input_type_ids`; S is at most max_position_embeddings and may be dynamic. In
@@ -111,9 +111,9 @@ class BertEncoder(keras.Model):
         }
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
-        """Returns the seeds of a call: of its `dropout_seed`, or else of the model's generator.
+        """Returns the seeds of a call, or None if nothing is dropped.
 
-        None if nothing is dropped.
+        They are derived from the input `dropout_seed`, or else from the model's own generator.
         """
         seed = inputs.get("dropout_seed")
         if seed is None and training and self.seed_generator:

@@ -20,7 +20,7 @@ class MaskedLMHead(keras.layers.Layer):
         vocab_size: number of tokens V.
         hidden_act: activation of the transform, as named in `bert_config.json`.
         layer_norm_eps: epsilon of the transform's normalization.
-        initializer_range: standard deviation of the truncated normal the kernel starts from.
+        initializer_range: standard deviation of the kernel's truncated normal initializer.
 
     Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, E] -> [B, P, V].
 
@@ -81,8 +81,8 @@ class DenseHead(keras.layers.Layer):
 
     Args:
         outputs: width of the dense layer.
-        dropout: rate of the dropout of the input.
-        initializer_range: standard deviation of the truncated normal the kernel starts from.
+        dropout: dropout rate of the input.
+        initializer_range: standard deviation of the kernel's truncated normal initializer.
 
     Call: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs].
     """

@@ -79,9 +79,9 @@ class PretrainingObjective:
     loss to minimize is the sum of the measures named in `losses`.
 
     Args:
-        next_sentence: whether the segment pairs count. In sentence-order prediction (ALBERT,
-            arXiv:1909.11942 section 3.1) segments are swapped, not random. Without pairs, the
-            masked LM is all there is to learn (RoBERTa, arXiv:1907.11692 section 4.2).
+        next_sentence: whether to learn from segment pairs. In sentence-order prediction (ALBERT,
+            arXiv:1909.11942 section 3.1), segments are swapped rather than random. Without pairs,
+            only the masked LM is trained (RoBERTa, arXiv:1907.11692 section 4.2).
 
     Source: google-research/bert run_pretraining.py `get_masked_lm_output`,
     `get_next_sentence_output`, `metric_fn`. The original adds 1e-5 to the weights that it divides
@@ -120,7 +120,7 @@ class PretrainingObjective:
         return {name: outputs[name] for name in ("mlm_logits", "next_sentence_logits")}
 
     def _select(self, *, masked_lm: tuple, next_sentence: tuple) -> dict:
-        """Returns (loss, accuracy) of both kinds by measure, without those that do not count."""
+        """Maps measures to the (loss, accuracy) of both kinds, without the measures not in use."""
         values = {
             "masked_lm_loss": masked_lm[0],
             "next_sentence_loss": next_sentence[0],

@@ -55,7 +55,7 @@ class Checkpointer:
             the checkpoint's path; None if there is none.
 
         Raises:
-            ValueError: it is of another model; the message names the variable.
+            ValueError: the checkpoint belongs to another model; names the variable.
             OSError: there are checkpoints, but none can be read.
         """
         damaged: list[OSError] = []
@@ -68,7 +68,7 @@ class Checkpointer:
             if self._writes:
                 for error in damaged:
                     print(f"WARNING: {error}. Using the previous checkpoint.")
-                # A kill may have come before this.
+                # The run may have been killed before it did this.
                 self._keep_newest(path)
             return path
         if damaged:
@@ -79,7 +79,7 @@ class Checkpointer:
         """Writes a checkpoint of the current step and returns its path.
 
         Raises:
-            OSError: it cannot be written; earlier checkpoints are kept.
+            OSError: the checkpoint cannot be written; earlier checkpoints are kept.
         """
         path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
         if not self._writes:
@@ -97,7 +97,7 @@ class Checkpointer:
         return path
 
     def restore_from(self, path: str) -> None:
-        """Restores one checkpoint; raises as `restore`."""
+        """Restores one checkpoint; raises what `restore` raises."""
         check_shapes(path, saved_shapes(path), self._weights)
         with _reading(path):
             try:
@@ -148,7 +148,7 @@ def latest_checkpoint(path: str) -> str:
     """
     found: str | None = path
     if tf.io.gfile.isdir(path):
-        # A run killed in its first save has no `checkpoint` file.
+        # A run killed during its first save has no `checkpoint` file.
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(f"{path}: no checkpoint found (looked for {found or 'a folder'})")
@@ -156,7 +156,12 @@ def latest_checkpoint(path: str) -> str:
 
 
 def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
-    """Returns the paths and shapes of the model weights in a checkpoint of `Checkpointer`."""
+    """Returns the paths and shapes of the model weights in a checkpoint written by `Checkpointer`.
+
+    Raises:
+        ValueError: the checkpoint holds no such weights.
+        OSError: the checkpoint is damaged.
+    """
     with _reading(checkpoint):
         shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
@@ -166,7 +171,7 @@ def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
 
 
 def read_weights(checkpoint: str, paths: Collection[str]) -> dict[str, np.ndarray]:
-    """Reads the weights of these paths from a checkpoint of `Checkpointer`.
+    """Reads the weights with these paths from a checkpoint written by `Checkpointer`.
 
     Raises:
         OSError: the checkpoint is damaged.
@@ -187,7 +192,7 @@ def _reading(checkpoint: str) -> Iterator[None]:
 
 
 def _path(key: str) -> str | None:
-    """Returns the weight's path for a key, in which tf.train.Checkpoint writes "/" as ".S"."""
+    """Returns the weight's path for a key; tf.train.Checkpoint writes "/" as ".S" in keys."""
     match = re.fullmatch(r"model/([^/]+)/\.ATTRIBUTES/VARIABLE_VALUE", key)
     return match and match[1].replace(".S", "/").replace("..", ".")
 

@@ -23,11 +23,11 @@ _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
-    """Draws loss, accuracy, learning rate and throughput to a PNG, replacing it as a whole.
+    """Draws loss, accuracy, learning rate and throughput into a PNG file, written atomically.
 
     Args:
-        metrics: of training, as in `metrics.jsonl`.
-        evaluations: on held-out data, with `step`, `loss` and accuracies; may be empty.
+        metrics: training metrics, as in `metrics.jsonl`.
+        evaluations: metrics on held-out data: `step`, `loss` and accuracies; may be empty.
 
     Raises:
         OSError: the file cannot be written.
@@ -38,7 +38,7 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
 
 
 def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
-    """Returns the figure of `draw_curves`: four panels over the step.
+    """Returns the figure that `draw_curves` writes: four panels over the step.
 
     Each curve consists of the entries that have its key. Accuracies are the keys that end in
     `_accuracy`.

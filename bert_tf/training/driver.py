@@ -25,13 +25,13 @@ class Phase:
 
     Attributes:
         until_step: number of its last step; the first step of a run is number 1.
-        batch_size: over all replicas.
+        batch_size: examples per step, over all replicas.
         batches: maps a number of finished steps to an iterable of distributed batches that begins
             with the batch of the next step.
         evaluate: returns the metrics of the current weights; None for no evaluation.
         flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
-        describe_batch: maps the number of a step to a sentence that names its records, for the
-            message of `NonFiniteLoss`.
+        describe_batch: maps a step number to a sentence that names its records, for the message of
+            `NonFiniteLoss`.
     """
 
     until_step: int
@@ -66,15 +66,16 @@ class Driver:
     writes files and shows progress.
 
     Args:
-        folder: of the run; nothing is written before `train` or `evaluate`.
-        trainer: its model, optimizer and step are what checkpoints hold.
-        save_checkpoints_steps: interval between checkpoints.
-        log_steps: interval between lines of `metrics.jsonl`.
+        folder: the run folder; nothing is written before `train` or `evaluate`.
+        trainer: the trainer; checkpoints hold its model, optimizer and step.
+        save_checkpoints_steps: number of steps between checkpoints.
+        log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
-        keep_checkpoints: older checkpoints are deleted.
-        best_metric: metric of the evaluations, the higher the better. The weights of the best
-            evaluation, the first of equals, are kept in `folder/best` with its results.
-        peak_flops: floating-point operations per second of all devices, for their utilization.
+        keep_checkpoints: number of checkpoints to keep; older ones are deleted.
+        best_metric: metric of the evaluations; higher is better. The weights of the best
+            evaluation, the first among equals, are kept in `folder/best` with its results.
+        peak_flops: peak floating-point operations per second of all devices, to report their
+            utilization.
 
     Example:
         driver = Driver("run", trainer, save_checkpoints_steps=1000)
@@ -128,7 +129,7 @@ class Driver:
             its path; None if the folder has no checkpoint.
 
         Raises:
-            ValueError: it is of another model, or workers found different checkpoints.
+            ValueError: the checkpoint belongs to another model, or workers found different ones.
             OSError: no checkpoint in the folder can be read.
         """
         path = self._checkpointer.restore()
@@ -146,13 +147,14 @@ class Driver:
         self._best.restore_from(f"{self._best_folder}/ckpt-{self._best_results['global_step']}")
 
     def train(self, phases: Sequence[Phase]) -> Metrics:
-        """Takes the steps that are left of all phases.
+        """Takes the remaining steps of all phases.
 
         Evaluates first if the run was stopped between a checkpoint and its evaluation, or if no
         step is left.
 
         Returns:
-            the last evaluation with its `global_step`, or with `best_metric` the best; {} without.
+            the last evaluation, or with `best_metric` the best one, with its `global_step`; {} if
+            there was none.
 
         Raises:
             NonFiniteLoss: names the step.
@@ -189,7 +191,7 @@ class Driver:
             yield reports
 
     def _evaluation_is_due(self, phases: Sequence[Phase], reports: Reports) -> bool:
-        """Whether the weights at the start of training have to be evaluated."""
+        """Returns whether the weights at the start of training have to be evaluated."""
         step, ends = self.step, [phase.until_step for phase in phases]
         if step >= ends[-1]:
             return True
@@ -208,7 +210,7 @@ class Driver:
     def _is_best(self, results: Metrics) -> bool:
         if not self._best_results:
             return True
-        # A correlation, for example, may not be a number at first.
+        # A correlation, for example, may be NaN at first.
         new, best = (
             -math.inf if math.isnan(metrics[self._best_metric]) else metrics[self._best_metric]
             for metrics in (results, self._best_results)
@@ -240,11 +242,11 @@ class Driver:
                 raise Interrupted(stop.signal or signal.SIGTERM)
             if save and phase.evaluate:
                 self._evaluate(phase.evaluate, reports)
-            # Slow steps are shown one by one; fast ones pay for few returns to the host.
+            # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
 
     def _limited(self, steps: int, step: int, phase: Phase) -> int:
-        """At most `steps`: up to the next line of the log, checkpoint or end of the phase."""
+        """Returns at most `steps`, up to the next log line, checkpoint or end of the phase."""
         pauses = (_next(step, self._log_steps), _next(step, self._save_steps), phase.until_step)
         return min(steps, self._iterations_per_loop, min(pauses) - step)
 
@@ -260,5 +262,5 @@ def _take_steps(trainer: Trainer, batches: Iterator[Batch], steps: int, phase: P
 
 
 def _next(step: int, interval: int) -> int:
-    """The first multiple of `interval` after `step`."""
+    """Returns the first multiple of `interval` after `step`."""
     return step - step % interval + interval

@@ -1,4 +1,4 @@
-"""Stops a run in good order when its process receives SIGTERM or Ctrl-C."""
+"""Stops a run cleanly when its process receives SIGTERM or Ctrl-C."""
 
 import contextlib
 import signal
@@ -18,7 +18,7 @@ class StopRequest:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
-        """Catches the two signals; does nothing outside the main thread, which alone can."""
+        """Catches the two signals. Does nothing outside the main thread, where it is impossible."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -39,7 +39,7 @@ class StopRequest:
 
 
 class Interrupted(SystemExit):
-    """Training was stopped by a signal and saved; the exit code is 128 plus the signal's number."""
+    """A signal stopped training after a checkpoint; the exit code is 128 plus its number."""
 
     def __init__(self, signal_number: int):
         super().__init__(128 + signal_number)

@@ -12,12 +12,12 @@ class DynamicLossScale:
     """A factor on the loss that keeps small gradients from vanishing in float16.
 
     The factor doubles after 2,000 consecutive steps with finite gradients. It halves, but not
-    below 1, after a step with other gradients, which must be skipped. Create the object in the
-    strategy's scope and call its methods in a replica context.
+    below 1, after a step whose gradients are not finite; such a step must be skipped. Create the
+    object in the strategy's scope and call its methods in a replica context.
 
     Attributes:
         scale: the factor, a float32 variable.
-        state: name -> variable: what a checkpoint must hold.
+        state: the variables that a checkpoint must hold, by name.
 
     Example:
         loss = loss_scale.scale_loss(loss)

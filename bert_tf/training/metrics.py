@@ -12,16 +12,16 @@ class MetricsLog:
     """Writes `metrics.jsonl` so that a resumed run leaves the same file as an uninterrupted one.
 
     Args:
-        path: of the file; its folder must exist.
+        path: path of the file; its folder must exist.
     """
 
     def __init__(self, path: str):
         self._path = path
 
     def start(self, step: int) -> None:
-        """Drops the lines of steps after `step`, and a last line that a kill cut short.
+        """Drops the lines of steps after `step`, and a last line that was cut short by a kill.
 
-        The file is replaced as a whole or not at all. It is not created if there is none.
+        The file is replaced atomically, and not created if there is none.
 
         Raises:
             ValueError: a line is damaged; see `read_metrics`.
@@ -32,7 +32,7 @@ class MetricsLog:
             atomic_write(self._path, "".join(map(_line, kept)))
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Appends a line, which no later kill can lose.
+        """Appends a line, which a later kill cannot destroy.
 
         Args:
             values: must include `step`, an int. Floats are read back bit for bit.
@@ -48,7 +48,7 @@ class MetricsLog:
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
-    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] without a file.
+    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] if there is no file.
 
     Raises:
         ValueError: an earlier line is damaged; the message names it.

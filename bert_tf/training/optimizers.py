@@ -16,14 +16,15 @@ class Optimizer:
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
-        weight_decay: not applied to variables whose path matches `exclude`.
-        exclude: by default biases and the two parameters of layer normalization.
+        weight_decay: weight decay of variables whose path does not match `exclude`.
+        exclude: regular expression; the default matches biases and the two parameters of layer
+            normalization.
         bias_correction: whether to correct the bias of the moments toward 0.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable.
-        slots: name -> variable: what a checkpoint must hold. `<path>/adam_m`, `<path>/adam_v` and,
-            with `bias_correction`, the number of updates, `update_count`.
+        slots: the variables that a checkpoint must hold, by name: `<path>/adam_m`,
+            `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
     """
 
     adapts = False

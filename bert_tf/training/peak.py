@@ -46,8 +46,8 @@ _LONG_ENOUGH = 0.1  # seconds for `_PRODUCTS` products
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float, str]:
     """Returns the peak FLOP/s of all replicas together in matrix products, and its source.
 
-    For known GPUs and TPUs this is the published peak. For others, and for the CPU, it is measured
-    on all replicas of this machine at once, within two seconds or so.
+    For known GPUs and TPUs, this is the published peak. For others, and for the CPU, it is measured
+    on all replicas of this machine at once, which takes about two seconds.
 
     Args:
         precision: "float32", "bfloat16" or "float16".

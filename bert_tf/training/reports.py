@@ -24,20 +24,21 @@ class Reports:
 
     `metrics.jsonl` has one object per logged step and `eval_metrics.jsonl` one per evaluation;
     `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
-    last evaluation. When a run resumes, the files' entries for later steps are dropped, because
-    these steps are taken again.
+    last evaluation. When a run resumes, entries for later steps are dropped from the files, because
+    those steps are taken again.
 
     Use it as a context manager, after the checkpoint has been restored.
 
     Args:
-        folder: of the run.
+        folder: the run folder.
         step: number of finished steps.
-        num_train_steps: of the whole run.
-        peak_flops: floating-point operations per second that all devices could do together.
+        num_train_steps: number of steps of the whole run.
+        peak_flops: peak floating-point operations per second of all devices together.
         writes: False if another worker writes the files and shows progress.
 
     Attributes:
-        last_evaluation: results of the last evaluation with their `global_step`; {} without one.
+        last_evaluation: results of the last evaluation with their `global_step`; {} if there was
+            none.
     """
 
     def __init__(
@@ -78,10 +79,10 @@ class Reports:
             self._eval_writer.close()
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
-        """Sets the size of the batches and sequences to come.
+        """Sets the sizes of the following batches and sequences.
 
         Args:
-            batch_size: over all replicas.
+            batch_size: examples per step, over all replicas.
             flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
         """
         self._batch_size, self._flops = batch_size, flops_per_sequence
@@ -90,8 +91,8 @@ class Reports:
         """Shows the progress of the last `steps`, up to `step`.
 
         Args:
-            seconds: time they took.
-            means: the means of the loss and measures since the last `log`.
+            seconds: the time that these steps took.
+            means: the means of the loss and the measures since the last `log`.
         """
         self._steps, self._seconds = self._steps + steps, self._seconds + seconds
         self._means = dict(means)
@@ -104,7 +105,7 @@ class Reports:
         self._bar.update(steps)
 
     def log(self, step: int, learning_rate: float) -> None:
-        """Writes the last means with the learning rate of the step."""
+        """Writes the latest means with the learning rate of the step."""
         values = self._means | {"learning_rate": learning_rate} | self._speed
         self._steps, self._seconds = 0, 0.0
         if self._writes:
@@ -114,7 +115,7 @@ class Reports:
                 self._draw()
 
     def evaluation(self, step: int, results: Mapping[str, float]) -> None:
-        """Writes and shows an evaluation; `eval_results.txt` is that of google-research/bert."""
+        """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert."""
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
@@ -123,7 +124,7 @@ class Reports:
         _summarize(self._eval_writer, step, results)
         write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         shown = ", ".join(f"{name} {value:.6g}" for name, value in self.last_evaluation.items())
-        # Unlike print, this leaves the progress bar whole.
+        # Unlike print, this leaves the progress bar intact.
         tqdm.write(f"evaluation: {shown}")
 
     def stopped(self, step: int) -> None:
@@ -151,12 +152,12 @@ def _last_evaluation(path: str, step: int) -> dict[str, float]:
 
 
 def write_results(path: str, results: Mapping[str, float]) -> None:
-    """Writes sorted `key = value` lines, replacing the file as a whole."""
+    """Writes sorted `key = value` lines atomically."""
     atomic_write(path, "".join(f"{name} = {value}\n" for name, value in sorted(results.items())))
 
 
 def read_results(path: str) -> dict[str, float]:
-    """Reads a file of `write_results`; returns {} if there is none."""
+    """Reads a file written by `write_results`; returns {} if there is none."""
     if not tf.io.gfile.exists(path):
         return {}
     with tf.io.gfile.GFile(path) as file:

@@ -17,8 +17,8 @@ def make_schedule(
 ) -> Schedule:
     """Returns a linear warm-up to `learning_rate` followed by a decay to 0 at the end of training.
 
-    The warm-up's rate is `learning_rate * step / num_warmup_steps`, where the first step is number
-    0. After the warm-up the rate is `learning_rate` times
+    During the warm-up, the rate is `learning_rate * step / num_warmup_steps`, where the first step
+    is number 0. After the warm-up, it is `learning_rate` times
 
         linear      1 - step / num_train_steps
         polynomial  (1 - step / num_train_steps)^power

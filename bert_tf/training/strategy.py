@@ -1,4 +1,4 @@
-"""Chooses devices, CPU, GPUs, several machines or a TPU, and the precision."""
+"""Chooses the devices (CPU, GPUs, several machines or a TPU) and the precision."""
 
 import contextlib
 import functools
@@ -23,10 +23,10 @@ def make_strategy(
     """Creates the `tf.distribute` strategy for a kind of device.
 
     Args:
-        name: "cpu"; "gpu", all GPUs of this machine; "multi_worker", all GPUs, or else the CPU, of
-            several machines, which must come before any other use of TensorFlow; "tpu"; or "auto":
-            the workers if `worker_hosts` or TF_CONFIG names several, else the TPU if `tpu_name` is
-            given, else all GPUs, else the CPU.
+        name: "cpu"; "gpu" for all GPUs of this machine; "multi_worker" for all GPUs, or else the
+            CPU, of several machines, which must be chosen before any other use of TensorFlow;
+            "tpu"; or "auto" for the workers if `worker_hosts` or TF_CONFIG names several, else the
+            TPU if `tpu_name` is given, else all GPUs, else the CPU.
         tpu_name, tpu_zone, gcp_project: identify the TPU; omit them on a TPU VM.
         worker_hosts: `host:port` of every worker, the same list on each; replaces TF_CONFIG.
         task_index: index of this process in `worker_hosts`.
@@ -75,7 +75,7 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
 
 
 def _workers() -> list[str]:
-    """Returns the hosts that train, as TF_CONFIG names them."""
+    """Returns the hosts that train according to TF_CONFIG."""
     if not os.environ.get("TF_CONFIG"):
         return []
     try:
@@ -133,7 +133,7 @@ def device_type(strategy: tf.distribute.Strategy) -> str:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process is the one that writes files and messages: the only or first worker."""
+    """Returns whether this process, as the only or first worker, writes files and messages."""
     resolver = strategy.cluster_resolver
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return True
@@ -147,7 +147,7 @@ def chief_print(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
 
 
 def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:
-    """Averages values over all workers, so that all of them decide alike.
+    """Averages values over all workers, so that all of them make the same decisions.
 
     It is also a barrier: every worker must call it at the same point.
     """
@@ -161,7 +161,7 @@ def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float])
 
 @functools.cache
 def _mean_of_replicas(strategy: tf.distribute.Strategy):
-    # In eager mode every reduction would start threads of its own.
+    # In eager mode, every reduction would start its own threads.
     return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
 
 
@@ -183,7 +183,7 @@ def check_batch_size(
     """Raises a ValueError if a global batch cannot be divided evenly.
 
     Args:
-        flag: names the batch size in the message.
+        flag: the flag to name in the message.
         parts: number of gradient accumulation steps.
     """
     replicas = strategy.num_replicas_in_sync
@@ -196,7 +196,7 @@ def check_batch_size(
 
 
 def compiles(strategy: tf.distribute.Strategy) -> bool:
-    """Whether to compile the step with XLA: it pays off on GPUs, and TPUs do it by themselves."""
+    """Returns whether to compile the step with XLA, which pays off on GPUs; TPUs always do."""
     return device_type(strategy) == "GPU"
 
 

@@ -22,7 +22,7 @@ class Objective(Protocol):
 
     Measures are sums and counts that add up over replicas and batches. The mean of a measure is
     its sum divided by its count; the loss is the total of the means of the measures in `losses`.
-    `outputs` returns tensors [B, ...] for `Trainer.predict`, the only one that calls it.
+    `outputs` returns tensors [B, ...] for `Trainer.predict`, its only caller.
     """
 
     measures: tuple[str, ...]
@@ -42,19 +42,19 @@ class Trainer:
     before the division, and gradients are summed before clipping. The losses of a global batch
     therefore do not depend on the number of replicas or of accumulation steps.
 
-    In training the model's inputs include `dropout_seed`, int32 [2]. It is a function of the seed,
+    In training, the model's inputs include `dropout_seed`, int32 [2]. It is a function of the seed,
     the step, the replica and the accumulation step, so that a resumed run drops what an
     uninterrupted one would have dropped.
 
-    The loss of a model that computes in float16 is scaled; see `DynamicLossScale`.
+    If the model computes in float16, the loss is scaled; see `DynamicLossScale`.
 
     Args:
-        strategy: `model` and `optimizer` must have been created in its scope.
+        strategy: the strategy in whose scope `model` and `optimizer` were created.
         objective: what to minimize, measure and predict.
         optimizer, schedule: may be omitted if the trainer does not train.
         clip_norm: limit of the gradient's global norm.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
-        seed: of dropout.
+        seed: the seed of dropout.
         jit_compile: whether XLA compiles the step; by default where it pays off.
     """
 
@@ -88,7 +88,7 @@ class Trainer:
             self.loss_scale = DynamicLossScale() if half else None
         jit = compiles(strategy) if jit_compile is None else jit_compile
         self._train = tf.function(self._train)
-        # Batches differ in length: without this the eager loop would retrace for each length.
+        # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, reduce_retracing=True)
         self._predict = tf.function(self._predict, reduce_retracing=True)
         # XLA can compile only what one replica does alone, which excludes the all-reduce.
@@ -140,8 +140,8 @@ class Trainer:
             dataset: distributed batches with `example_index`, int32 [B]: the number of each row's
                 example, or -1 for a row that only fills its batch. All replicas of a step must
                 have batches of one length.
-            token_outputs: names of outputs [B, S, ...] with an entry per token. Each example's is
-                cut to its length, the sum of its `input_mask`.
+            token_outputs: names of outputs [B, S, ...] with an entry per token. They are cut to
+                the length of each example, the sum of its `input_mask`.
 
         Returns:
             an array [examples, ...] for each output, and a list of arrays [length, ...] for each
@@ -252,8 +252,8 @@ class Trainer:
             [weight.value for weight in self.model.trainable_weights],
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
-        # The gradient of an embedding lookup is sparse and may repeat rows, which would falsify
-        # its norm.
+        # The gradient of an embedding lookup is sparse and may repeat rows, which would make its
+        # norm wrong.
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
     def _sums(self, batch):

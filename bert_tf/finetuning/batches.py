@@ -24,13 +24,13 @@ def train_batches(
     static_length: bool = False,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Returns endless batches, shuffled anew in every epoch; the seed determines the order.
+    """Returns endless batches, reshuffled in every epoch; the seed determines the order.
 
     Args:
-        batch_size: over all replicas.
+        batch_size: examples per step, over all replicas.
         skip: number of examples to skip, to resume training.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
-        context: of `distribute_datasets_from_function`.
+        context: input context from `distribute_datasets_from_function`.
     """
     lengths = tf.constant(_padded_lengths(features, static_length))
     rows = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat().skip(skip)

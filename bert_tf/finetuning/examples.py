@@ -11,12 +11,12 @@ HELD_OUT = 0.1
 
 @dataclass(frozen=True)
 class TextExamples:
-    """Texts, or pairs of texts, and what is to be predicted for each.
+    """Texts, or pairs of texts, and the targets to predict for each.
 
     Attributes:
         texts_a: UTF-8 bytes.
         texts_b: the second texts of pairs; None for single texts.
-        targets: name -> array [N, ...].
+        targets: arrays [N, ...] by name.
     """
 
     texts_a: list[bytes]
@@ -44,7 +44,7 @@ class TfdsSource(NamedTuple):
     dev_split: str = "validation"
 
     def read(self, split: str) -> TextExamples:
-        """Reads "train", "dev" or "test" with the target `labels`; downloads it if necessary."""
+        """Reads "train", "dev" or "test" with the target `labels`, downloading it if necessary."""
         # Slow to import, and not needed for local files.
         import tensorflow_datasets as tfds
 
@@ -60,7 +60,7 @@ class TfdsSource(NamedTuple):
 def hold_out(
     examples: TextExamples, groups: np.ndarray, seed: int
 ) -> tuple[TextExamples, TextExamples]:
-    """Splits examples into the rest and a random tenth (`HELD_OUT`) of every group.
+    """Holds out a random tenth (`HELD_OUT`) of every group; returns the rest and that tenth.
 
     Args:
         groups: the group of each example, such as its label [N].

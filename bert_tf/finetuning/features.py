@@ -20,11 +20,11 @@ class Features:
 
     Attributes:
         ids, types: token and segment ids, int32 [N, (length)].
-        targets: name -> array [N, ...], or RaggedTensor [N, (length)] for a target per token.
+        targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token.
         pad_id: the id of [PAD].
-        max_seq_length: no example is longer.
+        max_seq_length: the largest number of tokens of an example.
         num_truncated: number of examples that were truncated.
-        num_not_utf8: number of texts with bytes that are not UTF-8, which were dropped.
+        num_not_utf8: number of texts with bytes that are not UTF-8; those bytes were dropped.
     """
 
     ids: tf.RaggedTensor

@@ -23,8 +23,8 @@ from bert_tf.weights.starting import set_initial_weights
 class FineTuner:
     """Trains on "train", evaluates "dev" after every epoch and keeps the best weights.
 
-    The best weights are those with the highest `task.metric`, the first of equals; they are in
-    `best` in the run folder. Nothing is written before `train`.
+    The best weights are those with the highest `task.metric`, the first among equals; they are kept
+    in `best` in the run folder. Nothing is written before `train`.
 
     Args:
         splits: "train", "dev" and possibly "test".
@@ -71,7 +71,7 @@ class FineTuner:
 
         Args:
             mapping: grows the word embeddings of the checkpoint.
-            say: receives lines that tell the user where the weights come from.
+            say: prints a line that tells the user where the weights come from.
         """
         set_initial_weights(
             self.driver,
@@ -83,11 +83,11 @@ class FineTuner:
         )
 
     def train(self) -> dict[str, float]:
-        """Trains what is left, then evaluates the best weights on "test", if there is one.
+        """Takes the remaining steps, then evaluates the best weights on "test" if there is one.
 
         Returns:
-            `eval_<metric>` on "dev" of the best weights, their `global_step`, and `test_<metric>`,
-            for all metrics of the task; also written to `eval_results.txt`.
+            for every metric of the task, `eval_<metric>` of the best weights on "dev" and
+            `test_<metric>` on "test", and their `global_step`; also written to `eval_results.txt`.
 
         Raises:
             NonFiniteLoss: names the step.

@@ -1,6 +1,6 @@
-"""The settings of fine-tuning, which are the flags of run_finetuning.
+"""The flags of run_finetuning.
 
-Those of google-research/bert's run_classifier keep their names and defaults.
+Flags that google-research/bert's run_classifier has keep their names and defaults.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from tfrecords.command import option
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(DeviceOptions):
-    """What to fine-tune, on what, and how."""
+    """What to fine-tune, on which task, and how."""
 
-    task: str = option(help="sst2 or imdb.")
+    task: str = option(help="The task: sst2 or imdb.")
     output_dir: str = option(help="Run folder: checkpoints, best weights, results and logs.")
     data_dir: str | None = option(
         None,
         help="Folder of the task's official files, or its parent: SST-2 with train.tsv and "
-        "dev.tsv, or aclImdb. Without it tensorflow-datasets downloads them.",
+        "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
     )
     init_checkpoint: str | None = option(
         None,
@@ -27,12 +27,12 @@ class FineTuningOptions(DeviceOptions):
     )
     init_vocab_mapping: str | None = option(
         None,
-        help="The .mapping.json of build_vocab --extend_vocab. The word embeddings of "
-        "--init_checkpoint grow by it; --vocab_file is the extended vocabulary.",
+        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the word "
+        "embeddings of --init_checkpoint grow; --vocab_file is the extended vocabulary.",
     )
     bert_config_file: str | None = option(
         None,
-        help="The encoder's bert_config.json. Needed only where --init_checkpoint has none, or to "
+        help="The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
         "change dropout.",
     )
     preset: str | None = option(
@@ -42,15 +42,16 @@ class FineTuningOptions(DeviceOptions):
     )
     vocab_file: str | None = option(
         None,
-        help="The encoder's vocabulary. Needed only with --preset, or where --init_checkpoint has "
+        help="The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
         "no vocab.txt.",
     )
     do_lower_case: bool | None = option(
         None,
-        help="Whether to lower-case the text. Default: as --init_checkpoint was trained, else "
-        "true.",
+        help="Whether to lower-case the text. Default: as for --init_checkpoint, else true.",
     )
-    max_seq_length: int = option(128, at_least=5, help="Longer examples are truncated, in tokens.")
+    max_seq_length: int = option(
+        128, at_least=5, help="Tokens per example; longer ones are truncated."
+    )
     train_batch_size: int = option(
         32, at_least=1, help="Examples per training step, over all devices together."
     )
@@ -58,7 +59,7 @@ class FineTuningOptions(DeviceOptions):
         32, at_least=1, help="Examples per evaluation step, over all devices together."
     )
     learning_rate: float = option(
-        5e-5, at_least=0, help="AdamW's peak learning rate, reached at the end of the warm-up."
+        5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
     )
     num_train_epochs: float = option(3.0, at_least=0, help="Epochs over the training examples.")
     warmup_proportion: float = option(
@@ -68,7 +69,7 @@ class FineTuningOptions(DeviceOptions):
         12345,
         at_least=0,
         at_most=2**32 - 1,
-        help="Seed of the new weights, the order of the data and dropout.",
+        help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
     )
 
@@ -76,7 +77,7 @@ class FineTuningOptions(DeviceOptions):
         """Returns the number of steps for this number of training examples.
 
         Raises:
-            ValueError: there would be none.
+            ValueError: it would be 0.
         """
         steps = int(num_examples * self.num_train_epochs / self.train_batch_size)
         if steps < 1:

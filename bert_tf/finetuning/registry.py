@@ -7,10 +7,10 @@ TASKS = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
 
 
 def get_task(name: str) -> Task:
-    """Returns the task of this name.
+    """Returns the task with this name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such task.
     """
     if name not in TASKS:
         raise ValueError(f"no task {name!r}: choose one of {', '.join(TASKS)}")

@@ -20,15 +20,15 @@ from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, s
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.vocabulary import load_vocab
 
-# In flags.json: whether all steps are taken and the results written.
+# The key in flags.json for whether all steps were taken and the results written.
 FINISHED = "finished"
 
 
 def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
-    """Fine-tunes and evaluates as the options say; resumes the run in the output folder.
+    """Fine-tunes and evaluates according to the options; resumes the run in the output folder.
 
     Args:
-        task: used instead of the registered task with the name `options.task`.
+        task: replaces the registered task with the name `options.task`.
 
     Returns:
         the results in `eval_results.txt`.
@@ -93,10 +93,10 @@ def _resolve_model(
 
 
 def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
-    """Whether the run in the output folder is finished.
+    """Returns whether the run in the output folder is finished.
 
     Raises:
-        ValueError: the folder holds something else, or a run with other flags.
+        ValueError: the folder holds something else, or a run with different flags.
     """
     saved = run.read_flags()
     if FINISHED not in saved:

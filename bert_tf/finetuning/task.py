@@ -23,7 +23,7 @@ class Task(abc.ABC):
         objective: what to minimize, and which outputs to predict.
         metric: the key of `score` that chooses the best weights; higher is better.
         token_outputs: names of the outputs that have an entry per token.
-        dev_set: what the "dev" split is, for messages.
+        dev_set: what to call the "dev" split in messages.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Task(abc.ABC):
 
         Args:
             data_dir: the folder of the task's files, if the user gave one.
-            seed: decides what is held out of "train" where the task has no "dev".
+            seed: determines what is held out of "train" if the task has no "dev".
 
         Raises:
             ValueError, OSError: files are missing or malformed; the message names them.

@@ -1,6 +1,6 @@
-"""The settings of pre-training, which are the flags of run_pretraining.
+"""The flags of run_pretraining.
 
-Those of google-research/bert's script keep their names and defaults.
+Flags that google-research/bert's script of the same name has keep their names and defaults.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tfrecords.command import option
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(DeviceOptions):
-    """What to pre-train on, what, and how."""
+    """What to pre-train, on which records, and how."""
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
     output_dir: str = option(help="Run folder: checkpoints, configuration, vocabulary and logs.")
@@ -30,17 +30,17 @@ class PretrainingOptions(DeviceOptions):
     )
     vocab_file: str | None = option(
         None,
-        help="The vocabulary of the examples. Needed only where no manifest beside the records "
+        help="The vocabulary of the examples. Needed only if no manifest beside the records "
         "holds it.",
     )
     do_lower_case: bool | None = option(
         None,
-        help="Whether the text of the examples was lower-cased. Needed only where no manifest "
-        "beside the records says so; exports ask for it otherwise.",
+        help="Whether the text of the examples was lower-cased. Needed only if no manifest beside "
+        "the records states it; without it, exports will ask for the casing.",
     )
     phases_file: str | None = option(
         None,
-        help='JSON list of phases, each with its "share" of --num_train_steps and, where they '
+        help='JSON list of phases, each with its "share" of --num_train_steps and, if they '
         "differ from the flags, input_file, eval_input_file, max_seq_length, "
         "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
         "then on long ones.",
@@ -50,35 +50,35 @@ class PretrainingOptions(DeviceOptions):
     )
     init_vocab_mapping: str | None = option(
         None,
-        help="The .mapping.json of build_vocab --extend_vocab. The tables of --init_checkpoint "
-        "grow by it.",
+        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
+        "tables of --init_checkpoint grow.",
     )
     max_seq_length: int | None = option(
         None,
         at_least=1,
-        help="Length of the examples. Default: as the records' manifest says, else 128.",
+        help="Length of the examples. Default: the value in the records' manifest, else 128.",
     )
     max_predictions_per_seq: int | None = option(
         None,
         at_least=1,
-        help="Masked positions of an example. Default: as the records' manifest says, else 20.",
+        help="Masked positions per example. Default: the value in the records' manifest, else 20.",
     )
     masking: str | None = option(
         None,
-        help="What to mask as one in dynamic examples, which are masked anew in every epoch; "
-        "default: wordpiece. left_to_right masks nothing and predicts every next token, with an "
-        "encoder whose configuration sets is_decoder.",
+        help="What to mask as one unit in dynamic examples, which get new masks in every epoch; "
+        "default: wordpiece. left_to_right masks nothing and predicts every next token; it needs "
+        "an encoder whose configuration sets is_decoder.",
         choices=DYNAMIC_MASKINGS,
     )
     masked_lm_prob: float | None = option(
         None,
-        help="Share of the tokens to mask in dynamic examples. Default: as the records' manifest "
-        "says, else 0.15.",
+        help="Share of the tokens to mask in dynamic examples. Default: the value in the records' "
+        "manifest, else 0.15.",
     )
     objective: str | None = option(
         None,
-        help="What to learn. nsp: masked words and next sentences. sop: masked words and the "
-        "order of sentences. mlm: masked words alone. Default: what the examples were made for.",
+        help="What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
+        "order of sentences. mlm: masked tokens only. Default: what the examples were created for.",
         choices=OBJECTIVES,
     )
     do_train: bool = option(False, help="Train.")
@@ -88,11 +88,11 @@ class PretrainingOptions(DeviceOptions):
     eval_input_file: str | None = option(
         None,
         help="Held-out TFRecord files to evaluate on. Without them, every hundredth record of "
-        "each --input_file is kept out of training for evaluation; --do_eval alone evaluates all "
-        "of a file that the run was not trained on.",
+        "each --input_file is held out of training for evaluation; --do_eval alone evaluates all "
+        "records of files that the run was not trained on.",
     )
     train_batch_size: int = option(
-        32, at_least=1, help="Examples per step, over all devices together."
+        32, at_least=1, help="Examples per training step, over all devices together."
     )
     eval_batch_size: int = option(
         8, at_least=1, help="Examples per evaluation step, over all devices together."
@@ -100,14 +100,14 @@ class PretrainingOptions(DeviceOptions):
     gradient_accumulation_steps: int = option(
         1,
         at_least=1,
-        help="Number of parts in which each device works through its share of the batch, to save "
-        "memory. The result is that of the whole batch.",
+        help="Number of parts in which each device processes its share of the batch, to save "
+        "memory. The result is the same as for the whole batch.",
     )
     rematerialize: str | None = option(
         None,
         help="What to recompute in the backward pass instead of keeping it. selective, the "
         "default except on the CPU: attention probabilities and dropout masks. layers: all "
-        "activations inside a layer, which saves much memory on GPUs and the CPU and costs a "
+        "activations inside a layer, which saves much memory on GPUs and the CPU but costs a "
         "third of the speed.",
         choices=REMATERIALIZATIONS,
     )
@@ -120,11 +120,11 @@ class PretrainingOptions(DeviceOptions):
         "for lamb.",
     )
     learning_rate: float = option(
-        5e-5, at_least=0, help="The highest learning rate, reached at the end of the warm-up."
+        5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
     )
     learning_rate_schedule: str = option(
         "linear",
-        help="How the learning rate decays after the warm-up: to 0 at the last step, unless "
+        help="How the learning rate decays after the warm-up: to 0 at the last step unless it is "
         "constant.",
         choices=SCHEDULES,
     )
@@ -143,14 +143,14 @@ class PretrainingOptions(DeviceOptions):
     )
     keep_checkpoints: int = option(5, at_least=1, help="How many checkpoints to keep.")
     iterations_per_loop: int = option(
-        1000, at_least=1, help="Maximum number of steps before the device reports back."
+        1000, at_least=1, help="Maximum number of steps before the device returns to the host."
     )
     max_eval_steps: int = option(100, at_least=1, help="Maximum number of evaluation steps.")
     random_seed: int = option(
         12345,
         at_least=0,
         at_most=2**32 - 1,
-        help="Seed of the initial weights, of the order of the data and of dropout.",
+        help="Seed of the initial weights, the order of the data, the masks and dropout.",
         aliases=("seed",),
     )
 

@@ -1,4 +1,4 @@
-"""The phases of pre-training, as users write them: short sequences first, then long ones."""
+"""The phases of pre-training as users define them, such as short sequences before long ones."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ class PhaseOptions:
     """One object of a `--phases_file`; the names are those of run_pretraining's flags.
 
     Raises:
-        ValueError: a value is impossible; names the key.
+        ValueError: a value is invalid; names the key.
     """
 
     share: float
@@ -37,7 +37,7 @@ class PhaseOptions:
 
 
 def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
-    """Reads the phases from a JSON list of objects. What an object omits is as in `defaults`.
+    """Reads the phases from a JSON list of objects, which take what they omit from `defaults`.
 
     Example:
         [{"share": 0.9, "input_file": "len128-*.tfrecord"},
@@ -90,7 +90,7 @@ def _phase(values: dict, defaults: PhaseOptions, where: str) -> PhaseOptions:
     if "share" not in values:
         raise ValueError(f"{where}: share is missing, the phase's part of all steps, such as 0.9")
     if "input_file" in values:
-        # The held-out records of another phase do not belong to this one.
+        # The held-out records of the flags do not belong to this phase.
         values = {"eval_input_file": None} | values
     try:
         return dataclasses.replace(defaults, **values)

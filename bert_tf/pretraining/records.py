@@ -16,20 +16,21 @@ from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import absolute_path
 
-# The original's, for records that no manifest describes.
+# The original's defaults, for records that no manifest describes.
 _DEFAULT_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 _DEFAULT_MASKED_LM_PROB = 0.15
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedRecords:
-    """The files of a phase, and what the manifests beside them say.
+    """The files of a phase, and the manifests beside them.
 
     Attributes:
-        phase: what the user wrote.
-        first_step, until_step: the phase takes the steps after the first, up to the last.
-        files, eval_files: the files to train and to evaluate on; the same where none are held out.
-        manifests: path -> manifest, of the files that this run reads.
+        phase: the options that the user gave.
+        first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
+        files, eval_files: the files to train and to evaluate on; the same unless the user gave
+            separate ones.
+        manifests: path -> manifest, for the files that this run reads.
     """
 
     phase: PhaseOptions
@@ -40,7 +41,7 @@ class NamedRecords:
     manifests: Mapping[str, dict[str, Any]]
 
     def settings(self, name: str) -> dict[str, Any]:
-        """Returns what each manifest says of a setting, by the manifest's path."""
+        """Returns the value of a setting in each manifest, by the manifest's path."""
         return {path: _settings(manifest).get(name) for path, manifest in self.manifests.items()}
 
 
@@ -50,8 +51,8 @@ class PhaseRecords:
 
     Attributes:
         first_step, until_step: as in `NamedRecords`.
-        train, evaluation: what to train and to evaluate on.
-        train_batch_size: over all replicas.
+        train, evaluation: the records to train and to evaluate on.
+        train_batch_size: examples per step, over all replicas.
     """
 
     first_step: int
@@ -65,7 +66,7 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     """Finds the files and manifests of every phase.
 
     Raises:
-        ValueError: a file does not exist, or the phases or a manifest are damaged; names the file.
+        ValueError: a file does not exist, or the phases or a manifest are invalid; names the file.
     """
     names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
     whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
@@ -103,11 +104,11 @@ def casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
 
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
-    """Returns what to learn: as the flag says, else as the manifests say, else "nsp".
+    """Returns the objective to learn: that of the flag, else that of the manifests, else "nsp".
 
     Raises:
-        ValueError: the examples lack the pairs that the flag asks for, or were made for different
-            objectives.
+        ValueError: the examples lack the pairs that the flag requires, or were created for
+            different objectives.
     """
     made_for = {
         objective: path
@@ -138,10 +139,10 @@ def check_records(
     """Checks the records of every phase against flags, manifests and the model.
 
     Args:
-        held_out_from: files of which the run has held out records so far; see `RunFolder`.
+        held_out_from: files from which the run has held out records so far.
 
     Raises:
-        ValueError, OSError: they do not fit; names the file or flag.
+        ValueError, OSError: the records do not match; names the file or flag.
     """
     phases = []
     for number, named in enumerate(records, start=1):
@@ -168,7 +169,7 @@ def _check_phase(
     held_out_from: Sequence[str],
 ) -> PhaseRecords:
     _check_vocabulary(spec, named)
-    # Phases that share records see them in another order and with other masks.
+    # Phases that share records see them in a different order and with different masks.
     seed = (options.random_seed + named.first_step) % 2**32
     records = RecordSet(
         files=named.files,
@@ -187,7 +188,7 @@ def _check_phase(
     if masking and masking.units == "left_to_right":
         records = dataclasses.replace(records, max_predictions_per_seq=records.max_seq_length - 1)
     records = dataclasses.replace(records, masking=masking)
-    # A run that has held out records of a file never evaluates on the others.
+    # A run that has held out records of a file never evaluates on the other records of that file.
     split = set(map(absolute_path, named.files if options.do_train else held_out_from))
     splits = not split.isdisjoint(map(absolute_path, named.eval_files))
     return PhaseRecords(
@@ -202,7 +203,7 @@ def _check_phase(
 
 
 def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
-    """Raises a ValueError where a manifest's checksum is that of another vocabulary."""
+    """Raises a ValueError if a manifest holds the checksum of a different vocabulary."""
     for path, checksum in named.settings("vocab_file").items():
         if spec.vocab and checksum not in (None, spec.vocab.sha256):
             raise ValueError(
@@ -212,10 +213,10 @@ def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
 
 
 def _length(named: NamedRecords, name: str) -> int:
-    """Returns a length of the records: as the flag or the manifests say, which must agree."""
+    """Returns a length of the records, on which the flag and the manifests must agree."""
     stated = named.settings(name)
     if name == "max_predictions_per_seq":
-        # Dynamic records hold no predictions yet: the manifest only makes a suggestion.
+        # Dynamic records hold no predictions yet, so their manifest only suggests a number.
         dynamic = [path for path, kind in named.settings("masking").items() if kind == "dynamic"]
         given = getattr(named.phase, name)
         stated = {k: v for k, v in stated.items() if k not in dynamic or given is None}
@@ -231,7 +232,7 @@ def _masking(
     dynamic: bool,
     seed: int,
 ) -> DynamicMasking | None:
-    """Returns how to mask dynamic records, one of which is `file`; None for masked ones."""
+    """Returns how to mask dynamic records, such as those of `file`; None for masked records."""
     if not dynamic:
         for name in ("masking", "masked_lm_prob"):
             if getattr(options, name) is not None:

@@ -45,13 +45,13 @@ from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import absolute_path, atomic_write
 
-# In flags.json: the files of which the run trains on a part and evaluates on the rest.
+# The key in flags.json for the files from which the run holds out records for evaluation.
 HELD_OUT_FROM = "held_out_from"
 _RECORDS_NAMED = 5
 
 
 def pretrain(options: PretrainingOptions) -> dict[str, float]:
-    """Trains and evaluates as the options say; resumes the run in the output folder.
+    """Trains and evaluates according to the options; resumes the run in the output folder.
 
     Returns:
         the metrics of the last evaluation; {} without `do_eval`.
@@ -134,7 +134,7 @@ def _make_trainer(
     strategy: tf.distribute.Strategy,
     objective: str,
 ) -> Trainer:
-    """Creates the model with random weights, and what trains it."""
+    """Creates the model, with random weights, and its trainer."""
     set_precision(options.precision)
     keras.utils.set_random_seed(options.random_seed)
     correction = {}
@@ -185,7 +185,7 @@ def _set_weights(
 def _flags(
     options: PretrainingOptions, run: RunFolder, phases: Sequence[PhaseRecords]
 ) -> dict[str, object]:
-    """Returns the flags to remember, and the files of which records are held out, for good."""
+    """Returns the flags to store, and the files whose held-out records stay held out for good."""
     split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
     held_out_from = {*run.read_flags().get(HELD_OUT_FROM, ()), *map(absolute_path, split)}
     return dataclasses.asdict(options) | {HELD_OUT_FROM: sorted(held_out_from)}
@@ -225,7 +225,7 @@ def _run(
     driver: Driver,
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
-    """Trains and evaluates all phases, or evaluates alone."""
+    """Trains and evaluates all phases, or only evaluates."""
     driver_phases = [_driver_phase(options, config, trainer, phase) for phase in phases]
     if options.do_train:
         return driver.train(driver_phases)
@@ -279,7 +279,7 @@ def _distributed(
 
 
 def _describe_batch(folder: str, phase: PhaseRecords, step: int) -> str:
-    """Writes the names of a step's records to a file, and returns some of them in a sentence."""
+    """Writes the names of a step's records to a file; returns a sentence with some of them."""
     records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
     path = f"{folder}/records-of-step-{step}.txt"
     atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
@@ -290,7 +290,7 @@ def _describe_batch(folder: str, phase: PhaseRecords, step: int) -> str:
 
 @contextlib.contextmanager
 def _explained_errors(phases: Sequence[PhaseRecords]) -> Iterator[None]:
-    """Turns what TensorFlow raises for bad records and lost workers into one line."""
+    """Turns TensorFlow's errors for bad records and lost workers into one-line errors."""
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):

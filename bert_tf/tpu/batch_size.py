@@ -7,7 +7,7 @@ from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
 # The share of a chip's memory that the system leaves to programs: slightly more on all chips seen.
 _USABLE = 0.98
-# The search ends when so much of the usable memory is filled.
+# The search ends when this share of the usable memory is filled.
 _FULL = 0.95
 _MOST_COMPILES = 6
 _MOST_GROWTH = 64
@@ -44,11 +44,11 @@ def find_largest_batch(
     step: CompiledStep | DoesNotFit,
     memory: float,
 ) -> LargestBatch:
-    """Extrapolates the largest batch from two compiled sizes, and compiles it to verify that.
+    """Extrapolates the largest batch from two compiled sizes, and verifies it by compiling it.
 
-    Memory grows linearly with the batch, except that the compiler makes other choices when memory
-    is plentiful or tight. So every estimate is compiled and improves the next one, until a size
-    fits and fills the memory well.
+    Memory grows linearly with the batch, except that the compiler makes different choices when
+    memory is plentiful or tight. Every estimate is therefore compiled and improves the next one,
+    until a size fits and fills the memory well.
 
     Args:
         compile_for: compiles the step for a number of sequences, or raises `DoesNotFit`.

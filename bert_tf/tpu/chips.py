@@ -13,7 +13,7 @@ class Chip(NamedTuple):
 
     Attributes:
         hbm_bytes: size of the main memory.
-        peak_flops: FLOP/s in bfloat16, to which TPUs round float32 matrices, too.
+        peak_flops: FLOP/s in bfloat16, to which TPUs also round float32 matrices.
         hbm_bandwidth: bytes/s between memory and the cores.
         link_bandwidth: bytes/s of one link to a neighboring chip (ICI), in one direction.
         replicas: TensorFlow devices per chip: one per core on old chips, otherwise one.

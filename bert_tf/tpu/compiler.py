@@ -143,7 +143,7 @@ def step_to_hlo(
 
 
 def _import_jax() -> SimpleNamespace:
-    """Imports the parts of jax that are needed here, most of them internal."""
+    """Imports the parts of jax that this module needs, most of which are internal."""
     # Without a TPU, libtpu would look for a metadata server to ask for these.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")

@@ -43,7 +43,7 @@ class Subject:
 
     @property
     def replica(self) -> str:
-        """The name of what a replica runs on."""
+        """What a replica runs on: a chip or a core."""
         return "chip" if self.topology.chip.replicas == 1 else "core"
 
     @property

@@ -16,7 +16,7 @@ _ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/output_bias)")
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyMapping:
-    """Says which old rows each new row is the mean of; written by build_vocab --extend_vocab.
+    """Maps each new row to the old rows whose mean it starts from; from build_vocab --extend_vocab.
 
     Attributes:
         old_size, new_size: the numbers of tokens.
@@ -24,7 +24,7 @@ class VocabularyMapping:
             not among the keys keep their rows.
 
     Raises:
-        ValueError: sizes and ids do not fit each other; names them.
+        ValueError: sizes and ids are inconsistent; names them.
     """
 
     old_size: int
@@ -49,7 +49,7 @@ class VocabularyMapping:
                 )
 
     def grows(self, path: str) -> bool:
-        """Whether the weight of this path has one row per token."""
+        """Returns whether the weight with this path has one row per token."""
         return _ROWS_ARE_TOKENS.fullmatch(path) is not None
 
     def grow(self, rows: np.ndarray) -> np.ndarray:
@@ -61,7 +61,7 @@ class VocabularyMapping:
         return grown
 
     def grow_config(self, config: BertConfig) -> BertConfig:
-        """Returns the configuration for the new vocabulary, unless `config` is of another size."""
+        """Returns `config` for the new vocabulary, or unchanged if it is not for the old one."""
         if config.vocab_size != self.old_size:
             return config
         return dataclasses.replace(config, vocab_size=self.new_size)
@@ -90,7 +90,7 @@ def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping.
 
     Raises:
-        ValueError: the file holds no mapping, or an impossible one; names the file.
+        ValueError: the file holds no mapping, or an invalid one; names the file.
         OSError: the file cannot be read.
     """
     try:

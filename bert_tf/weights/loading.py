@@ -14,13 +14,13 @@ def load_weights(
     weights: Sequence[keras.Variable],
     mapping: VocabularyMapping | None = None,
 ) -> None:
-    """Sets every one of `weights` from a checkpoint of `Checkpointer`.
+    """Sets all of `weights` from a checkpoint written by `Checkpointer`.
 
     Args:
-        mapping: grows the tables that have a row per token with an extended vocabulary.
+        mapping: grows the tables with one row per token to an extended vocabulary.
 
     Raises:
-        ValueError: a weight is missing from the checkpoint or has another shape there. No weight
+        ValueError: a weight is missing from the checkpoint or has another shape there; no weight
             is changed in that case.
         OSError: the checkpoint is damaged.
     """

@@ -1,4 +1,4 @@
-"""Where the weights of a run come from."""
+"""Sets the initial weights of a run."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,14 +20,15 @@ def set_initial_weights(
 ) -> bool:
     """Sets the weights of a run from the first of these sources that exists.
 
-    1. The run's own newest readable checkpoint: everything, so that training resumes exactly.
-    2. `init_checkpoint`: `weights`, every one of them, with their tables grown by `mapping`.
+    1. The run's own newest readable checkpoint, which restores the whole state, so that training
+       resumes exactly.
+    2. `init_checkpoint`, which must hold all of `weights`; `mapping` grows its tables.
     3. The random values that the model was created with.
 
     Args:
         model: the model that `driver` trains.
-        weights: those of its weights that `init_checkpoint` must hold.
-        say: receives lines that tell the user which source was used.
+        weights: the weights of the model that `init_checkpoint` must hold.
+        say: prints a line that tells the user which source was used.
 
     Returns:
         whether the run resumes.
@@ -51,5 +52,5 @@ def set_initial_weights(
     if random := [weight.path for weight in model.weights if weight.path not in loaded]:
         say(f"Initializing randomly: {', '.join(random)}.")
     if unused := sorted(saved_shapes(path).keys() - loaded):
-        say(f"Not needed from the checkpoint: {', '.join(unused)}.")
+        say(f"Not used from the checkpoint: {', '.join(unused)}.")
     return False

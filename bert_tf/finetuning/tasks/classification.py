@@ -56,8 +56,8 @@ class ClassificationTask(Task):
     Attributes:
         name: the value of --task.
         labels: the names of the classes, in the order of the model's outputs.
-        read_files: (folder, split) -> the examples of a split in the official files.
-        tfds: the source when no folder is given; None if there is none.
+        read_files: maps a folder and a split to the examples of the split in the official files.
+        tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
         has_dev: whether there is a "dev" split; otherwise a tenth of "train" is held out.
         has_test: whether there is a "test" split with labels.
@@ -149,7 +149,7 @@ class TextClassifier(tf.Module):
     ):
         super().__init__()
         self.labels = tf.Variable(labels, trainable=False, name="labels")
-        # Only the variables: Keras layers would be saved with functions that nobody calls.
+        # Only the variables: Keras layers would be saved together with functions nobody calls.
         self._weights = [variable.value for variable in model.variables]
         self._tokenizer = tokenizer
         names = ("text", "text_b") if pairs else ("text",)

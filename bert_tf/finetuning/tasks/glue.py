@@ -62,7 +62,7 @@ def _find(data_dir: str, folder: str, name: str) -> str:
 
 
 def _read_columns(path: str, columns: list[str]) -> list[tuple[int, list[bytes]]]:
-    """Reads columns of a TSV file with a header and without quoting; returns line numbers, too."""
+    """Reads columns of a TSV file with a header and without quoting, with their line numbers."""
     with tf.io.gfile.GFile(path, "rb") as file:
         # The csv module and splitlines also split at a lone carriage return, which is text here.
         lines = file.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")

@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+# Each needs up to two gigabytes of memory.
+TEST_WORKERS ?= 2
 
 .PHONY: quickstart test test-oldest lint
 
@@ -8,7 +10,7 @@ quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> Sa
 	$(BIN)/python -m bert_tf.quickstart
 
 test: $(VENV)/installed lint  ## lint, then all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=loadfile --no-loadscope-reorder
 
 test-oldest:  ## all tests with the oldest TensorFlow allowed, in an environment of its own
 	$(PYTHON) -m venv .venv-oldest

@@ -16,11 +16,29 @@ tf.config.set_logical_device_configuration(
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts modules with slow tests first, so that parallel workers end together."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(autouse=True)
 def float32():
     """A precision that one test has set is none of the next one's business."""
     yield
     keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(scope="module")
+def quick_runs():
+    """Spares runs the seconds that measuring the CPU's peak and drawing the curves take."""
+    from bert_tf.pretraining import run
+    from bert_tf.training import reports
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "peak_flops", lambda *_: (1e12, "not measured"))
+        patch.setattr(reports, "draw_curves", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -59,6 +59,11 @@ def folder(model, run_folder) -> str:
     return output
 
 
+@pytest.fixture(scope="module")
+def loaded(folder):
+    return hub.load(folder)
+
+
 def make_inputs(batch: int = 3, length: int = 11) -> dict[str, np.ndarray]:
     random = np.random.default_rng(1)
     lengths = random.integers(3, length + 1, (batch, 1))
@@ -89,17 +94,17 @@ def test_keras_layer_gives_the_outputs_of_the_keras_model(folder, model, shape):
     assert_equal(outputs, expected | {"default": expected["pooled_output"]})
 
 
-def test_mlm_gives_the_logits_of_the_pretrainer(folder, model):
+def test_mlm_gives_the_logits_of_the_pretrainer(loaded, model):
     inputs = make_inputs() | {"masked_lm_positions": np.array([[1, 2], [0, 3], [4, 4]], np.int32)}
-    outputs = keras_layer_model(hub.load(folder).mlm, inputs)(inputs)
+    outputs = keras_layer_model(loaded.mlm, inputs)(inputs)
     expected = model(inputs)
     del expected["next_sentence_logits"]
     assert_equal(outputs, expected)
 
 
-def test_signature_has_readable_names(folder, model):
+def test_signature_has_readable_names(loaded, model):
     inputs = make_inputs()
-    outputs = tf.saved_model.load(folder).signatures["serving_default"](
+    outputs = loaded.signatures["serving_default"](
         **{name: tf.constant(value) for name, value in inputs.items()}
     )
     assert set(outputs) == {"default", "pooled_output", "sequence_output"}
@@ -108,8 +113,7 @@ def test_signature_has_readable_names(folder, model):
     assert_equal(outputs["sequence_output"], expected["sequence_output"])
 
 
-def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(folder, model):
-    loaded = hub.load(folder)
+def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(loaded, model):
     names = {variable.path for variable in model.encoder.trainable_variables}
     assert {v.name.removesuffix(":0") for v in loaded.trainable_variables} == names
     head = {variable.path for variable in model.masked_lm.trainable_variables}
@@ -150,8 +154,8 @@ def test_fine_tuning_changes_the_encoder_if_trainable(folder, trainable):
         assert not changed and not layer.trainable_weights
 
 
-def test_training_applies_dropout(folder):
-    loaded, inputs = hub.load(folder), make_inputs()
+def test_training_applies_dropout(loaded):
+    inputs = make_inputs()
     still = [loaded(inputs)["default"], loaded(inputs, training=False)["default"]]
     np.testing.assert_array_equal(*still)
     drops = [loaded(inputs, training=True)["default"] for _ in range(2)]
@@ -207,8 +211,8 @@ print(outputs["pooled_output"].numpy().tolist())
     assert_equal(np.array(json.loads(done.stdout)), expected.numpy())
 
 
-def test_too_long_a_sequence_is_said(folder):
-    signature = tf.saved_model.load(folder).signatures["serving_default"]
+def test_too_long_a_sequence_is_said(loaded):
+    signature = loaded.signatures["serving_default"]
     inputs = make_inputs(1, CONFIG.max_position_embeddings + 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 24"):
         signature(**{name: tf.constant(value) for name, value in inputs.items()})

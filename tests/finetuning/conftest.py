@@ -29,6 +29,11 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
     return rows
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick(quick_runs):
+    pass
+
+
 @pytest.fixture(scope="session")
 def sentences():
     """A function (count, seed) -> pairs of a text and its label."""

@@ -25,7 +25,7 @@ def test_two_workers_fine_tune_as_one(files, config, tmp_path):
         "train_batch_size": 16,
         "eval_batch_size": 6,
         "learning_rate": 3e-3,
-        "num_train_epochs": 2.0,
+        "num_train_epochs": 1.0,
     }
     expected = run(Options(**flags, output_dir=str(tmp_path / "one")))
     with socket.socket() as first, socket.socket() as second:

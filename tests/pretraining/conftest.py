@@ -4,9 +4,11 @@ import pathlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.pretraining import run as pretraining_run
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.writer import write_records
 
@@ -53,10 +55,9 @@ def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
     write_records(str(path), serialize_examples(arrays))
 
 
-@pytest.fixture(autouse=True)
-def peak(monkeypatch):
-    """Spares each run the seconds that measuring the peak of the CPU takes."""
-    monkeypatch.setattr(pretraining_run, "peak_flops", lambda *_: (1e12, "not measured"))
+@pytest.fixture(scope="module", autouse=True)
+def quick(quick_runs):
+    pass
 
 
 @pytest.fixture(scope="session")
@@ -81,14 +82,24 @@ def data(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-@pytest.fixture
-def flags(data, tmp_path) -> dict:
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory) -> str:
+    """A folder with a checkpoint of random weights."""
+    folder = str(tmp_path_factory.mktemp("untrained"))
+    _CONFIG.to_json_file(f"{folder}/bert_config.json")
+    step = tf.Variable(0, dtype=tf.int64)
+    Checkpointer(folder, BertPretrainer(_CONFIG), {"step": step}).save()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def base_flags(data) -> dict:
+    """All flags but --output_dir."""
     return {
         "input_file": str(data / "train.tfrecord"),
         "eval_input_file": str(data / "heldout.tfrecord"),
         "bert_config_file": str(data / "config.json"),
         "vocab_file": str(data / "vocab.txt"),
-        "output_dir": str(tmp_path / "run"),
         "max_seq_length": LENGTH,
         "max_predictions_per_seq": PREDICTIONS,
         "do_train": True,
@@ -99,3 +110,8 @@ def flags(data, tmp_path) -> dict:
         "num_warmup_steps": 2,
         "save_checkpoints_steps": 4,
     }
+
+
+@pytest.fixture
+def flags(base_flags, tmp_path) -> dict:
+    return base_flags | {"output_dir": str(tmp_path / "run")}

@@ -1,12 +1,15 @@
 """Pre-training from records on disk: results file, resuming, manifests, bad input."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -22,10 +25,11 @@ from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab
 
 
-def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
-    """Oracles: what the records teach, the original's result keys, and the flags."""
-    save = run_pretraining.Options.save_checkpoints_steps
-    assert save == 1000  # the original's default
+@pytest.fixture(scope="module")
+def finished(base_flags, tmp_path_factory) -> types.SimpleNamespace:
+    """A run that was killed after its first checkpoint and then resumed."""
+    flags = base_flags | {"output_dir": str(tmp_path_factory.mktemp("finished") / "run")}
+    folder = pathlib.Path(flags["output_dir"])
 
     class Killed(Exception):
         pass
@@ -37,15 +41,34 @@ def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
             raise Killed
         return train(trainer, iterator, steps)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "train", killed_after_the_first_checkpoint)
         with pytest.raises(Killed):
             run(Options(**flags))
-    folder = pathlib.Path(flags["output_dir"])
-    assert [path.stem for path in folder.glob("*.index")] == ["ckpt-4"]
+    killed_at = [path.stem for path in folder.glob("*.index")]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        results = run(Options(**flags))
+    return types.SimpleNamespace(
+        folder=folder, killed_at=killed_at, results=results, printed=printed.getvalue()
+    )
 
-    results = run(Options(**flags))
-    assert f"Resuming from {folder}/ckpt-4, step 4." in capsys.readouterr().out
+
+@pytest.fixture
+def copied(finished, flags) -> dict:
+    """The flags of a finished run, of which the output folder is a copy."""
+    shutil.copytree(finished.folder, flags["output_dir"])
+    return flags
+
+
+def test_trains_evaluates_and_resumes(finished, copied, config, capsys):
+    """Oracles: what the records teach, the original's result keys, and the flags."""
+    save = run_pretraining.Options.save_checkpoints_steps
+    assert save == 1000  # the original's default
+    folder, results = finished.folder, finished.results
+    assert finished.killed_at == ["ckpt-4"]
+    assert f"Resuming from {folder}/ckpt-4, step 4." in finished.printed
+    assert "Changed since the last start" not in finished.printed
     assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-4", "ckpt-8"]
     assert results["global_step"] == 12
     assert results["masked_lm_accuracy"] == results["next_sentence_accuracy"] == 1.0
@@ -67,60 +90,57 @@ def test_trains_evaluates_and_resumes(flags, config, monkeypatch, capsys):
     for name in ("train", "eval"):
         assert list((folder / name).glob("events.out.tfevents.*"))
 
-    # The same command has nothing left to train; another batch size gives the same metrics.
-    again = run(Options(**flags | {"eval_batch_size": 5}))
+    # Nothing is left to train; another batch size gives the same metrics and is reported.
+    again = run(Options(**copied | {"eval_batch_size": 5}))
     assert again == pytest.approx(results, rel=1e-5)
+    output = capsys.readouterr().out
+    assert "Changed since the last start: --eval_batch_size 8 -> 5." in output
+    assert output.count("Changed since the last start") == 1
 
 
-def test_starts_from_a_checkpoint_of_another_run(flags, tmp_path, capsys):
+def test_starts_from_a_checkpoint_of_another_run(copied, finished, tmp_path, capsys):
     """Oracle: the results of the run that the weights come from."""
-    expected = run(Options(**flags))
-    start = {"init_checkpoint": flags["output_dir"], "output_dir": str(tmp_path / "second")}
-    found = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
-    assert f"weights from {flags['output_dir']}/ckpt-12." in capsys.readouterr().out
+    start = {"init_checkpoint": copied["output_dir"], "output_dir": str(tmp_path / "second")}
+    second = copied | start | {"num_train_steps": 1, "learning_rate": 0.0}
+    found = run(Options(**second))
+    assert f"weights from {copied['output_dir']}/ckpt-12." in capsys.readouterr().out
     for name in ("masked_lm_loss", "next_sentence_loss"):
-        assert found[name] == pytest.approx(expected[name], rel=1e-5)
+        assert found[name] == pytest.approx(finished.results[name], rel=1e-5)
     # Once the run has a checkpoint of its own, it no longer needs the other.
-    shutil.rmtree(flags["output_dir"])
-    again = run(Options(**flags | start | {"num_train_steps": 1, "learning_rate": 0.0}))
-    assert again == pytest.approx(found, rel=1e-5)
+    shutil.rmtree(copied["output_dir"])
+    assert run(Options(**second)) == pytest.approx(found, rel=1e-5)
 
 
-def test_evaluation_alone_uses_the_input_file(flags, data):
+def test_evaluation_alone_uses_the_input_file(copied, finished, data):
     """Oracle: the evaluation of the same file as --eval_input_file."""
-    run(Options(**flags | {"num_train_steps": 2}))
-    alone = {"do_train": False, "num_train_steps": 2}
-    heldout = run(Options(**flags | alone))
     same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
-    assert run(Options(**flags | alone | same)) == heldout
+    assert run(Options(**copied | same | {"do_train": False})) == finished.results
 
 
-def test_masks_dynamic_records(flags, data, tmp_path):
+def test_masks_dynamic_records(flags, data):
     """Oracles: what the records teach; equal flags give equal masks in evaluation."""
     dynamic = str(data / "dynamic.tfrecord")
-    flags = flags | {"input_file": dynamic, "eval_input_file": dynamic}
-    assert run(Options(**flags))["masked_lm_accuracy"] == 1.0
-
-    flags |= {"num_train_steps": 1, "output_dir": str(tmp_path / "short")}
-    flags |= {"masking": "whole_word", "masked_lm_prob": 0.2}
+    flags = flags | {"input_file": dynamic, "eval_input_file": dynamic, "num_train_steps": 1}
+    flags |= {"masking": "whole_word", "masked_lm_prob": 0.2, "save_checkpoints_steps": 100}
     results = run(Options(**flags))
     assert run(Options(**flags)) == results
     assert run(Options(**flags | {"masked_lm_prob": 0.1})) != results
     with pytest.raises(ValueError, match=r"masked_lm_prob is 0: it must be in \(0, 1\]"):
         run(Options(**flags | {"masked_lm_prob": 0}))
+    assert run(Options(**flags | {"num_train_steps": 12}))["masked_lm_accuracy"] == 1.0
 
 
 def test_masking_flags_are_checked(flags, data):
     """Oracle: the message names the file or flag."""
     for change in ({"masking": "wordpiece"}, {"masked_lm_prob": 0.15}):
         (name,) = change
-        with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is masked already"):
+        with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is already masked"):
             run(Options(**flags | change))
     dynamic = {"input_file": str(data / "dynamic.tfrecord")}
     with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one contains"):
         run(Options(**flags | dynamic))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
-    with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* needs --vocab_file"):
+    with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* give --vocab_file"):
         run(Options(**flags | alone))
 
 
@@ -230,7 +250,7 @@ def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_
         if same:
             check_records(options, spec, [records], ())
         else:
-            with pytest.raises(ValueError, match="manifest.json says .* another vocabulary"):
+            with pytest.raises(ValueError, match="manifest.json says .* not created with"):
                 check_records(options, spec, [records], ())
 
 
@@ -277,12 +297,12 @@ def test_a_vocabulary_larger_than_the_tables_is_refused(flags, data, tmp_path):
         run(Options(**flags | {"vocab_file": str(vocab)}))
 
 
-def test_another_configuration_in_the_same_folder_is_refused(flags, config, tmp_path):
-    run(Options(**flags | {"num_train_steps": 1}))
+def test_another_configuration_in_the_same_folder_is_refused(finished, flags, config, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(config.to_dict() | {"hidden_act": "relu"}))
-    with pytest.raises(ValueError, match="bert_config.json is another configuration than .*r.json"):
-        run(Options(**flags | {"bert_config_file": str(other)}))
+    with pytest.raises(ValueError, match="bert_config.json differs from .*r.json"):
+        changes = {"bert_config_file": str(other), "output_dir": str(finished.folder)}
+        run(Options(**flags | changes))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "corrupt", "id"])

@@ -67,7 +67,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch):
         ("[]", "is not a list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is missing"),
-        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence'; the keys are"),
+        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),
         ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: max_seq_length cannot be '128'"),
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: train_batch_size is 0"),
     ],
@@ -96,26 +96,21 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
         run(Options(**flags | {"phases_file": str(path), "num_train_steps": 6}))
 
 
-def test_without_eval_files_records_are_held_out(flags, data, capsys):
-    """Oracle: a later evaluation in other batches sees the same records."""
-    results = run(Options(**flags | {"eval_input_file": None, "eval_batch_size": 1}))
-    assert "One record in a hundred of each file is held out" in capsys.readouterr().out
-    alone = flags | {"eval_input_file": None, "do_train": False, "eval_batch_size": 5}
-    assert run(Options(**alone)) == pytest.approx(results, rel=1e-5)
-
-
-def test_held_out_records_stay_held_out(flags, data, tmp_path, capsys):
-    """Oracle: the files that the run was trained on, even once they are deleted."""
+def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys):
+    """Oracles: the records trained on, even once they are deleted; the results of other batches."""
     mine, other = tmp_path / "mine.tfrecord", data / "train.tfrecord"
     mine.write_bytes(other.read_bytes())
     path = tmp_path / "phases.json"
     path.write_text('[{"share": 0.5}, {"share": 0.5}]')
-    asked = flags | {"input_file": str(mine), "eval_input_file": None}
-    run(Options(**asked | {"phases_file": str(path), "num_train_steps": 2}))
+    asked = flags | {"input_file": str(mine), "eval_input_file": None, "eval_batch_size": 1}
+    phases = {"phases_file": str(path), "num_train_steps": 2}
+    results = run(Options(**asked | phases))
+    assert "One record in a hundred of each file is held out" in capsys.readouterr().out
+    alone = asked | {"do_train": False, "eval_batch_size": 5}
     for file, held_out in ((mine, True), (other, False)):
-        capsys.readouterr()
-        run(Options(**asked | {"do_train": False, "input_file": str(file)}))
+        found = run(Options(**alone | {"input_file": str(file)}))
         assert ("is held out of training" in capsys.readouterr().out) == held_out
+        assert (found == pytest.approx(results, rel=1e-5)) == held_out
         mine.unlink(missing_ok=True)
 
 
@@ -128,21 +123,23 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
     return str(path)
 
 
-def test_the_objective_is_that_of_the_examples(flags, data, tmp_path):
+def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path):
     """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
+    alone = flags | {"do_train": False, "init_checkpoint": untrained}
     for name, file in files.items():
-        changes = {"input_file": file, "output_dir": str(tmp_path / name), "num_train_steps": 2}
-        results = run(Options(**flags | changes))
+        changes = {"eval_input_file": file, "output_dir": str(tmp_path / name)}
+        results = run(Options(**alone | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
-    with pytest.raises(ValueError, match="give --objective: .*nsp.manifest.json with .*=nsp, "):
+    with pytest.raises(ValueError, match="nsp.manifest.json with .*=nsp, .*give --objective"):
         run(Options(**flags | both))
     wanted = {"input_file": files["mlm"], "objective": "nsp"}
     with pytest.raises(ValueError, match="mlm.manifest.json says .* without a second segment"):
         run(Options(**flags | wanted))
-    alone = {"objective": "mlm", "output_dir": str(tmp_path / "alone"), "num_train_steps": 2}
-    assert "next_sentence_loss" not in run(Options(**flags | alone))
+    assert "next_sentence_loss" not in run(
+        Options(**flags | {"objective": "mlm", "num_train_steps": 2})
+    )
 
 
 def test_left_to_right(flags, data, config, tmp_path):
@@ -156,5 +153,6 @@ def test_left_to_right(flags, data, config, tmp_path):
         run(Options(**flags))
     path = tmp_path / "decoder.json"
     path.write_text(json.dumps(config.to_dict() | {"is_decoder": True}))
-    results = run(Options(**flags | {"bert_config_file": str(path), "num_train_steps": 40}))
+    changes = {"bert_config_file": str(path), "num_train_steps": 40, "save_checkpoints_steps": 100}
+    results = run(Options(**flags | changes))
     assert results["masked_lm_accuracy"] >= 14 / 15

@@ -194,6 +194,27 @@ def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys,
     assert run.restored == f"{run.folder}/ckpt-5"
 
 
+def test_a_kill_before_the_first_checkpoint_starts_the_run_over(whole_run, make_run):
+    """Oracle: the uninterrupted run, bit for bit; the kill comes after a line of metrics."""
+
+    def kill_in_step_4(trainer):
+        real = trainer.train
+
+        def train_or_die(iterator, steps):
+            if trainer.step.numpy() == 3:
+                raise KeyboardInterrupt
+            return real(iterator, steps)
+
+        trainer.train = train_or_die
+
+    run = make_run()
+    with pytest.raises(KeyboardInterrupt):
+        run.train(prepare=kill_in_step_4)
+    assert [line["step"] for line in run.metrics()] == [3] and not run.checkpoints()
+    assert run.train() == whole_run.metrics()
+    assert run.restored is None
+
+
 def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
     """Oracle: the steps at which the undisturbed run evaluates."""
     run, evaluated = make_run(), []

@@ -25,6 +25,11 @@ CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)
 TABLE, BIAS = "encoder/embeddings/word_embeddings", "pretrainer/masked_lm/output_bias"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick(quick_runs):
+    pass
+
+
 @pytest.fixture(scope="module")
 def old(tmp_path_factory) -> pathlib.Path:
     """A checkpoint of random weights with its vocabulary, a text and records of a domain."""

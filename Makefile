@@ -12,7 +12,7 @@ quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> Sa
 test: $(VENV)/installed lint  ## lint, then all tests
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=loadfile --no-loadscope-reorder
 
-test-oldest:  ## all tests with the oldest TensorFlow allowed, in an environment of its own
+test-oldest:  ## all tests with the oldest supported TensorFlow, in a separate environment
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --editable '.[test]' \
 	  'tensorflow==2.20.*' 'tensorflow-text==2.20.*' 'tf_keras==2.20.*'

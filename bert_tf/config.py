@@ -121,7 +121,7 @@ class BertConfig:
             if key not in own and key not in _HARMLESS and key not in _FIXED:
                 raise ValueError(f"unknown key {key!r}: the keys are {', '.join(sorted(own))}")
         if "vocab_size" not in values:
-            raise ValueError("vocab_size is missing")
+            raise ValueError("vocab_size is missing: set it to the size of the vocabulary")
         return cls(**{key: value for key, value in values.items() if key in own})
 
     def to_dict(self) -> dict[str, Any]:

@@ -70,7 +70,9 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     folder = RunFolder(run_folder)
     flags = folder.read_flags()
     if "task" not in flags:
-        raise ValueError(f"{run_folder} is not the output folder of run_finetuning")
+        raise ValueError(
+            f"{run_folder} is not the output folder of run_finetuning: name one as --checkpoint"
+        )
     task = task or get_task(flags["task"])
     spec = folder.read()
     # Outputs are float32, whatever the precision of training was.

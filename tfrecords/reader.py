@@ -56,7 +56,7 @@ def expand_files(patterns: str) -> list[str]:
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
         if tf.io.gfile.stat(file).length == 0:
-            raise ValueError(f"{file} is empty")
+            raise ValueError(f"{file} is empty: leave it out")
     return files
 
 
@@ -83,7 +83,7 @@ def check_files(records: RecordSet) -> bool:
         except tf.errors.OpError as error:
             raise OSError(f"cannot read {file}: {plain_message(error)}") from None
         if first is None:
-            raise ValueError(f"{file} contains no records")
+            raise ValueError(f"{file} contains no records: leave it out")
         found = _expected_layout(first, records)
         if problem := problem_of_record(first, found, records.vocab_size):
             raise ValueError(f"{file}: {problem}")

@@ -103,7 +103,7 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
             are no output files.
     """
     if not files:
-        raise ValueError("--output_file names no file")
+        raise ValueError("--output_file names no file: give it a name")
     used = {absolute_path(file): "is an input file too" for file in inputs}
     for file in files:
         if problem := used.get(absolute_path(file)):

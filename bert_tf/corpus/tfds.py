@@ -27,7 +27,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
         raise ValueError(f"no TFDS dataset {name!r}: {str(error).splitlines()[0]}") from None
     specs = builder.info.features.get_tensor_spec()
     if not isinstance(specs, dict) or specs.get("text") != tf.TensorSpec((), tf.string):
-        raise ValueError(f"the TFDS dataset {name} has no string feature 'text'")
+        raise ValueError(f"the TFDS dataset {name} has no string feature 'text': choose another")
     builder.download_and_prepare()
     # Keeps the stored order, and never caches the dataset in memory.
     reading = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)

@@ -212,9 +212,9 @@ def _announce(
     if any(phase.evaluation.part == "held_out" for phase in phases):
         say(
             "One record in a hundred of each file is held out of training for evaluation"
-            f"{'' if options.do_eval else ', which --do_eval turns on'}. Where data creation made "
-            "several passes over a text (--dupe_factor), the other copies of a held-out text are "
-            "trained on; to measure on new text, give --eval_input_file."
+            f"{'' if options.do_eval else ', which --do_eval turns on'}. If data creation made "
+            "several passes over the text (--dupe_factor), the run trains on other copies of "
+            "held-out text; to measure on new text, give --eval_input_file."
         )
 
 

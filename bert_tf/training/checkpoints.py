@@ -151,7 +151,10 @@ def latest_checkpoint(path: str) -> str:
         # A run killed during its first save has no `checkpoint` file.
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
-        raise FileNotFoundError(f"{path}: no checkpoint found (looked for {found or 'a folder'})")
+        raise FileNotFoundError(
+            f"{path}: no checkpoint found: name a run folder, or a checkpoint in one, such as "
+            "run/ckpt-1000"
+        )
     return found
 
 

@@ -49,7 +49,7 @@ def _grown_shapes(
             if size != expected:
                 raise ValueError(
                     f"{owner} has a vocabulary of {size} tokens, but the mapping leads from "
-                    f"{mapping.old_size} to {mapping.new_size}"
+                    f"{mapping.old_size} to {mapping.new_size}: use the mapping that belongs to it"
                 )
         grown[path] = (mapping.new_size, *saved[path][1:])
     return grown

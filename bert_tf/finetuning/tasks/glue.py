@@ -58,7 +58,9 @@ def _find(data_dir: str, folder: str, name: str) -> str:
     for path in (f"{data_dir}/{name}", f"{data_dir}/{folder}/{name}"):
         if tf.io.gfile.exists(path):
             return path
-    raise FileNotFoundError(f"{data_dir} contains neither {name} nor {folder}/{name}")
+    raise FileNotFoundError(
+        f"{data_dir} contains neither {name} nor {folder}/{name}: name their folder as --data_dir"
+    )
 
 
 def _read_columns(path: str, columns: list[str]) -> list[tuple[int, list[bytes]]]:

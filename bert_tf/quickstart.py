@@ -25,6 +25,7 @@ from tfrecords import command
 from tfrecords.command import option
 
 PACKAGES = ("numpy", "keras", "tensorflow")
+_MAX_SEQ_LENGTH = 64
 SENTENCES = (
     "returns a new [MASK] with the same shape and type as the input.",
     "if the file does not [MASK], an error is raised.",
@@ -46,21 +47,47 @@ def run(options: Options) -> None:
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    texts = [folder / "train.txt", folder / "heldout.txt"]
-    if not all(text.exists() for text in texts):
-        _write_texts(*texts)
-    records = [text.with_suffix(".tfrecord") for text in texts]
-    vocab, model = folder / "vocab.txt", folder / "pretraining"
+    vocab, records = _make_data(folder, options.vocab_size)
+    model = _pretrain(folder, records, options.num_train_steps)
     encoder, preprocessor = folder / "encoder", folder / "preprocessor"
+    _step(encoder, "export.encoder", checkpoint=model, output_dir=encoder)
+    _step(
+        preprocessor,
+        "export.preprocessor",
+        checkpoint=model,
+        max_seq_length=_MAX_SEQ_LENGTH,
+        output_dir=preprocessor,
+    )
+    _fill_masks(encoder, preprocessor, vocab)
+    print(
+        f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
+        "  train.txt, heldout.txt    the text, one sentence per line\n"
+        "  vocab.txt                 the vocabulary\n"
+        "  *.tfrecord                examples: sentence pairs with masked tokens\n"
+        "  pretraining/              checkpoints, curves, eval_results.txt\n"
+        "  encoder/, preprocessor/   SavedModels for hub.KerasLayer\n"
+        "Next: run the same commands on your own text, or fine-tune: "
+        "python -m bert_tf.run_finetuning --help"
+    )
 
+
+def _make_data(
+    folder: pathlib.Path, vocab_size: int
+) -> tuple[pathlib.Path, tuple[pathlib.Path, pathlib.Path]]:
+    """Returns the vocabulary, and the records to train and to evaluate on."""
+    train, heldout = folder / "train.txt", folder / "heldout.txt"
+    if not (train.exists() and heldout.exists()):
+        _write_texts(train, heldout)
+    vocab = folder / "vocab.txt"
     _step(
         vocab,
         "bert_tf.build_vocab",
-        input_file=texts[0],
-        vocab_size=options.vocab_size,
+        input_file=train,
+        vocab_size=vocab_size,
         output_file=vocab,
     )
-    for text, record, dupe_factor in zip(texts, records, (4, 1), strict=True):
+    records = train.with_suffix(".tfrecord"), heldout.with_suffix(".tfrecord")
+    for text, record, dupe_factor in zip((train, heldout), records, (4, 1), strict=True):
         _step(
             record,
             "bert_tf.create_pretraining_data",
@@ -68,45 +95,35 @@ def run(options: Options) -> None:
             output_file=record,
             vocab_file=vocab,
             dupe_factor=dupe_factor,
-            max_seq_length=64,
+            max_seq_length=_MAX_SEQ_LENGTH,
             max_predictions_per_seq=10,
         )
+    return vocab, records
+
+
+def _pretrain(
+    folder: pathlib.Path, records: tuple[pathlib.Path, pathlib.Path], num_train_steps: int
+) -> pathlib.Path:
+    """Returns the run folder."""
+    train, heldout = records
+    model = folder / "pretraining"
     _step(
-        model / f"ckpt-{options.num_train_steps}.index",
+        model / f"ckpt-{num_train_steps}.index",
         "bert_tf.run_pretraining",
         do_train=True,
         do_eval=True,
-        input_file=records[0],
-        eval_input_file=records[1],
+        input_file=train,
+        eval_input_file=heldout,
         preset="tiny",
         train_batch_size=32,
         eval_batch_size=64,
         learning_rate=0.001,
-        num_train_steps=options.num_train_steps,
-        num_warmup_steps=options.num_train_steps // 10,
+        num_train_steps=num_train_steps,
+        num_warmup_steps=num_train_steps // 10,
         save_checkpoints_steps=600,
         output_dir=model,
     )
-    _step(encoder, "export.encoder", checkpoint=model, output_dir=encoder)
-    _step(
-        preprocessor,
-        "export.preprocessor",
-        checkpoint=model,
-        max_seq_length=64,
-        output_dir=preprocessor,
-    )
-
-    _fill_masks(encoder, preprocessor, vocab)
-    print(
-        f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
-        f"  {texts[0].name}, {texts[1].name}    the text, one sentence per line\n"
-        f"  {vocab.name}                 the vocabulary\n"
-        f"  *.tfrecord                examples: sentence pairs with masked tokens\n"
-        f"  {model.name}/              checkpoints, curves, eval_results.txt\n"
-        f"  {encoder.name}/, {preprocessor.name}/   SavedModels for hub.KerasLayer\n"
-        "Next: run the same commands on your own text, or fine-tune: "
-        "python -m bert_tf.run_finetuning --help"
-    )
+    return model
 
 
 def _step(result: pathlib.Path, module: str, **flags: object) -> None:
@@ -191,7 +208,7 @@ def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathli
         )
         mask = tf.RaggedTensor.from_tensor(special["mask_id"][tf.newaxis, tf.newaxis])
         ids = tf.concat([left, mask, right], axis=1)
-        inputs = preprocess.bert_pack_inputs([ids], seq_length=tf.constant(64))
+        inputs = preprocess.bert_pack_inputs([ids], seq_length=tf.constant(_MAX_SEQ_LENGTH))
         position = left.row_lengths()[:, tf.newaxis] + 1  # after [CLS]
         inputs["masked_lm_positions"] = tf.cast(position, tf.int32)
         probabilities = tf.nn.softmax(encode.mlm(inputs)["mlm_logits"][0, 0])

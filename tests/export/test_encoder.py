@@ -186,6 +186,7 @@ def test_weights_of_the_keras_layer_can_be_saved(folder, tmp_path):
     assert_equal(other(inputs), classifier(inputs))
 
 
+@pytest.mark.slow
 def test_the_pair_loads_without_our_packages(folder, run_folder, model, tmp_path):
     preprocessor_dir = str(tmp_path / "preprocessor")
     options = preprocessor.Options(

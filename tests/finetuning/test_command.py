@@ -42,7 +42,7 @@ def make_options(files: pathlib.Path, output_dir: pathlib.Path, **changes) -> Op
 
 @pytest.fixture(scope="module")
 def finished(files, tmp_path_factory) -> Options:
-    options = make_options(files, tmp_path_factory.mktemp("run") / "sst2", num_train_epochs=4.0)
+    options = make_options(files, tmp_path_factory.mktemp("run") / "sst2", num_train_epochs=2.0)
     run(options)
     return options
 
@@ -108,6 +108,7 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
     assert checkpoints.latest_checkpoint(finished.output_dir) == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
     """Oracle: the uninterrupted run; the kill comes before the first epoch's evaluation."""
     folder = str(tmp_path / "broken")

@@ -43,7 +43,7 @@ def test_two_workers_fine_tune_as_one(files, config, tmp_path):
         )
         for index in range(2)
     ]
-    chief_says, other_says = (worker.communicate(timeout=300)[0] for worker in workers)
+    chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
     assert read_results(f"{tmp_path}/two/eval_results.txt") == pytest.approx(expected, abs=1e-5)
     assert "on the test set" in chief_says

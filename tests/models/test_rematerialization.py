@@ -89,6 +89,7 @@ def test_without_a_seed_the_second_computation_drops_the_same():
     assert float(above - loss()) / 2e-2 == pytest.approx(float(tf.norm(gradient)), rel=0.01)
 
 
+@pytest.mark.slow
 def test_it_needs_less_memory():
     """Oracle: XLA's allocations for the compiled step, without weights, inputs and results."""
 

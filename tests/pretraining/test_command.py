@@ -322,6 +322,7 @@ def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_p
         run(Options(**flags | {"input_file": str(path)}))
 
 
+@pytest.mark.slow
 def test_the_command_is_quiet_and_needs_no_tensorflow_text(flags):
     """Oracle: standard error holds the progress bar alone; the import would fail."""
     arguments = [

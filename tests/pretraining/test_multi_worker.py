@@ -78,7 +78,7 @@ def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
         assert workers[0].poll() is None, workers[0].communicate()[0]
         time.sleep(0.01)
     workers[1].send_signal(signal.SIGKILL)
-    chief_says = workers[0].communicate(timeout=120)[0]
+    chief_says = workers[0].communicate(timeout=600)[0]
     workers[1].communicate()
     if workers[0].returncode:  # otherwise the kill came after the end
         assert workers[0].returncode == 1
@@ -87,7 +87,7 @@ def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
         assert not pathlib.Path(folder, "ckpt-30.index").exists()
 
     workers = start_workers(exact_flags)
-    chief_says, other_says = (worker.communicate(timeout=300)[0] for worker in workers)
+    chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
     assert f"Resuming from {folder}/ckpt-" in chief_says
     assert "on 2 CPU replicas" in chief_says

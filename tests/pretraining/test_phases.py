@@ -29,6 +29,7 @@ def two_phases(flags, data, tmp_path) -> dict:
     return flags | {"phases_file": str(path), "log_steps": 1, "save_checkpoints_steps": 100}
 
 
+@pytest.mark.slow
 def test_two_phases_are_one_run(two_phases, monkeypatch):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []

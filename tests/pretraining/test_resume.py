@@ -88,7 +88,7 @@ def test_a_kill_and_a_sigterm_change_nothing(long_flags, tmp_path, capsys):
     process = start(long_flags)
     wait_for_step(folder, 18, process)
     process.send_signal(signal.SIGTERM)
-    output = process.communicate(timeout=300)[0]
+    output = process.communicate(timeout=600)[0]
     assert process.returncode == 128 + signal.SIGTERM, output
     assert f"Resuming from {folder}/ckpt-" in output
     assert "Traceback" not in output

@@ -41,6 +41,7 @@ def test_accumulation_on_two_replicas(losses, one_device_losses):
     np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_compiled_step_gives_the_same_losses(losses, one_device_losses):
     """Oracle: the step without XLA."""
     compiled = losses(make_strategy("cpu"), jit_compile=True)

@@ -98,6 +98,7 @@ def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
 def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
     """With a learning rate of 0, the run saves the weights that it started from."""

@@ -100,8 +100,8 @@ def _config(
     if preset:
         if not vocab:
             raise ValueError(
-                "--preset needs the size of the vocabulary, and no manifest beside the records "
-                "holds it: give --vocab_file"
+                "--preset needs the size of the vocabulary: give --vocab_file (the records have "
+                "no manifest that holds it)"
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
     for folder in (run, init):

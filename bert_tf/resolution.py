@@ -53,10 +53,12 @@ def resolve_model(
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     vocabs, casings = dict(vocabs), dict(casings)
+    # What a start that failed before its first checkpoint left in the output folder does not count.
+    resumed = [run] if run.has_checkpoint() else []
     # A checkpoint that is about to grow has the old vocabulary.
-    for folder in [run, *([init] if init and not mapping else [])]:
+    for folder in [*resumed, *([init] if init and not mapping else [])]:
         vocabs[folder.file(VOCAB)] = folder.read_vocab()
-    for folder in [run, *([init] if init else [])]:
+    for folder in [*resumed, *([init] if init else [])]:
         casings[folder.file(TOKENIZER)] = folder.read_lower_case()
     vocab_source, vocab = agreed("vocabulary", vocabs)
     _, lower_case = agreed("do_lower_case", casings)
@@ -104,7 +106,7 @@ def _config(
                 "no manifest that holds it)"
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
-    for folder in (run, init):
+    for folder in (run if run.has_checkpoint() else None, init):
         if folder and tf.io.gfile.exists(folder.file(CONFIG)):
             return folder.read_config(), folder.file(CONFIG)
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
@@ -155,8 +157,23 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
+def flag_values(
+    vocab_file: str | None, do_lower_case: bool | None
+) -> tuple[dict[str, Vocabulary | None], dict[str, bool | None]]:
+    """Returns the vocabularies and casings that two flags state, by the name of their source.
+
+    A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing.
+    """
+    casings = {"--do_lower_case": do_lower_case}
+    if not vocab_file:
+        return {}, casings
+    folder = RunFolder(os.path.dirname(vocab_file))
+    casings[folder.file(TOKENIZER)] = folder.read_lower_case()
+    return {f"--vocab_file={vocab_file}": load_vocab(vocab_file)}, casings
+
+
 def resolve_vocab(
-    run: RunFolder | None, vocab_file: str | None, do_lower_case: bool | None
+    run: RunFolder | None, vocab_file: str | None = None, do_lower_case: bool | None = None
 ) -> tuple[str, bool]:
     """Decides which vocabulary and casing an export uses.
 
@@ -171,17 +188,16 @@ def resolve_vocab(
         ValueError: no source states a value, or two contradict each other.
         OSError: the vocabulary cannot be read.
     """
-    folders = [run] if run else []
-    vocabs = {folder.file(VOCAB): folder.read_vocab() for folder in folders}
-    if vocab_file:
-        vocabs = {vocab_file: load_vocab(vocab_file)} | vocabs
-        # A vocab.txt taken from a run folder has its casing beside it.
-        folders.append(RunFolder(os.path.dirname(vocab_file)))
-    path, _ = agreed("vocabulary", vocabs)
-    if not path:
+    vocabs, casings = flag_values(vocab_file, do_lower_case)
+    if run:
+        spec = run.read()
+        vocabs[run.file(VOCAB)] = spec.vocab
+        casings[run.file(TOKENIZER)] = spec.lower_case
+    vocab_source, _ = agreed("vocabulary", vocabs)
+    if not vocab_source:
         raise ValueError(f"{run.path} holds no {VOCAB}: give --vocab_file")
-    casings = {folder.file(TOKENIZER): folder.read_lower_case() for folder in folders}
-    source, lower_case = agreed("do_lower_case", {"--do_lower_case": do_lower_case} | casings)
+    path = vocab_file or run.file(VOCAB)
+    source, lower_case = agreed("do_lower_case", casings)
     if not source:
         raise ValueError(
             f"the casing of {path} is unknown: give --do_lower_case or --nodo_lower_case"

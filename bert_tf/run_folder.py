@@ -98,8 +98,19 @@ class RunFolder:
         return value
 
     def read(self) -> ModelSpec:
-        """Reads configuration, vocabulary and casing; raises what the three methods above raise."""
-        return ModelSpec(self.read_config(), self.read_vocab(), self.read_lower_case())
+        """Reads configuration, vocabulary and casing.
+
+        Raises:
+            ValueError: the vocabulary has more tokens than the encoder, or a file is damaged.
+            OSError: a file cannot be read.
+        """
+        spec = ModelSpec(self.read_config(), self.read_vocab(), self.read_lower_case())
+        if spec.vocab and len(spec.vocab) > spec.config.vocab_size:
+            raise ValueError(
+                f"{self.file(VOCAB)} has {len(spec.vocab)} tokens, more than the vocab_size "
+                f"{spec.config.vocab_size} of {CONFIG}: restore the vocabulary of the run"
+            )
+        return spec
 
     def read_flags(self) -> dict[str, Any]:
         """Reads the flags of the last start; returns {} if there are none.
@@ -133,7 +144,7 @@ class RunFolder:
         if spec.lower_case is not None:
             atomic_write(self.file(TOKENIZER), _tokenizer_config(spec))
         if flags is not None:
-            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2) + "\n")
+            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
 
 def _tokenizer_config(spec: ModelSpec) -> str:
@@ -151,6 +162,11 @@ def _read_json(path: str) -> dict[str, Any]:
         return {}
     try:
         with tf.io.gfile.GFile(path) as file:
-            return dict(json.load(file))
-    except (ValueError, TypeError) as error:
+            values = json.load(file)
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+        return values
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from error
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): remove it") from None

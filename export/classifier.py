@@ -58,6 +58,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
         OSError: a file cannot be read or written.
     """
     from bert_tf.finetuning.registry import get_task
+    from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.training.checkpoints import latest_checkpoint
@@ -65,6 +66,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
     from export.saved_models import check_new_folder, save_folder
+    from tfrecords.vocabulary import load_vocab
 
     check_new_folder(output_dir)
     folder = RunFolder(run_folder)
@@ -74,12 +76,12 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
             f"{run_folder} is not the output folder of run_finetuning: name one as --checkpoint"
         )
     task = task or get_task(flags["task"])
-    spec = folder.read()
+    vocab_file, lower_case = resolve_vocab(folder)
     # Outputs are float32, whatever the precision of training was.
     set_precision("float32")
-    model = task.build_model(spec.config)
+    model = task.build_model(folder.read_config())
     load_weights(latest_checkpoint(folder.file(BEST)), model.weights)
-    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
     module = task.serving(model, tokenizer, flags["max_seq_length"])
     save_folder(module, output_dir, {"serving_default": module.serving})
     return task.example_call()

@@ -55,6 +55,8 @@ def run(options: Options) -> None:
     check_new_folder(options.output_dir)
     checkpoint = latest_checkpoint(options.checkpoint)
     folder = RunFolder.of_checkpoint(checkpoint)
+    if "task" in folder.read_flags():
+        raise ValueError(f"{folder.path} is a fine-tuning run: export it with export.classifier")
     vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
     # Outputs are float32, whatever the precision of training was.
     model = BertPretrainer(folder.read_config(), dtype="float32")

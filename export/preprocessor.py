@@ -34,10 +34,11 @@ class Options(command.Options):
     do_lower_case: bool | None = option(
         None, help="Whether to lower-case the text. Needed only if no run folder states it."
     )
-    max_seq_length: int = option(
-        128,
+    max_seq_length: int | None = option(
+        None,
         at_least=3,
-        help="Length of the inputs for single texts; bert_pack_inputs takes any length.",
+        help="Length of the inputs for single texts; bert_pack_inputs takes any length. Default: "
+        "128, or the most that the encoder takes.",
     )
 
     def __post_init__(self) -> None:
@@ -61,11 +62,14 @@ def run(options: Options) -> None:
 
     check_new_folder(options.output_dir)
     folder = RunFolder.of_checkpoint(options.checkpoint) if options.checkpoint else None
+    length = options.max_seq_length or 128
     if folder:
-        check_length(folder.read_config(), options.max_seq_length)
+        config = folder.read_config()
+        length = options.max_seq_length or min(length, config.max_position_embeddings)
+        check_length(config, length)
     vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
-    module = PreprocessorModule(tokenizer, options.max_seq_length, vocab_file)
+    module = PreprocessorModule(tokenizer, length, vocab_file)
     save_folder(module, options.output_dir, {"serving_default": module.__call__})
     casing = "uncased" if lower_case else "cased"
     print(f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}.")

@@ -126,7 +126,7 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert " 0 sentences are longer than an example" in printed
     names = shlex.quote(", ".join(outputs))
     assert printed.splitlines()[-1] == (
-        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=base --do_train "
+        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=tiny --do_train "
         "--do_eval --output_dir=run"
     )
     assert outputs[0] in printed and outputs[1] in printed

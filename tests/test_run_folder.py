@@ -79,6 +79,10 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     given = dict(bert_config_file=str(tmp_path / "dropout.json"))
     assert resolve_model(run, **nothing, init=init, **given).config == dropout
     run.write(ModelSpec(CONFIG, VOCAB, False))
+    # What a start that failed left behind does not count.
+    with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
+        resolve_model(run, **nothing)
+    save_checkpoint(run)
     assert resolve_model(run, **nothing).config == CONFIG
     vocabs = {"--vocab_file=v": VOCAB}
     fresh = RunFolder(str(tmp_path / "fresh"))
@@ -89,6 +93,7 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
 def test_contradictions_name_both_sources(run, tmp_path):
     other = Vocabulary((*VOCAB.tokens[:-1], "##c"))
     run.write(ModelSpec(CONFIG, VOCAB, False))
+    save_checkpoint(run)
     vocabs = {"--vocab_file=v": other}
     with pytest.raises(ValueError, match="vocabulary: --vocab_file=v says .*run/vocab.txt says"):
         resolve_model(run, vocabs=vocabs, casings={})
@@ -142,5 +147,12 @@ def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
         resolve_vocab(None, str(alone), None)
     assert resolve_vocab(None, str(alone), True) == (str(alone), True)
     bare = RunFolder(str(tmp_path / "bare"))
+    bare.write(ModelSpec(CONFIG))
     with pytest.raises(ValueError, match="bare holds no vocab.txt: give --vocab_file"):
         resolve_vocab(bare, None, True)
+
+
+def test_a_vocabulary_larger_than_the_encoder_is_named(run):
+    run.write(ModelSpec(CONFIG, Vocabulary((*VOCAB.tokens, "c")), False))
+    with pytest.raises(ValueError, match="run/vocab.txt has 8 tokens, more than the vocab_size 7"):
+        resolve_vocab(run)

@@ -45,7 +45,7 @@ class Options:
     """Base class of every command's flags. Checks their values on creation.
 
     Raises:
-        ValueError: a number is out of range or a string is empty; names the flag.
+        ValueError: a number is out of range, a string is empty or not a choice; names the flag.
     """
 
     def __post_init__(self) -> None:
@@ -53,6 +53,9 @@ class Options:
             value = getattr(self, field.name)
             if value == "":
                 raise ValueError(f"--{field.name} is empty: give it a value or omit it")
+            choices = field.metadata["choices"]
+            if choices and value is not None and value not in choices:
+                raise ValueError(f"--{field.name}={value}: choose one of {', '.join(choices)}")
             if not isinstance(value, int | float):
                 continue
             low, high = field.metadata["at_least"], field.metadata["at_most"]

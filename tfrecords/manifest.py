@@ -25,6 +25,16 @@ from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 MANIFEST_END = ".manifest.json"
+# The types of what readers rely on.
+_SETTING_TYPES = {
+    "max_seq_length": int,
+    "max_predictions_per_seq": int,
+    "masked_lm_prob": float,
+    "do_lower_case": bool,
+    "masking": str,
+    "objective": str,
+    "vocab_file": str,
+}
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
@@ -67,6 +77,12 @@ def read_manifest(path: str) -> dict:
     if not isinstance(shards, list) or not all(map(_is_shard, shards)):
         keys = ", ".join(_SHARD_KEYS)
         raise ValueError(f"{path} is not a manifest: 'shards' is not a list of objects with {keys}")
+    settings = manifest.get("settings", {})
+    if not isinstance(settings, dict) or not isinstance(manifest.get("vocabulary", ""), str):
+        raise ValueError(f"{path} is damaged: 'settings' or 'vocabulary' has the wrong type")
+    for name, kind in _SETTING_TYPES.items():
+        if name in settings and type(settings[name]) is not kind:
+            raise ValueError(f"{path} is damaged: the setting {name} is {settings[name]!r}")
     return manifest
 
 

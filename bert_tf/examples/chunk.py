@@ -52,7 +52,7 @@ def save_chunk(path: str, chunk: Chunk) -> None:
     file = io.BytesIO()
     np.savez(
         file,
-        token_ids=_compact(chunk.token_ids),
+        pieces=_compact(chunk.token_ids),
         unit_starts=np.packbits(chunk.unit_starts),
         sentence_lengths=_compact(np.diff(chunk.sentence_starts)),
         document_lengths=_compact(np.diff(chunk.document_starts)),
@@ -72,7 +72,7 @@ def load_chunk(path: str) -> Chunk:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        token_ids = arrays["token_ids"].astype(np.int32)
+        token_ids = arrays["pieces"].astype(np.int32)
         return Chunk(
             token_ids=token_ids,
             unit_starts=np.unpackbits(arrays["unit_starts"], count=len(token_ids)).astype(np.bool_),

@@ -183,6 +183,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
             "without a JSON file (.jsonl, .json) as input",
         ),
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
+        ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
         ("num_workers", local, f"with --runner={options.runner}"),
         ("beam_options", not local, "with --runner=local"),

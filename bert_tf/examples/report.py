@@ -29,7 +29,7 @@ def next_steps(job: Job, input_file: str) -> str:
         f"Wrote {files} and {manifest_path(first)}.\n"
         "Next, inspect the examples and train on them:\n"
         f"  python -m tfrecords.inspect --input_file={names}\n"
-        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=base --do_train "
+        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=tiny --do_train "
         "--do_eval --output_dir=run"
     )
 

@@ -47,7 +47,8 @@ class FineTuningOptions(DeviceOptions):
     )
     do_lower_case: bool | None = option(
         None,
-        help="Whether to lower-case the text. Default: as for --init_checkpoint, else true.",
+        help="Whether to lower-case the text. Default: as for --init_checkpoint; true "
+        "from scratch.",
     )
     max_seq_length: int = option(
         128, at_least=5, help="Tokens per example; longer ones are truncated."

@@ -8,17 +8,16 @@ import tensorflow as tf
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import get_task
+from bert_tf.finetuning.registry import TASKS, get_task
 from bert_tf.finetuning.task import Task
 from bert_tf.flags import make_strategy
-from bert_tf.resolution import check_length, resolve_model
+from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, set_precision
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from tfrecords.vocabulary import load_vocab
 
 # The key in flags.json for whether all steps were taken and the results written.
 FINISHED = "finished"
@@ -76,20 +75,27 @@ def _resolve_model(
     # A run that resumes no longer needs the checkpoint that it started from.
     if options.init_checkpoint and not resumes:
         init = RunFolder.of_checkpoint(options.init_checkpoint)
-    vocab = load_vocab(options.vocab_file) if options.vocab_file else None
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     spec = resolve_model(
         run,
         bert_config_file=options.bert_config_file,
         preset=options.preset,
-        vocabs={f"--vocab_file={options.vocab_file}": vocab},
-        casings={"--do_lower_case": options.do_lower_case},
+        vocabs=vocabs,
+        casings=casings,
         init=init,
         mapping=mapping,
     )
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
-    return spec if spec.lower_case is not None else dataclasses.replace(spec, lower_case=True)
+    if spec.lower_case is None:
+        if init or resumes:
+            raise ValueError(
+                "the checkpoint does not say whether its text is lower-cased: give --do_lower_case "
+                "or --nodo_lower_case"
+            )
+        return dataclasses.replace(spec, lower_case=True)
+    return spec
 
 
 def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
@@ -151,6 +157,11 @@ def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) 
     lines += [
         f"Wrote {folder}: {EVAL_RESULTS}, {BEST} (the best weights), curves.png, metrics.jsonl. "
         f"For TensorBoard: tensorboard --logdir={folder}",
-        f"Next: python -m export.classifier --checkpoint={folder} --output_dir=classifier",
     ]
+    if TASKS.get(task.name) is task:
+        lines.append(
+            f"Next: python -m export.classifier --checkpoint={folder} --output_dir=classifier"
+        )
+    else:
+        lines.append(f"Next: export.classifier.export_classifier({folder!r}, 'classifier', task)")
     return "\n".join(lines)

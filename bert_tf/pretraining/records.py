@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_tf.choices import OBJECTIVES
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.resolution import agreed, check_length
@@ -89,7 +90,7 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     return named
 
 
-def vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:
+def stored_vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:
     """Returns the vocabularies that manifests hold, by the manifest's path."""
     return {
         path: stored_vocabulary(path, manifest)
@@ -98,7 +99,7 @@ def vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None
     }
 
 
-def casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
+def stored_casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
     """Returns the casings that manifests state, by the manifest's path."""
     return {k: v for phase in records for k, v in phase.settings("do_lower_case").items()}
 
@@ -121,12 +122,13 @@ def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecord
         raise ValueError(
             f"the examples were created for different objectives ({found}): give --objective"
         )
-    if "mlm" in made_for and options.objective not in (None, "mlm"):
-        raise ValueError(
-            f"--objective={options.objective} needs pairs of segments, but {made_for['mlm']} says "
-            "that the examples were created with --objective=mlm, without a second segment: omit "
-            "the flag"
-        )
+    for name, path in made_for.items():
+        # Masked tokens can be learned from examples of any objective.
+        if name not in OBJECTIVES or options.objective not in (None, "mlm", name):
+            raise ValueError(
+                f"--objective={options.objective} contradicts {path}, which says that the examples "
+                f"were created with --objective={name}: omit the flag"
+            )
     return options.objective or next(iter(made_for), "nsp")
 
 

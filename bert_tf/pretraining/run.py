@@ -17,14 +17,14 @@ from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
     PhaseRecords,
-    casings,
     check_records,
     name_records,
     resolve_objective,
-    vocabularies,
+    stored_casings,
+    stored_vocabularies,
 )
-from bert_tf.resolution import resolve_model
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.resolution import flag_values, resolve_model
+from bert_tf.run_folder import FLAGS, ModelSpec, RunFolder
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver, Phase
 from bert_tf.training.peak import peak_flops
@@ -42,11 +42,10 @@ from bert_tf.weights.starting import set_initial_weights
 from tfrecords.order import records_of_step
 from tfrecords.reader import evaluation_batches, explain_bad_record, training_batches
 from tfrecords.record_set import RecordSet
-from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import absolute_path, atomic_write
 
 # The key in flags.json for the files from which the run holds out records for evaluation.
-HELD_OUT_FROM = "held_out_from"
+HELD_OUT_FROM = "split_files"
 _RECORDS_NAMED = 5
 
 
@@ -67,7 +66,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
     say = chief_print(strategy)
-    phases = check_records(options, spec, named, run.read_flags().get(HELD_OUT_FROM, ()))
+    phases = check_records(options, spec, named, _held_out_from(run))
     _check_batch_sizes(options, strategy, phases)
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
     peak, _ = peak_flops(strategy, options.precision)
@@ -86,7 +85,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     _announce(options, spec, trainer, phases, say)
     with _explained_errors(phases):
         results = _run(options, spec.config, trainer, driver, phases)
-    say(_summary(options, run))
+    say(_summary(options, spec, run))
     return results
 
 
@@ -96,9 +95,7 @@ def _resolve_model(
     named: Sequence[NamedRecords],
     mapping: VocabularyMapping | None,
 ) -> ModelSpec:
-    given = {}
-    if options.vocab_file:
-        given[f"--vocab_file={options.vocab_file}"] = load_vocab(options.vocab_file)
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     init = None
     # A run that resumes no longer needs the checkpoint that it started from.
     if options.init_checkpoint and not run.has_checkpoint():
@@ -107,8 +104,8 @@ def _resolve_model(
         run,
         bert_config_file=options.bert_config_file,
         preset=options.preset,
-        vocabs=given | vocabularies(named),
-        casings={"--do_lower_case": options.do_lower_case} | casings(named),
+        vocabs=vocabs | stored_vocabularies(named),
+        casings=casings | stored_casings(named),
         init=init,
         mapping=mapping,
     )
@@ -187,8 +184,16 @@ def _flags(
 ) -> dict[str, object]:
     """Returns the flags to store, and the files whose held-out records stay held out for good."""
     split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
-    held_out_from = {*run.read_flags().get(HELD_OUT_FROM, ()), *map(absolute_path, split)}
+    held_out_from = {*_held_out_from(run), *map(absolute_path, split)}
     return dataclasses.asdict(options) | {HELD_OUT_FROM: sorted(held_out_from)}
+
+
+def _held_out_from(run: RunFolder) -> list[str]:
+    """Returns the files of which the run has held out records so far."""
+    files = run.read_flags().get(HELD_OUT_FROM, [])
+    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
+        raise ValueError(f"{run.file(FLAGS)}: {HELD_OUT_FROM} is not a list of files: restore it")
+    return files
 
 
 def _announce(
@@ -306,11 +311,14 @@ def _explained_errors(phases: Sequence[PhaseRecords]) -> Iterator[None]:
         ) from error
 
 
-def _summary(options: PretrainingOptions, run: RunFolder) -> str:
+def _summary(options: PretrainingOptions, spec: ModelSpec, run: RunFolder) -> str:
     files = ["eval_results.txt"] * options.do_eval
     files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
+    # What the run does not know, the export needs.
+    unknown = " --vocab_file=VOCAB" if not spec.vocab else ""
+    unknown += " --[no]do_lower_case" if spec.lower_case is None else ""
     return (
         f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
         f"tensorboard --logdir={run.path}\n"
-        f"Next: python -m export.encoder --checkpoint={run.path} --output_dir=encoder"
+        f"Next: python -m export.encoder --checkpoint={run.path}{unknown} --output_dir=encoder"
     )

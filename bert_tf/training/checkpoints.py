@@ -102,10 +102,10 @@ class Checkpointer:
         with _reading(path):
             try:
                 self._checkpoint.read(path).assert_existing_objects_matched()
-            except AssertionError:
+            except (AssertionError, ValueError):
                 raise ValueError(
-                    f"{path} was written with another optimizer or precision: use the same flags "
-                    "to resume, or start a new run from it with --init_checkpoint"
+                    f"{path} was written with another objective, optimizer or precision: use the "
+                    "same flags to resume, or start a new run from it with --init_checkpoint"
                 ) from None
 
     def _keep_newest(self, newest: str) -> None:

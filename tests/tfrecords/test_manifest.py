@@ -69,3 +69,21 @@ def test_a_missing_file_is_an_os_error(tmp_path):
     for function in (read_manifest, lambda path: shard_entry(path, 1)):
         with pytest.raises(OSError, match="cannot read .*absent"):
             function(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"settings": None},
+        {"vocabulary": ["a"]},
+        {"settings": {"max_seq_length": "32"}},
+        {"settings": {"do_lower_case": "true"}},
+        {"settings": {"objective": ["nsp"]}},
+    ],
+)
+def test_values_of_the_wrong_type_are_damage(tmp_path, change):
+    """Oracle: the message names the file."""
+    path = tmp_path / "a.manifest.json"
+    path.write_text(json.dumps({"shards": []} | change))
+    with pytest.raises(ValueError, match=f"{path} is damaged"):
+        read_manifest(str(path))

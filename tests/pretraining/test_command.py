@@ -17,7 +17,12 @@ import pytest
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.presets import preset_config
-from bert_tf.pretraining.records import casings, check_records, name_records, vocabularies
+from bert_tf.pretraining.records import (
+    check_records,
+    name_records,
+    stored_casings,
+    stored_vocabularies,
+)
 from bert_tf.resolution import resolve_model
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.run_pretraining import Options, run
@@ -182,8 +187,8 @@ def test_the_manifest_replaces_flags(created, tmp_path, masking):
     spec = resolve_model(
         RunFolder(str(tmp_path)),
         preset="tiny",
-        vocabs=vocabularies([records]),
-        casings=casings([records]),
+        vocabs=stored_vocabularies([records]),
+        casings=stored_casings([records]),
     )
     assert spec.vocab == load_vocab(str(created / "vocab.txt"))
     assert (spec.lower_case, spec.config.vocab_size) == (False, 40)

@@ -1,4 +1,4 @@
-"""Runs every step from text to a filled-in [MASK], in a few minutes on two cores.
+"""Runs every step from text to a filled-in [MASK], in about ten minutes on two cores.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 

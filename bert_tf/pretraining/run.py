@@ -33,6 +33,7 @@ from bert_tf.training.strategy import (
     chief_print,
     describe,
     device_type,
+    explain_lost_workers,
     is_chief,
     set_precision,
 )
@@ -83,7 +84,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
     _announce(options, spec, trainer, phases, say)
-    with _explained_errors(phases):
+    with explain_lost_workers(), _bad_records_explained(phases):
         results = _run(options, spec.config, trainer, driver, phases)
     say(_summary(options, spec, run))
     return results
@@ -294,8 +295,8 @@ def _describe_batch(folder: str, phase: PhaseRecords, step: int) -> str:
 
 
 @contextlib.contextmanager
-def _explained_errors(phases: Sequence[PhaseRecords]) -> Iterator[None]:
-    """Turns TensorFlow's errors for bad records and lost workers into one-line errors."""
+def _bad_records_explained(phases: Sequence[PhaseRecords]) -> Iterator[None]:
+    """Turns TensorFlow's errors for bad records into one line that names the record."""
     try:
         yield
     except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
@@ -304,11 +305,6 @@ def _explained_errors(phases: Sequence[PhaseRecords]) -> Iterator[None]:
             if problem := explain_bad_record(dataclasses.replace(phase.train, files=files)):
                 raise ValueError(problem) from None
         raise
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
-        raise OSError(
-            "the connection to another machine was lost: run the same command again, on every "
-            "worker, to resume from the last checkpoint"
-        ) from error
 
 
 def _summary(options: PretrainingOptions, spec: ModelSpec, run: RunFolder) -> str:

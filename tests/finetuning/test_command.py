@@ -22,7 +22,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results
 from bert_tf.weights.loading import load_weights
-from export import classifier
+from export import classifier, encoder
 from tfrecords.vocabulary import load_vocab
 
 
@@ -181,6 +181,16 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     )
     with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but .*best/"):
         run(second)
+    # Nobody guesses the casing of a run that does not state it.
+    for folder in (pathlib.Path(options.output_dir), pathlib.Path(options.output_dir, "best")):
+        (folder / "tokenizer_config.json").unlink()
+    with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
+        run(dataclasses.replace(second, do_lower_case=None))
+    with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
+        classifier.export_classifier(options.output_dir, str(tmp_path / "classifier"))
+    with pytest.raises(ValueError, match="is a fine-tuning run: export it with export.classifier"):
+        output = str(tmp_path / "encoder")
+        encoder.run(encoder.Options(checkpoint=options.output_dir, output_dir=output))
 
 
 def test_imdb_is_chosen_on_held_out_reviews_and_tested_once(

@@ -135,9 +135,10 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
     with pytest.raises(ValueError, match="nsp.manifest.json with .*=nsp, .*give --objective"):
         run(Options(**flags | both))
-    wanted = {"input_file": files["mlm"], "objective": "nsp"}
-    with pytest.raises(ValueError, match="mlm.manifest.json says .* without a second segment"):
-        run(Options(**flags | wanted))
+    for made_for, wanted in (("mlm", "nsp"), ("nsp", "sop"), ("sop", "nsp")):
+        message = f"--objective={wanted} contradicts .*{made_for}.manifest.json, .*={made_for}:"
+        with pytest.raises(ValueError, match=message):
+            run(Options(**flags | {"input_file": files[made_for], "objective": wanted}))
     assert "next_sentence_loss" not in run(
         Options(**flags | {"objective": "mlm", "num_train_steps": 2})
     )

@@ -103,6 +103,18 @@ def test_help_shows_the_docstring_and_every_flag(program):
         assert text in help
 
 
+def test_a_value_that_is_not_a_choice_is_named():
+    """Oracle: the message; the command line has a check of its own."""
+
+    @dataclass(frozen=True)
+    class Options(command.Options):
+        kind: str | None = option(None, help="", choices=("a", "b"))
+
+    assert Options().kind is None
+    with pytest.raises(ValueError, match="--kind=c: choose one of a, b"):
+        Options("c")
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.5])
 def test_numbers_out_of_range_are_rejected(value):
     @dataclass(frozen=True)

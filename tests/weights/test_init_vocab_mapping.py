@@ -132,6 +132,7 @@ def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
         data_dir=str(old),
         output_dir=str(tmp_path / "run"),
         init_checkpoint=str(old),
+        do_lower_case=True,
         max_seq_length=12,
         train_batch_size=8,
         num_train_epochs=1.0,

@@ -19,8 +19,8 @@ class LoadedRun(NamedTuple):
     """The result of `load`.
 
     Attributes:
-        model: a `BertPretrainer` if the checkpoint holds the pre-training heads, otherwise a
-            `BertEncoder`.
+        model: a `BertPretrainer` for a pre-training run; a `BertEncoder`, without the task's head,
+            for a fine-tuning run.
         tokenizer: the run's tokenizer; None if the run lacks its vocabulary or casing.
         config: the encoder's configuration.
     """

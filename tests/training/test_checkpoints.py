@@ -173,7 +173,7 @@ def test_another_optimizer_is_named(tmp_path, strategy, make_trainer, make_check
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     state = trainer.state | {"update_count": tf.Variable(0)}
-    with pytest.raises(ValueError, match=f"{path} was written with another optimizer"):
+    with pytest.raises(ValueError, match=f"{path} was written with another objective, optimizer"):
         Checkpointer(str(tmp_path), trainer.model, state).restore()
 
 

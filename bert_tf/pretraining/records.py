@@ -123,8 +123,12 @@ def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecord
             f"the examples were created for different objectives ({found}): give --objective"
         )
     for name, path in made_for.items():
+        if name not in OBJECTIVES:
+            raise ValueError(
+                f"{path} is damaged: its objective is {name!r}, not one of {', '.join(OBJECTIVES)}"
+            )
         # Masked tokens can be learned from examples of any objective.
-        if name not in OBJECTIVES or options.objective not in (None, "mlm", name):
+        if options.objective not in (None, "mlm", name):
             raise ValueError(
                 f"--objective={options.objective} contradicts {path}, which says that the examples "
                 f"were created with --objective={name}: omit the flag"

@@ -195,7 +195,7 @@ def test_distributions_equal_the_references(choose, slow, share):
 
 def test_spans_have_the_lengths_of_the_paper():
     # A budget of ten tokens always has room for the first span, and rows are so long that spans do
-    # not touch. The first span has its full length, the last one what is left.
+    # not touch. The first span has its full length; the last one takes the rest of the budget.
     assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
     chances = np.zeros((11, 11))  # [remaining budget, length of the next run]
     expected = np.zeros((11, 11))  # [remaining budget, length]: expected number of runs

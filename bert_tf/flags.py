@@ -1,7 +1,8 @@
 """The flags that choose devices, shared by every command that trains."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.choices import PRECISIONS, STRATEGIES
 from tfrecords import command
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions(command.Options):
     """The devices that a command trains on, and the precision."""
+
+    # Flags of google-research/bert.
+    absent_flags: ClassVar[Mapping[str, str]] = {
+        "master": "use --strategy=multi_worker, or --strategy=tpu with --tpu_name",
+        "num_tpu_cores": "all cores of the TPU are used, so omit it",
+    }
+    if_out_of_memory: ClassVar[str] = (
+        "use a smaller --train_batch_size, --eval_batch_size, --max_seq_length or encoder"
+    )
 
     precision: str = option(
         "float32",

@@ -1,15 +1,19 @@
 """Runs commands: flags from a dataclass, a quiet TensorFlow and one-line error messages."""
 
 import dataclasses
+import difflib
 import functools
 import math
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from absl import app, flags, logging
+
+_NEEDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
 def option(
@@ -44,13 +48,23 @@ def option(
 class Options:
     """Base class of every command's flags. Checks their values on creation.
 
+    Attributes:
+        absent_flags: names that users of other programs know -> what to do instead.
+        if_out_of_memory: what needs less memory.
+
     Raises:
-        ValueError: a number is out of range, a string is empty or not a choice; names the flag.
+        ValueError: a value has the wrong type, a number is out of range, a string is empty or not
+            a choice; names the flag.
     """
+
+    absent_flags: ClassVar[Mapping[str, str]] = {}
+    if_out_of_memory: ClassVar[str] = "end other programs, or use a machine with more memory"
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if not _fits(value, field):
+                raise ValueError(f"--{field.name} is {value!r}: it must be {_NEEDS[_type(field)]}")
             if value == "":
                 raise ValueError(f"--{field.name} is empty: give it a value or omit it")
             choices = field.metadata["choices"]
@@ -68,8 +82,9 @@ class Options:
 def run(options_type: type, function: Callable[[Any], None]) -> None:
     """Parses the command line into `options_type` and calls `function` with it.
 
-    A user can fix what a `ValueError` or an `OSError` reports. Either one ends the program with
-    exit code 1 and one line on standard error; `--verbosity=1` adds the traceback.
+    A user can fix what a `ValueError` or an `OSError` reports, and a lack of memory. Each of them
+    ends the program with exit code 1 and one line on standard error; `--verbosity=1` adds the
+    traceback.
     """
     # TensorFlow reads these on import, and no command imports it before this point. Real errors
     # still arrive as exceptions; only log messages are lost.
@@ -79,7 +94,10 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
     sys.modules["__main__"].__doc__ = sys.modules[function.__module__].__doc__
     for field in dataclasses.fields(options_type):
         _define_flag(field)
-    app.run(functools.partial(_main, options_type, function))
+    app.run(
+        functools.partial(_main, options_type, function),
+        flags_parser=functools.partial(_parse, options_type),
+    )
 
 
 def import_tensorflow() -> None:
@@ -104,33 +122,95 @@ def _main(options_type: type, function: Callable[[Any], None], arguments: list[s
     if logging.get_verbosity() == logging.INFO:
         # At absl's default level, TensorFlow logs messages that only its developers need.
         logging.set_verbosity(logging.WARNING)
-    if len(arguments) > 1:
-        raise app.UsageError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
     # Exit in the same way as after Ctrl-C, which removes temporary files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    program = os.path.splitext(os.path.basename(sys.argv[0]))[0]
     try:
-        options = _parsed_options(options_type)
+        options = _parsed_options(options_type, arguments)
         import_tensorflow()
         function(options)
         return
     except KeyboardInterrupt:
-        print(f"\n{program}: interrupted", file=sys.stderr)
+        print(f"\n{_program()}: interrupted", file=sys.stderr)
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except Exception as error:
+        message = _message(error, options_type)
+        if message is None:
+            raise
         logging.debug("traceback", exc_info=True)
-        message = " ".join(str(error).split())
     # Outside the `except` block, so that all objects the error refers to are freed before exit.
-    print(f"{program}: error: {message}", file=sys.stderr)
+    _fail(message)
+
+
+def _message(error: Exception, options_type: type) -> str | None:
+    """Returns the line for an error that a user can fix; None for all others."""
+    if isinstance(error, MemoryError) or "ResourceExhausted" in type(error).__name__:
+        tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
+        wanted = f" ({tensor[0]})" if tensor else ""
+        return f"out of memory{wanted}: {options_type.if_out_of_memory}"
+    if isinstance(error, ValueError | OSError):
+        return str(error)
+    return None
+
+
+def _fail(message: str) -> None:
+    """Ends the program with an error message."""
+    print(f"{_program()}: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(1)
 
 
-def _parsed_options(options_type: type) -> Any:
+def _program() -> str:
+    return os.path.splitext(os.path.basename(sys.argv[0]))[0]
+
+
+def _parse(options_type: type, arguments: Sequence[str]) -> list[str]:
+    """Parses the command line, and returns the arguments that are not flags."""
+    try:
+        return flags.FLAGS(["--help" if argument == "-h" else argument for argument in arguments])
+    except flags.UnrecognizedFlagError as error:
+        _fail(_unknown_flag(error.flagname, options_type))
+    except flags.IllegalFlagValueError as error:
+        _fail(_illegal_value(str(error)))
+    except flags.Error as error:
+        _fail(str(error).removeprefix("ERROR:: "))
+    except SystemExit:
+        sys.exit(0)  # absl's --help exits with 1
+
+
+def _unknown_flag(name: str, options_type: type) -> str:
+    # absl reads --noNAME as --NAME=false.
+    names = [field.name for field in dataclasses.fields(options_type)]
+    bare = name.removeprefix("no")
+    if bare in names:
+        return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
+    answers = options_type.absent_flags
+    similar = difflib.get_close_matches(name, names, 1)
+    hint = f"did you mean --{similar[0]}?" if similar else "--help lists all flags"
+    answer = answers.get(name) or answers.get(bare) or hint
+    return f"--{name} is not a flag of this command: {answer}"
+
+
+def _illegal_value(message: str) -> str:
+    """Turns absl's "flag --NAME=VALUE: REASON" into our style."""
+    name, value = re.match(r"flag --(\w+)=(.*?): ", message, re.S).groups()
+    flag = flags.FLAGS[name]
+    if choices := getattr(flag.parser, "enum_values", None):
+        return f"--{name}={value}: choose one of {', '.join(choices)}"
+    need = {"int": int, "float": float, "bool": bool}[flag.flag_type()]
+    return f"--{name} is {value!r}: it must be {_NEEDS[need]}"
+
+
+def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
+    if len(arguments) > 1:
+        raise ValueError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
     fields = dataclasses.fields(options_type)
     values = {field.name: flags.FLAGS[field.name].value for field in fields}
     for field in fields:
         if _is_required(field) and values[field.name] is None:
             raise ValueError(f"--{field.name} is required: see --help")
+        for alias in field.metadata["aliases"]:
+            # An alias sets the flag itself, too.
+            if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
+                raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
     return options_type(**values)
 
 
@@ -151,12 +231,22 @@ def _define_flag(field: dataclasses.Field) -> None:
             float: flags.DEFINE_float,
             bool: flags.DEFINE_boolean,
         }
-        # For a union such as `str | None`, the first type is the flag's.
-        kind = getattr(field.type, "__args__", (field.type,))[0]
-        define[kind](**arguments)
+        define[_type(field)](**arguments)
     for alias in field.metadata["aliases"]:
         flags.DEFINE_alias(alias, field.name, module_name=sys.argv[0])
 
 
 def _is_required(field: dataclasses.Field) -> bool:
     return field.default is dataclasses.MISSING
+
+
+def _type(field: dataclasses.Field) -> type:
+    """Returns the type of a flag's value: for a union such as `str | None`, the first."""
+    return getattr(field.type, "__args__", (field.type,))[0]
+
+
+def _fits(value: Any, field: dataclasses.Field) -> bool:
+    kind = _type(field)
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, field.type) or (kind is float and isinstance(value, int))

@@ -1,9 +1,12 @@
 """The flags of run_finetuning.
 
-Flags that google-research/bert's run_classifier has keep their names and defaults.
+They have the names and defaults of google-research/bert's run_classifier, but --eval_batch_size is
+32 instead of 8, and `absent_flags` lists what this command does without.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bert_tf.flags import DeviceOptions
 from tfrecords.command import option
@@ -13,7 +16,16 @@ from tfrecords.command import option
 class FineTuningOptions(DeviceOptions):
     """What to fine-tune, on which task, and how."""
 
-    task: str = option(help="The task: sst2 or imdb.")
+    absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
+        "do_train": "the command always trains, so omit it",
+        "do_eval": "the command always evaluates, so omit it",
+        "do_predict": "export the run with export.classifier, and call that on your texts",
+        "predict_batch_size": "this command makes no predictions: see export.classifier",
+        "save_checkpoints_steps": "the command saves and evaluates after every epoch, so omit it",
+        "iterations_per_loop": "the command chooses it, so omit it",
+    }
+
+    task: str = option(help="The task: sst2 or imdb.", aliases=("task_name",))
     output_dir: str = option(help="Run folder: checkpoints, best weights, results and logs.")
     data_dir: str | None = option(
         None,

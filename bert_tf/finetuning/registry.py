@@ -7,11 +7,12 @@ TASKS = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
 
 
 def get_task(name: str) -> Task:
-    """Returns the task with this name.
+    """Returns the task with this name, in any case and with or without hyphens, as in "SST-2".
 
     Raises:
         ValueError: there is no such task.
     """
-    if name not in TASKS:
+    key = name.lower().replace("-", "")
+    if key not in TASKS:
         raise ValueError(f"no task {name!r}: choose one of {', '.join(TASKS)}")
-    return TASKS[name]
+    return TASKS[key]

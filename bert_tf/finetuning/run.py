@@ -37,6 +37,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
     task = task or get_task(options.task)
+    options = dataclasses.replace(options, task=task.name)
     run = RunFolder(options.output_dir)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     spec = _resolve_model(options, run, mapping)

@@ -4,6 +4,7 @@ Flags that google-research/bert's script of the same name has keep their names a
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from bert_tf.choices import (
     DYNAMIC_MASKINGS,
@@ -19,6 +20,11 @@ from tfrecords.command import option
 @dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(DeviceOptions):
     """What to pre-train, on which records, and how."""
+
+    if_out_of_memory: ClassVar[str] = (
+        "use a smaller --train_batch_size, --eval_batch_size or encoder, more "
+        "--gradient_accumulation_steps, --rematerialize=layers, or shorter examples"
+    )
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
     output_dir: str = option(help="Run folder: checkpoints, configuration, vocabulary and logs.")

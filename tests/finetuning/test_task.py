@@ -50,6 +50,8 @@ def test_hold_out_takes_a_tenth_of_every_group():
     assert hold_out(single, labels, seed=4)[1].texts_a != held_out.texts_a
 
 
-def test_unknown_task():
+def test_task_names():
+    """Oracle: the names of GLUE's folders and of google-research/bert's --task_name."""
+    assert get_task("SST-2") is get_task("sst2") is get_task("SST2") is TASKS["sst2"]
     with pytest.raises(ValueError, match="no task 'mnlj': choose one of sst2, imdb"):
         get_task("mnlj")

@@ -30,12 +30,17 @@ class Options(command.Options):
     name: str | None = option(None, help="Whose.", aliases=("first_name",))
     fast: bool = option(True, help="Hurry.")
     kind: str = option("a", help="Which.", choices=("a", "b"))
+    share: float | None = option(None, help="Of what.")
+    absent_flags = {"cores": "all are used, so omit it"}
+    if_out_of_memory = "use a smaller --number"
 
 def run(options):
     if options.name == "bad":
         raise ValueError("bad.txt: line 3 is wrong;\\n  fix it")
     if options.name == "missing":
         open("/nowhere/at/all")
+    if options.name == "large":
+        raise MemoryError("Unable to allocate 1 TiB")
     if options.name in ("SIGINT", "SIGTERM"):
         os.kill(os.getpid(), getattr(signal, options.name))
     print(options)
@@ -61,7 +66,7 @@ def test_flags_become_options(program, tmp_path):
     """Oracle: the values given on the command line and in a flag file."""
     (tmp_path / "flags").write_text("--number=4\n--nofast\n")
     done = program(f"--flagfile={tmp_path}/flags", "--first_name=x", "--kind=b")
-    assert done.stdout == "Options(number=4, name='x', fast=False, kind='b')\n"
+    assert done.stdout == "Options(number=4, name='x', fast=False, kind='b', share=None)\n"
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -73,9 +78,21 @@ def test_flags_become_options(program, tmp_path):
         (["--number=1", "--name="], "--name is empty: give it a value or omit it"),
         (["--number=1", "--name=bad"], "bad.txt: line 3 is wrong; fix it"),
         (["--number=1", "--name=missing"], "No such file or directory: '/nowhere/at/all'"),
+        (["--number=1", "--name=large"], "out of memory: use a smaller --number"),
+        (["--number=1.5"], "--number is '1.5': it must be an integer"),
+        (["--number=1", "--share=x"], "--share is 'x': it must be a number"),
+        (["--number=1", "--fast=x"], "--fast is 'x': it must be true or false"),
+        (["--number=1", "--kind=c"], "--kind=c: choose one of a, b"),
+        (["--numbr=1"], "--numbr is not a flag of this command: did you mean --number?"),
+        (["--xyz=1"], "--xyz is not a flag of this command: --help lists all flags"),
+        (["--cores=1"], "--cores is not a flag of this command: all are used, so omit it"),
+        (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),
+        (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
+        (["--number=1", "more"], "unexpected argument 'more': flags are --name=value"),
     ],
 )
 def test_user_errors_are_one_line_with_exit_code_1(program, arguments, line):
+    """Oracle: the line, alone on standard error."""
     done = program(*arguments)
     assert done.returncode == 1
     assert done.stderr.startswith("program: error: ") and done.stderr.endswith(f"{line}\n")
@@ -92,7 +109,10 @@ def test_signals_end_the_program_without_a_traceback(program, name, code):
 
 
 def test_help_shows_the_docstring_and_every_flag(program):
-    help = program("--help").stdout
+    done = program("--help")
+    help = done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert program("-h").stdout == help
     assert "python program.py --number=3" in help
     for text in (
         "--number: How many. Required.",
@@ -113,6 +133,26 @@ def test_a_value_that_is_not_a_choice_is_named():
     assert Options().kind is None
     with pytest.raises(ValueError, match="--kind=c: choose one of a, b"):
         Options("c")
+
+
+def test_values_of_other_types_are_named():
+    """Oracle: the flag's type; an integer is a number, and a boolean is not."""
+
+    @dataclass(frozen=True)
+    class Options(command.Options):
+        number: int = option(1, help="")
+        share: float | None = option(None, help="")
+        name: str | None = option(None, help="")
+
+    assert Options(share=1).share == 1
+    for values, need in (
+        ({"number": "3"}, "--number is '3': it must be an integer"),
+        ({"number": None}, "--number is None: it must be an integer"),
+        ({"share": True}, "--share is True: it must be a number"),
+        ({"name": ["a"]}, r"--name is \['a'\]: it must be a string"),
+    ):
+        with pytest.raises(ValueError, match=need):
+            Options(**values)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 1.5])

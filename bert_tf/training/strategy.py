@@ -61,11 +61,7 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
             f"--task_index={task_index} is out of range: --worker_hosts names "
             f"{len(worker_hosts)} workers, numbered from 0"
         )
-    for host in worker_hosts:
-        if not host.rpartition(":")[2].isdigit():
-            raise ValueError(f"--worker_hosts: {host!r} is not of the form host:port")
-    if len(set(worker_hosts)) < len(worker_hosts):
-        raise ValueError(f"--worker_hosts names a worker twice: {', '.join(worker_hosts)}")
+    _check_hosts("--worker_hosts", worker_hosts)
     os.environ["TF_CONFIG"] = json.dumps(
         {
             "cluster": {"worker": list(worker_hosts)},
@@ -74,18 +70,38 @@ def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
     )
 
 
+def _check_hosts(source: str, hosts: Sequence[str]) -> None:
+    for host in hosts:
+        if not isinstance(host, str) or not host.rpartition(":")[2].isdigit():
+            raise ValueError(f"{source}: {host!r} is not of the form host:port")
+    if len(set(hosts)) < len(hosts):
+        raise ValueError(f"{source} names a worker twice: {', '.join(hosts)}")
+
+
 def _workers() -> list[str]:
-    """Returns the hosts that train according to TF_CONFIG."""
-    if not os.environ.get("TF_CONFIG"):
-        return []
+    """Returns the hosts that train according to TF_CONFIG, after checking it."""
+    text = os.environ.get("TF_CONFIG") or "{}"
     try:
-        cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
-        return [host for job in ("chief", "worker") for host in cluster.as_dict().get(job, [])]
+        config = json.loads(text)
+        cluster, task = config.get("cluster") or {}, config.get("task") or {}
+        jobs = {job: hosts for job, hosts in cluster.items() if job in ("chief", "worker")}
+        kind, index = task.get("type"), task.get("index")
+        if not all(isinstance(hosts, list) for hosts in jobs.values()):
+            raise TypeError
     except (ValueError, AttributeError, TypeError):
         raise ValueError(
-            f"TF_CONFIG is {os.environ['TF_CONFIG']!r}: it must look like "
+            f"TF_CONFIG is {text!r}: it must look like "
             '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
         ) from None
+    workers = [host for hosts in jobs.values() for host in hosts]
+    _check_hosts("TF_CONFIG", workers)
+    if cluster and (kind not in jobs or index not in range(len(jobs[kind]))):
+        places = [f"{job} 0 to {len(hosts) - 1}" for job, hosts in jobs.items() if hosts]
+        raise ValueError(
+            f"TF_CONFIG: the task of type {kind!r} and index {index!r} does not train: it must be "
+            f"one of {' and '.join(places) or 'the chief and the workers, but there are none'}"
+        )
+    return workers
 
 
 def _multi_worker_strategy() -> tf.distribute.Strategy:
@@ -189,9 +205,10 @@ def check_batch_size(
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * parts):
         times = f" times --gradient_accumulation_steps={parts}" if parts > 1 else ""
+        count = "1 replica" if replicas == 1 else f"{replicas} replicas"
         raise ValueError(
-            f"--{flag}={batch_size} is not a multiple of the {replicas} replicas{times}: use a "
-            f"multiple of {replicas * parts}"
+            f"--{flag}={batch_size} is not a multiple of the {count}{times}: use a multiple of "
+            f"{replicas * parts}"
         )
 
 

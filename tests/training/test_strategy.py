@@ -1,5 +1,7 @@
 """Strategies: messages name what is missing or wrong."""
 
+import json
+
 import pytest
 import tensorflow as tf
 
@@ -21,6 +23,9 @@ def test_missing_devices_are_named():
     assert describe(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         check_batch_size(mirrored, "train_batch_size", 7)
+    one = "--train_batch_size=7 is not a multiple of the 1 replica times --grad.*=2: use a mul.* 2"
+    with pytest.raises(ValueError, match=one):
+        check_batch_size(make_strategy("cpu"), "train_batch_size", 7, parts=2)
 
 
 def test_one_process_is_its_own_chief():
@@ -49,7 +54,7 @@ def test_wrong_worker_flags_are_named(monkeypatch, arguments, message):
         make_strategy("multi_worker", **arguments)
 
 
-@pytest.mark.parametrize("value", ["", "[]", "{}"])
+@pytest.mark.parametrize("value", ["", "{}"])
 def test_tf_config_without_workers_names_none(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
     assert make_strategy("auto").num_replicas_in_sync == 1
@@ -57,8 +62,36 @@ def test_tf_config_without_workers_names_none(monkeypatch, value):
         make_strategy("multi_worker")
 
 
-@pytest.mark.parametrize("value", ["{", '{"cluster": []}', '{"cluster": {"worker": 1}}'])
+@pytest.mark.parametrize(
+    "value",
+    ["{", "[]", "3", '{"cluster": ["a:1"]}', '{"cluster": {"worker": "a:1"}}']
+    + ['{"cluster": {"worker": 1}}', '{"cluster": {"worker": {"0": "a:1"}}}', '{"task": [1]}'],
+)
 def test_a_wrong_tf_config_is_shown(monkeypatch, value):
+    """Oracle: the form that TensorFlow's documentation gives for TF_CONFIG."""
     monkeypatch.setenv("TF_CONFIG", value)
-    with pytest.raises(ValueError, match="TF_CONFIG is .*: it must look like"):
-        make_strategy("multi_worker")
+    for strategy in ("auto", "multi_worker"):
+        with pytest.raises(ValueError, match="TF_CONFIG is .*: it must look like"):
+            make_strategy(strategy)
+
+
+@pytest.mark.parametrize(
+    ("worker", "task", "message"),
+    [
+        (["a:1", "b:1"], {"type": "worker", "index": 2}, "'worker' and index 2 .* worker 0 to 1"),
+        (["a:1", "b:1"], {"type": "worker", "index": -1}, "index -1 does not train"),
+        (["a:1", "b:1"], {"type": "worker", "index": "x"}, "index 'x' does not train"),
+        (["a:1", "b:1"], {"type": "chief", "index": 0}, "'chief' and index 0 does not train"),
+        (["a:1"], {"type": "ps", "index": 0}, "'ps' and index 0 .* must be one of worker 0 to 0"),
+        (["a:1"], {}, "type None and index None does not train"),
+        ([], {"type": "worker", "index": 0}, "the workers, but there are none"),
+        (["a:1", 3], {"type": "worker", "index": 0}, "TF_CONFIG: 3 is not of the form host:port"),
+        (["a:1", "a:1"], {"type": "worker", "index": 0}, "TF_CONFIG names a worker twice"),
+    ],
+)
+def test_a_task_of_tf_config_that_does_not_train_is_named(monkeypatch, worker, task, message):
+    """Oracle: the workers and the task in TF_CONFIG; "ps" would train alone."""
+    config = {"cluster": {"worker": worker, "ps": ["p:1"]}, "task": task}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        make_strategy("auto")

@@ -6,7 +6,7 @@ must agree on it.
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -72,9 +72,9 @@ def resolve_model(
         )
     if init:
         _check_same_encoder(config, source, init, mapping)
-    if run.has_checkpoint() and run.read_config() != config:
+    if run.has_checkpoint() and (differences := _differences(config, run.read_config())):
         raise ValueError(
-            f"{run.file(CONFIG)} differs from the configuration of {source}: choose another "
+            f"{run.file(CONFIG)} differs from {source} in {differences}: choose another "
             f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
         )
     return ModelSpec(config, vocab, lower_case)
@@ -118,16 +118,27 @@ def _check_same_encoder(
     """Raises a ValueError if the weights of `init` belong to a different encoder."""
     if not tf.io.gfile.exists(init.file(CONFIG)):
         return
-    saved = init.read_config()
-    ours, theirs = map(
-        dataclasses.asdict, (config, mapping.grow_config(saved) if mapping else saved)
+    saved = mapping.grow_config(init.read_config()) if mapping else init.read_config()
+    if differences := _differences(config, saved, _TRAINING_VALUES):
+        mend = f"use --bert_config_file={init.file(CONFIG)}"
+        if differences.startswith("vocab_size") and not mapping:
+            mend += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
+        raise ValueError(
+            f"{init.file(CONFIG)}, the configuration of --init_checkpoint, differs from {source} "
+            f"in {differences}: {mend}"
+        )
+
+
+def _differences(
+    wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = frozenset()
+) -> str:
+    """Describes the values that differ, in the order of the fields; "" if none does."""
+    wanted, saved = dataclasses.asdict(wanted), dataclasses.asdict(saved)
+    return ", ".join(
+        f"{name} ({saved[name]}, not {wanted[name]})"
+        for name in wanted
+        if name not in ignored and wanted[name] != saved[name]
     )
-    for name in ours.keys() - _TRAINING_VALUES:
-        if ours[name] != theirs[name]:
-            raise ValueError(
-                f"{source} has {name} {ours[name]}, but {init.file(CONFIG)}, the configuration of "
-                f"the initial checkpoint, has {theirs[name]}: use the latter as --bert_config_file"
-            )
 
 
 def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -105,13 +106,21 @@ def test_contradictions_name_both_sources(run, tmp_path):
     with pytest.raises(ValueError, match="--vocab_file=v has 8 tokens, more than the vocab_size 7"):
         empty = RunFolder(str(tmp_path / "empty"))
         resolve_model(empty, bert_config_file=config, vocabs=larger, casings={})
-    deeper = dataclasses.replace(CONFIG, num_hidden_layers=2)
+    deeper = dataclasses.replace(CONFIG, num_hidden_layers=2, layer_norm_eps=0.5)
     deeper.to_json_file(config)
     start = RunFolder(str(tmp_path / "start"))
-    with pytest.raises(ValueError, match="config.json has num_hidden_layers 2, but .*run/bert_con"):
+    values = re.escape(
+        f"{tmp_path}/config.json in num_hidden_layers ({CONFIG.num_hidden_layers}, not 2), "
+        f"layer_norm_eps (1e-12, not 0.5): "
+    )
+    with pytest.raises(ValueError, match=f"run/bert_config.json, .*, differs from {values}"):
         resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
+    dataclasses.replace(CONFIG, vocab_size=9).to_json_file(config)
+    with pytest.raises(ValueError, match=r"vocab_size \(7, not 9\): .*--init_vocab_mapping if"):
+        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
+    deeper.to_json_file(config)
     save_checkpoint(run)
-    with pytest.raises(ValueError, match="run/bert_config.json differs from the configuration of"):
+    with pytest.raises(ValueError, match=f"run/bert_config.json differs from {values}"):
         resolve_model(run, bert_config_file=config, vocabs={}, casings={})
 
 

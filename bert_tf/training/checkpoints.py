@@ -152,10 +152,23 @@ def latest_checkpoint(path: str) -> str:
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
-            f"{path}: no checkpoint found: name a run folder, or a checkpoint in one, such as "
-            "run/ckpt-1000"
+            f"{path}: no checkpoint found ({_describe(path)}): name a run folder, or a checkpoint "
+            "in one, such as run/ckpt-1000"
         )
     return found
+
+
+def _describe(path: str) -> str:
+    """Describes what is at a path that holds no checkpoint, or beside it."""
+    if tf.io.gfile.isdir(path):
+        names = sorted(tf.io.gfile.listdir(path))
+        rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return f"the folder holds {', '.join(names[:5])}{rest}" if names else "the folder is empty"
+    folder = os.path.dirname(path) or "."
+    if found := _checkpoints_of(folder):
+        names = ", ".join(os.path.basename(name) for name in found[-5:])
+        return f"{folder} holds {names}"
+    return "it is a file" if tf.io.gfile.exists(path) else "it does not exist"
 
 
 def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
@@ -169,8 +182,16 @@ def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
         shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
     paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
     if not paths:
-        raise ValueError(f"{checkpoint} holds no weights of bert_tf: convert it first")
+        raise ValueError(
+            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(shapes)}): only "
+            "checkpoints of run_pretraining and run_finetuning can be loaded"
+        )
     return paths
+
+
+def _some_names(shapes: Mapping[str, object]) -> str:
+    names = sorted(shapes)
+    return f"{names[0]} and {len(names) - 1} more variables" if names else "no variables"
 
 
 def read_weights(checkpoint: str, paths: Collection[str]) -> dict[str, np.ndarray]:

@@ -132,6 +132,30 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
 
 
+def test_what_is_found_in_place_of_a_checkpoint_is_named(
+    tmp_path, strategy, make_trainer, make_checkpointer
+):
+    """Oracle: the files that are there."""
+    path = make_checkpointer(tmp_path / "run", make_trainer(strategy)).save()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    for name in "abcdefg":
+        (tmp_path / "other" / name).touch()
+    for name, found in (
+        ("empty", "the folder is empty"),
+        ("other", "the folder holds a, b, c, d, e and 2 more"),
+        ("run/ckpt-7", f"{tmp_path}/run holds ckpt-0"),
+        ("other/a", "it is a file"),
+        ("nowhere", "it does not exist"),
+    ):
+        with pytest.raises(FileNotFoundError, match=rf"{name}: no checkpoint found \({found}\)"):
+            latest_checkpoint(str(tmp_path / name))
+    foreign = tf.train.Checkpoint(bert=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
+    with pytest.raises(ValueError, match=r"holds no weights of bert_tf \(it holds .* 1 more var"):
+        load_weights(foreign, [])
+    assert latest_checkpoint(path) == path
+
+
 def test_a_run_without_a_readable_checkpoint_does_not_start_over(
     tmp_path, strategy, make_trainer, make_checkpointer
 ):

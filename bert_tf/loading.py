@@ -1,6 +1,5 @@
 """Loads a run for use in Python."""
 
-import os
 from typing import NamedTuple
 
 import keras
@@ -10,9 +9,9 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint, saved_shapes
-from bert_tf.training.driver import BEST
+from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
 from bert_tf.weights.loading import load_weights
+from tfrecords.casing import warn_about_casing
 
 
 class LoadedRun(NamedTuple):
@@ -46,13 +45,13 @@ def load(path: str) -> LoadedRun:
         FileNotFoundError: there is no checkpoint, or no bert_config.json beside it.
         ValueError: the checkpoint does not match the configuration.
     """
-    best = os.path.join(path, BEST)
-    checkpoint = latest_checkpoint(best if RunFolder(best).has_checkpoint() else path)
+    checkpoint = chosen_checkpoint(path)
     spec = RunFolder.of_checkpoint(checkpoint).read()
     parts = {name.split("/")[0] for name in saved_shapes(checkpoint)}
     model = (BertPretrainer if "pretrainer" in parts else BertEncoder)(spec.config)
     load_weights(checkpoint, model.weights)
     tokenizer = None
+    warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:
         tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     return LoadedRun(model, tokenizer, spec.config)

@@ -15,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.presets import preset_config
 from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, ModelSpec, RunFolder
 from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.casing import warn_about_casing
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 # Configuration values that affect training only. They may differ from those of the initial
@@ -33,6 +34,7 @@ def resolve_model(
     casings: Mapping[str, bool | None],
     init: RunFolder | None = None,
     mapping: VocabularyMapping | None = None,
+    replace_vocab: bool = False,
 ) -> ModelSpec:
     """Decides which model a command trains, given its flags, its data and its folders.
 
@@ -45,6 +47,7 @@ def resolve_model(
         vocabs, casings: the values that flags and data state, by the name of their source.
         init: the folder of the initial checkpoint.
         mapping: grows the vocabulary of `init`.
+        replace_vocab: take the first vocabulary in `vocabs`, whatever the other sources say.
 
     Raises:
         ValueError: sources contradict each other, or none states the configuration.
@@ -57,11 +60,14 @@ def resolve_model(
     resumed = [run] if run.has_checkpoint() else []
     # A checkpoint that is about to grow has the old vocabulary.
     for folder in [*resumed, *([init] if init and not mapping else [])]:
-        vocabs[folder.file(VOCAB)] = folder.read_vocab()
+        if not replace_vocab:
+            vocabs[folder.file(VOCAB)] = folder.read_vocab()
     for folder in [*resumed, *([init] if init else [])]:
         casings[folder.file(TOKENIZER)] = folder.read_lower_case()
-    vocab_source, vocab = agreed("vocabulary", vocabs)
+    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
     _, lower_case = agreed("do_lower_case", casings)
+    if mapping and not replace_vocab:
+        mapping.check_vocabs(init.read_vocab() if init else None, vocab)
     config, source = _config(run, bert_config_file, preset, vocab, init)
     if mapping:
         config = mapping.grow_config(config)
@@ -141,12 +147,28 @@ def _differences(
     )
 
 
-def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:
+def _agreed_vocab(
+    vocabs: Mapping[str, Vocabulary | None], replace_vocab: bool, can_grow: bool = False
+) -> tuple[str | None, Vocabulary | None]:
+    if replace_vocab:
+        return next(iter(vocabs.items()))
+    mend = "use the vocabulary that weights and records were created with, or "
+    if can_grow and len({len(vocab) for vocab in vocabs.values() if vocab}) > 1:
+        mend += "give --init_vocab_mapping if build_vocab extended one to the other"
+    else:
+        mend += "insist on another one with --vocab_file and --replace_vocab"
+    return agreed("vocabulary", vocabs, mend)
+
+
+def agreed(
+    what: str, values: Mapping[str, Any], mend: str = "they must agree"
+) -> tuple[str | None, Any]:
     """Returns the first source that states a value, and the value; (None, None) if none does.
 
     Args:
         what: the name of the value.
         values: source -> value, or None if the source does not state it.
+        mend: what to do about a contradiction.
 
     Raises:
         ValueError: two sources contradict each other; names both.
@@ -156,8 +178,8 @@ def agreed(what: str, values: Mapping[str, Any]) -> tuple[str | None, Any]:
         first, expected = stated[0]
         if value != expected:
             raise ValueError(
-                f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}: they "
-                "must agree"
+                f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}: "
+                f"{mend}"
             )
     return stated[0] if stated else (None, None)
 
@@ -169,28 +191,67 @@ def _shown(value: Any) -> str:
 
 
 def flag_values(
-    vocab_file: str | None, do_lower_case: bool | None
+    vocab_file: str | None,
+    do_lower_case: bool | None,
+    replace_vocab: bool = False,
+    flag: str = "vocab_file",
 ) -> tuple[dict[str, Vocabulary | None], dict[str, bool | None]]:
-    """Returns the vocabularies and casings that two flags state, by the name of their source.
+    """Returns the vocabularies and casings that flags state, by the name of their source.
 
     A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing.
+
+    Args:
+        vocab_file, do_lower_case, replace_vocab: the values of the flags.
+        flag: the name of the flag that gave `vocab_file`.
+
+    Raises:
+        ValueError: the vocabulary is damaged or is not the one that tokenizer_config.json
+            describes, or a flag is missing.
+        OSError: a file cannot be read.
     """
     casings = {"--do_lower_case": do_lower_case}
     if not vocab_file:
+        if replace_vocab:
+            raise ValueError("--replace_vocab needs --vocab_file, the vocabulary to use instead")
         return {}, casings
-    folder = RunFolder(os.path.dirname(vocab_file))
+    source, folder = f"--{flag}={vocab_file}", RunFolder(os.path.dirname(vocab_file))
+    if os.path.basename(vocab_file) != VOCAB:
+        return {source: load_vocab(vocab_file)}, casings
     casings[folder.file(TOKENIZER)] = folder.read_lower_case()
-    return {f"--vocab_file={vocab_file}": load_vocab(vocab_file)}, casings
+    vocab = None if replace_vocab else folder.read_vocab()
+    return {source: vocab or load_vocab(vocab_file)}, casings
+
+
+def read_vocab_file(
+    vocab_file: str, do_lower_case: bool | None, flag: str = "vocab_file"
+) -> tuple[Vocabulary, bool | None]:
+    """Reads a vocabulary and what the flag or a file beside it says about its casing.
+
+    Args:
+        vocab_file, do_lower_case: the values of the flags.
+        flag: the name of the flag that gave `vocab_file`.
+
+    Raises:
+        ValueError, OSError: as `flag_values`; or two sources contradict each other.
+    """
+    vocabs, casings = flag_values(vocab_file, do_lower_case, flag=flag)
+    _, lower_case = agreed("do_lower_case", casings)
+    return next(iter(vocabs.values())), lower_case
 
 
 def resolve_vocab(
-    run: RunFolder | None, vocab_file: str | None = None, do_lower_case: bool | None = None
+    run: RunFolder | None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+    replace_vocab: bool = False,
 ) -> tuple[str, bool]:
     """Decides which vocabulary and casing an export uses.
 
+    Prints a warning if they do not suit each other.
+
     Args:
         run: the run to export; None for an export from a vocabulary alone.
-        vocab_file, do_lower_case: the values of the flags.
+        vocab_file, do_lower_case, replace_vocab: the values of the flags.
 
     Returns:
         the path of the vocabulary, and whether its text is lower-cased.
@@ -199,18 +260,24 @@ def resolve_vocab(
         ValueError: no source states a value, or two contradict each other.
         OSError: the vocabulary cannot be read.
     """
-    vocabs, casings = flag_values(vocab_file, do_lower_case)
+    vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if run:
-        spec = run.read()
-        vocabs[run.file(VOCAB)] = spec.vocab
-        casings[run.file(TOKENIZER)] = spec.lower_case
-    vocab_source, _ = agreed("vocabulary", vocabs)
+        if not replace_vocab:
+            vocabs[run.file(VOCAB)] = run.read_vocab()
+        casings[run.file(TOKENIZER)] = run.read_lower_case()
+    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)
     if not vocab_source:
         raise ValueError(f"{run.path} holds no {VOCAB}: give --vocab_file")
+    if run and len(vocab) > (size := run.read_config().vocab_size):
+        raise ValueError(
+            f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size {size} of "
+            f"{run.file(CONFIG)}: use the vocabulary of the run"
+        )
     path = vocab_file or run.file(VOCAB)
     source, lower_case = agreed("do_lower_case", casings)
     if not source:
         raise ValueError(
             f"the casing of {path} is unknown: give --do_lower_case or --nodo_lower_case"
         )
+    warn_about_casing(vocab, lower_case, path)
     return path, lower_case

@@ -2,7 +2,8 @@
 
     bert_config.json        the encoder's configuration
     vocab.txt               its vocabulary
-    tokenizer_config.json   its casing, in the form that Hugging Face's tokenizers read
+    tokenizer_config.json   its casing, in the form that Hugging Face's tokenizers read, and the
+                            checksum of vocab.txt
     flags.json              the flags of the last start
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
@@ -20,14 +21,16 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.training.checkpoints import latest_checkpoint
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from bert_tf.training.checkpoints import chosen_checkpoint
+from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 
 CONFIG = "bert_config.json"
 VOCAB = "vocab.txt"
 TOKENIZER = "tokenizer_config.json"
 FLAGS = "flags.json"
+# The key in tokenizer_config.json for `Vocabulary.sha256`. Other libraries ignore it.
+_CHECKSUM = "vocab_sha256"
 # Flags that do not affect what a run learns: its location and its devices.
 _LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
@@ -61,12 +64,12 @@ class RunFolder:
 
     @classmethod
     def of_checkpoint(cls, checkpoint: str) -> "RunFolder":
-        """Returns the folder of a checkpoint, or of the newest one in a folder.
+        """Returns the folder of the checkpoint that a path stands for; see `chosen_checkpoint`.
 
         Raises:
             FileNotFoundError: there is no checkpoint.
         """
-        return cls(os.path.dirname(latest_checkpoint(checkpoint)))
+        return cls(os.path.dirname(chosen_checkpoint(checkpoint)))
 
     def file(self, name: str) -> str:
         """Returns the path of a file of the folder."""
@@ -86,9 +89,22 @@ class RunFolder:
         return BertConfig.from_json_file(self.file(CONFIG))
 
     def read_vocab(self) -> Vocabulary | None:
-        """Reads the vocabulary; returns None if there is none."""
+        """Reads the vocabulary; returns None if there is none.
+
+        Raises:
+            ValueError: the file is damaged, or not the one that was written.
+            OSError: the file cannot be read.
+        """
         path = self.file(VOCAB)
-        return load_vocab(path) if tf.io.gfile.exists(path) else None
+        if not tf.io.gfile.exists(path):
+            return None
+        vocab = load_vocab(path)
+        if _read_json(self.file(TOKENIZER)).get(_CHECKSUM, vocab.sha256) != vocab.sha256:
+            raise ValueError(
+                f"{path} has changed since it was written: restore it, or, if you changed it on "
+                f'purpose, remove "{_CHECKSUM}" from {self.file(TOKENIZER)}'
+            )
+        return vocab
 
     def read_lower_case(self) -> bool | None:
         """Reads the casing; returns None if it is not stated."""
@@ -116,8 +132,13 @@ class RunFolder:
         """Reads the flags of the last start; returns {} if there are none.
 
         Raises:
-            ValueError: the file is damaged.
+            ValueError: the file is damaged, or the run is of a version that had no such file.
         """
+        if tf.io.gfile.exists(self.file("finetuning.json")):
+            raise ValueError(
+                f"{self.path} was fine-tuned by an earlier version of bert_tf (it holds "
+                "finetuning.json): fine-tune again, in another --output_dir"
+            )
         return _read_json(self.file(FLAGS))
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -140,20 +161,31 @@ class RunFolder:
         """
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
-            atomic_write(self.file(VOCAB), "".join(f"{token}\n" for token in spec.vocab.tokens))
-        if spec.lower_case is not None:
-            atomic_write(self.file(TOKENIZER), _tokenizer_config(spec))
+            write_vocab(self.file(VOCAB), spec.vocab)
+        if spec.vocab or spec.lower_case is not None:
+            max_length = spec.config.max_position_embeddings
+            self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
         if flags is not None:
             atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
+    def check_tokenizer(self) -> None:
+        """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
+        path = self.file(TOKENIZER)
+        if tf.io.gfile.exists(path) and _CHECKSUM not in _read_json(path):
+            raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
 
-def _tokenizer_config(spec: ModelSpec) -> str:
-    values = {
-        "do_lower_case": spec.lower_case,
-        "model_max_length": spec.config.max_position_embeddings,
-        "tokenizer_class": "BertTokenizer",
-    }
-    return json.dumps(values, indent=2) + "\n"
+    def write_tokenizer(
+        self, vocab: Vocabulary | None, lower_case: bool | None, **others: Any
+    ) -> None:
+        """Writes what is known about the casing and vocab.txt, and other values.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
+        values[_CHECKSUM] = vocab.sha256 if vocab else None
+        stated = {name: value for name, value in values.items() if value is not None}
+        atomic_write(self.file(TOKENIZER), json.dumps(stated, indent=2) + "\n")
 
 
 def _read_json(path: str) -> dict[str, Any]:

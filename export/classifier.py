@@ -58,6 +58,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
         OSError: a file cannot be read or written.
     """
     from bert_tf.finetuning.registry import get_task
+    from bert_tf.finetuning.run import FINISHED
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -74,6 +75,12 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     if "task" not in flags:
         raise ValueError(
             f"{run_folder} is not the output folder of run_finetuning: name one as --checkpoint"
+        )
+    if not flags.get(FINISHED, True):
+        newest, best = latest_checkpoint(run_folder), latest_checkpoint(folder.file(BEST))
+        print(
+            f"WARNING: {run_folder} is unfinished: its best weights so far are {best}, and its "
+            f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
         )
     task = task or get_task(flags["task"])
     vocab_file, lower_case = resolve_vocab(folder)

@@ -34,6 +34,11 @@ class Options(command.Options):
     vocab_file: str | None = option(
         None, help="The encoder's vocabulary. Needed only if the run does not hold it."
     )
+    replace_vocab: bool = option(
+        False,
+        help="Use --vocab_file although the run has another vocabulary. Right only if ids mean the "
+        "same, as when you renamed [unused] tokens.",
+    )
     do_lower_case: bool | None = option(
         None, help="Whether the text is lower-cased. Needed only if the run does not state it."
     )
@@ -48,16 +53,20 @@ def run(options: Options) -> None:
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
-    from bert_tf.training.checkpoints import latest_checkpoint
+    from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
     from bert_tf.weights.loading import load_weights
     from export.saved_models import check_new_folder
 
     check_new_folder(options.output_dir)
-    checkpoint = latest_checkpoint(options.checkpoint)
+    checkpoint = chosen_checkpoint(options.checkpoint)
     folder = RunFolder.of_checkpoint(checkpoint)
-    if "task" in folder.read_flags():
-        raise ValueError(f"{folder.path} is a fine-tuning run: export it with export.classifier")
-    vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
+    if not any(path.startswith("pretrainer/") for path in saved_shapes(checkpoint)):
+        raise ValueError(
+            f"{options.checkpoint} is a fine-tuning run: export it with export.classifier"
+        )
+    vocab_file, lower_case = resolve_vocab(
+        folder, options.vocab_file, options.do_lower_case, options.replace_vocab
+    )
     # Outputs are float32, whatever the precision of training was.
     model = BertPretrainer(folder.read_config(), dtype="float32")
     load_weights(checkpoint, model.weights)

@@ -31,6 +31,11 @@ class Options(command.Options):
     vocab_file: str | None = option(
         None, help="The encoder's vocabulary. Needed only if no run folder holds it."
     )
+    replace_vocab: bool = option(
+        False,
+        help="Use --vocab_file although the run has another vocabulary. Right only if ids mean the "
+        "same, as when you renamed [unused] tokens.",
+    )
     do_lower_case: bool | None = option(
         None, help="Whether to lower-case the text. Needed only if no run folder states it."
     )
@@ -67,7 +72,9 @@ def run(options: Options) -> None:
         config = folder.read_config()
         length = options.max_seq_length or min(length, config.max_position_embeddings)
         check_length(config, length)
-    vocab_file, lower_case = resolve_vocab(folder, options.vocab_file, options.do_lower_case)
+    vocab_file, lower_case = resolve_vocab(
+        folder, options.vocab_file, options.do_lower_case, options.replace_vocab
+    )
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
     module = PreprocessorModule(tokenizer, length, vocab_file)
     save_folder(module, options.output_dir, {"serving_default": module.__call__})

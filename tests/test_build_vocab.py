@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from bert_tf.build_vocab import Options, run
+from bert_tf.examples.job import make_job
+from bert_tf.examples.options import DataOptions
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import building
 from bert_tf.weights.growing import load_mapping
@@ -26,7 +28,7 @@ def build(folder, text: bytes, **options) -> Vocabulary:
     if not options.get("extend_vocab") and not options.get("report_vocab"):
         defaults |= {"vocab_size": 200, "num_unused": 0}
     run(Options(str(folder / "text.txt"), **(defaults | options)))
-    return load_vocab(output)
+    return load_vocab(options.get("output_file", output))
 
 
 def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
@@ -70,7 +72,9 @@ def test_coverage_is_reported(tmp_path, capsys):
     row = list(rows_of_table(output).values())[0]
     assert row == ["5", "2", "1.000", "1.80", "20.0000%"]
     assert "only 9 of 20 tokens" in output
-    assert f"Wrote 9 tokens to {tmp_path}/vocab.txt.\nNext, create examples:\n" in output
+    config = f"{tmp_path}/tokenizer_config.json"
+    wrote = f"Wrote 9 tokens to {tmp_path}/vocab.txt and their casing to {config}.\n"
+    assert f"{wrote}Next, create examples:\n" in output
 
 
 def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
@@ -114,6 +118,36 @@ def test_extending(tmp_path, capsys, placement):
     assert "  2.250  " in output and "  1.000  " in output  # tokens per word, before and after
     assert "Added 2 tokens, such as abc, ab." in output
     assert f"--init_vocab_mapping={tmp_path}/vocab.txt.mapping.json" in output.splitlines()[-1]
+
+
+def test_the_casing_of_a_vocabulary_goes_with_it(tmp_path, capsys):
+    """Oracle: the flag of the first command; later commands need none."""
+    build(tmp_path, b"Ab Ab ab", do_lower_case=False)
+    assert "--nodo_lower_case" not in capsys.readouterr().out
+    text, written = str(tmp_path / "text.txt"), str(tmp_path / "vocab.txt")
+    data = dict(input_file=text, output_file=str(tmp_path / "x.tfrecord"), vocab_file=written)
+    assert make_job(DataOptions(**data)).text.lower_case is False
+    with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but .*False"):
+        make_job(DataOptions(**data, do_lower_case=True))
+    # A file of another name cannot state it, so the next command must.
+    build(tmp_path, b"Ab Ab ab", do_lower_case=False, output_file=str(tmp_path / "other.txt"))
+    assert "other.txt --nodo_lower_case" in capsys.readouterr().out
+    # What another program wrote stays.
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="tokenizer_config.json exists and describes another"):
+        build(tmp_path, b"a a", output_file=str(tmp_path / "theirs" / "vocab.txt"))
+
+
+def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
+    """Oracle: "Ab" is one token of a cased vocabulary, and none of an uncased one."""
+    (tmp_path / "old.txt").write_text("\n".join([*SPECIAL, "A", "a", "##b"]))
+    options = {"extend_vocab": str(tmp_path / "old.txt"), "output_file": str(tmp_path / "new.txt")}
+    assert build(tmp_path, b"Ab Ab Ab\n", **options).tokens[-1] == "Ab"
+    output = capsys.readouterr().out
+    assert "old.txt, text keeps its capitals" in output and "WARNING" not in output
+    assert build(tmp_path, b"Ab Ab Ab\n", **options, do_lower_case=True).tokens[-1] == "ab"
+    assert "old.txt is cased, but the text is lower-cased" in capsys.readouterr().out
 
 
 def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):

@@ -57,7 +57,7 @@ def test_flags_and_defaults_are_those_of_the_original():
         "vocab_file",
     }
     original = {
-        "do_lower_case": True,
+        "do_lower_case": None,
         "do_whole_word_mask": False,
         "max_seq_length": 128,
         "max_predictions_per_seq": 20,

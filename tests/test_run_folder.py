@@ -8,10 +8,10 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.presets import preset_config
-from bert_tf.resolution import agreed, resolve_model, resolve_vocab
+from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
 CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
@@ -39,10 +39,11 @@ def test_a_run_reads_what_it_wrote(run, spec):
 
 
 def test_other_libraries_read_the_tokenizer(run):
-    """Oracle: KerasHub's and Hugging Face's key for casing, and the lines of vocab.txt."""
+    """Oracle: Hugging Face's keys, which it reads beside any others; the lines of vocab.txt."""
     run.write(ModelSpec(CONFIG, VOCAB, False))
     with open(run.file("tokenizer_config.json")) as file:
         values = json.load(file)
+    assert values.pop("vocab_sha256") == VOCAB.sha256
     assert values == {
         "do_lower_case": False,
         "model_max_length": 24,
@@ -65,6 +66,15 @@ def test_a_damaged_file_is_named(run):
             file.write("[1")
         with pytest.raises(ValueError, match=f"{run.path}/{name} is damaged .*remove it"):
             read()
+
+
+def test_a_fine_tuning_run_of_an_earlier_version_is_named(run):
+    """Oracle: the file that only such runs have."""
+    run.write(ModelSpec(CONFIG))
+    with open(run.file("finetuning.json"), "w"):
+        pass
+    with pytest.raises(ValueError, match="run was fine-tuned by an earlier version"):
+        run.read_flags()
 
 
 def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_path):
@@ -98,6 +108,8 @@ def test_contradictions_name_both_sources(run, tmp_path):
     vocabs = {"--vocab_file=v": other}
     with pytest.raises(ValueError, match="vocabulary: --vocab_file=v says .*run/vocab.txt says"):
         resolve_model(run, vocabs=vocabs, casings={})
+    insisted = resolve_model(run, vocabs=vocabs, casings={}, replace_vocab=True)
+    assert insisted == ModelSpec(CONFIG, other, False)
     with pytest.raises(ValueError, match="do_lower_case: a says True, but .*tokenizer_config.json"):
         resolve_model(run, vocabs={}, casings={"a": True})
     larger = {"--vocab_file=v": Vocabulary((*VOCAB.tokens, "c"))}
@@ -129,10 +141,46 @@ def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     init = RunFolder(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
     longer = Vocabulary((*VOCAB.tokens, "c"))
-    mapping = VocabularyMapping(7, 8, {7: (1,)})
+    mapping = VocabularyMapping(7, 8, {7: (1,)}, {7: "c"})
     vocabs = {"--vocab_file=v": longer}
     spec = resolve_model(run, vocabs=vocabs, casings={}, init=init, mapping=mapping)
     assert spec == ModelSpec(dataclasses.replace(CONFIG, vocab_size=8), longer, False)
+    # Of the same size: another extension of the same vocabulary, and one of another vocabulary.
+    for tokens, message in (
+        ((*VOCAB.tokens, "d"), "id 7 is 'c', but here it is 'd': use the mapping"),
+        ((*SPECIAL_TOKENS, "##b", "a", "c"), "id 5 is 'a', but here it is '##b'"),
+    ):
+        vocabs = {"--vocab_file=v": Vocabulary(tokens)}
+        with pytest.raises(ValueError, match=message):
+            resolve_model(run, vocabs=vocabs, casings={}, init=init, mapping=mapping)
+
+
+def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
+    """Oracle: two tokens change places, by hand; every command reads a run through these calls."""
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    save_checkpoint(run)
+    swapped = Vocabulary((*SPECIAL_TOKENS, "##b", "a"))
+    path = run.file("vocab.txt")
+    write_vocab(path, swapped)
+    for read in (
+        run.read,
+        lambda: resolve_vocab(run),
+        lambda: resolve_model(run, vocabs={}, casings={}),
+        lambda: flag_values(path, None),
+    ):
+        with pytest.raises(ValueError, match="run/vocab.txt has changed .*restore it"):
+            read()
+    assert resolve_vocab(run, path, replace_vocab=True) == (path, False)
+    with pytest.raises(ValueError, match="--replace_vocab needs --vocab_file"):
+        resolve_vocab(run, replace_vocab=True)
+    # A file of another name is not what tokenizer_config.json describes.
+    write_vocab(str(tmp_path / "run" / "other.txt"), swapped)
+    _, casings = flag_values(str(tmp_path / "run" / "other.txt"), None)
+    assert casings == {"--do_lower_case": None}
+    # Older runs have no checksum.
+    with open(run.file("tokenizer_config.json"), "w") as file:
+        json.dump({"do_lower_case": False}, file)
+    assert run.read().vocab == swapped
 
 
 def test_agreed_ignores_sources_that_do_not_know():
@@ -165,3 +213,10 @@ def test_a_vocabulary_larger_than_the_encoder_is_named(run):
     run.write(ModelSpec(CONFIG, Vocabulary((*VOCAB.tokens, "c")), False))
     with pytest.raises(ValueError, match="run/vocab.txt has 8 tokens, more than the vocab_size 7"):
         resolve_vocab(run)
+
+
+def test_an_export_whose_casing_contradicts_the_vocabulary_warns(run, capsys):
+    """Oracle: the vocabulary has no capitals."""
+    run.write(ModelSpec(CONFIG, VOCAB, False))
+    resolve_vocab(run)
+    assert capsys.readouterr().out.startswith(f"WARNING: {run.file('vocab.txt')} is uncased, but")

@@ -43,6 +43,7 @@ def run(options: Options) -> None:
         OSError: a file cannot be read.
     """
     from tfrecords import inspection
+    from tfrecords.casing import warn_about_casing
     from tfrecords.reader import expand_files
 
     files = expand_files(options.input_file)
@@ -52,6 +53,9 @@ def run(options: Options) -> None:
         vocab, source = found
         print(f"vocabulary: {len(vocab):,} tokens from {source}")
         problems = inspection.check_vocabulary(vocab, source, manifests)
+        for path, manifest in manifests.items():
+            lower_case = manifest.get("settings", {}).get("do_lower_case")
+            warn_about_casing(vocab, lower_case, f"the vocabulary of {path}")
     else:
         print("vocabulary: unknown (give --vocab_file to see words instead of ids)")
     result = inspection.inspect_files(files, manifests, vocab, options.num_examples)

@@ -84,12 +84,16 @@ def find_vocabulary(
 
 
 def check_vocabulary(vocab: Vocabulary, source: str, manifests: Mapping[str, dict]) -> list[str]:
-    """Returns a line for each manifest with the checksum of a different vocabulary."""
-    return [
-        f"{path}: the records were created with a vocabulary other than that of {source}"
-        for path, manifest in manifests.items()
-        if manifest.get("settings", {}).get("vocab_file", vocab.sha256) != vocab.sha256
-    ]
+    """Returns a line for each manifest with a different vocabulary or the checksum of one."""
+    problems = []
+    for path, manifest in manifests.items():
+        stored = stored_vocabulary(path, manifest)
+        stated = {manifest.get("settings", {}).get("vocab_file"), stored and stored.sha256}
+        if stated - {None, vocab.sha256}:
+            problems.append(
+                f"{path}: the records were created with a vocabulary other than that of {source}"
+            )
+    return problems
 
 
 def inspect_files(

@@ -85,8 +85,6 @@ def check_files(records: RecordSet) -> bool:
         if first is None:
             raise ValueError(f"{file} contains no records: leave it out")
         found = _expected_layout(first, records)
-        if problem := problem_of_record(first, found, records.vocab_size):
-            raise ValueError(f"{file}: {problem}")
         layout = layout or found
         if layout.dynamic != found.dynamic:
             raise ValueError(
@@ -98,6 +96,8 @@ def check_files(records: RecordSet) -> bool:
                 f"{records.files[0]} and {file} use different feature names (input_ids and "
                 "input_word_ids): read them in separate runs or create them alike"
             )
+        if problem := problem_of_record(first, found, records.vocab_size):
+            raise ValueError(f"{file}: {problem}")
     return layout is not None and layout.dynamic
 
 

@@ -1,4 +1,7 @@
-"""Reads vocab.txt, the WordPiece vocabulary: one token per line; the line number is the id."""
+"""Reads and writes vocab.txt, the WordPiece vocabulary.
+
+It has one token per line; the line number is the id.
+"""
 
 import dataclasses
 import functools
@@ -6,6 +9,8 @@ import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
+
+from tfrecords.writer import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
@@ -89,6 +94,15 @@ def load_vocab(path: str) -> Vocabulary:
     if problem := _problem(tokens):
         raise ValueError(f"{path} is not a BERT vocabulary: {problem}")
     return Vocabulary(tuple(tokens))
+
+
+def write_vocab(path: str, vocab: Vocabulary) -> None:
+    """Writes a vocab.txt atomically.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    atomic_write(path, "".join(f"{token}\n" for token in vocab.tokens))
 
 
 def _problem(tokens: Sequence[str]) -> str | None:

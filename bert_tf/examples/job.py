@@ -11,9 +11,10 @@ from bert_tf.examples.lexicon import read_phrases
 from bert_tf.examples.options import DataOptions
 from bert_tf.examples.pipeline import ExampleSettings
 from bert_tf.examples.plan import block_bytes
+from bert_tf.resolution import read_vocab_file
 from tfrecords.manifest import lines_sha256
 from tfrecords.reader import expand_files
-from tfrecords.vocabulary import load_vocab
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 
 # The size of a TFDS dataset is unknown in advance. Most are large.
@@ -115,13 +116,14 @@ def make_job(options: DataOptions) -> Job:
     input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, dupe_factor, len(output_files))
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]
+    vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
     return Job(
         groups=tuple(map(tuple, groups)),
         tfds=options.tfds,
         tfds_data_dir=options.tfds_data_dir,
         block_bytes=bytes_per_block,
-        text=_text_settings(options),
-        examples=_example_settings(options, masking),
+        text=_text_settings(options, lower_case is not False),
+        examples=_example_settings(options, masking, vocab),
         dupe_factor=dupe_factor,
         random_seed=options.random_seed,
         output_files=tuple(output_files),
@@ -130,9 +132,9 @@ def make_job(options: DataOptions) -> Job:
     )
 
 
-def _text_settings(options: DataOptions) -> TextSettings:
+def _text_settings(options: DataOptions, lower_case: bool) -> TextSettings:
     return TextSettings(
-        lower_case=options.do_lower_case,
+        lower_case=lower_case,
         json_field=options.json_field or "text",
         split_sentences=options.split_sentences,
         language=options.language or "en",
@@ -142,9 +144,9 @@ def _text_settings(options: DataOptions) -> TextSettings:
     )
 
 
-def _example_settings(options: DataOptions, masking: str) -> ExampleSettings:
+def _example_settings(options: DataOptions, masking: str, vocab: Vocabulary) -> ExampleSettings:
     return ExampleSettings(
-        vocab=load_vocab(options.vocab_file),
+        vocab=vocab,
         max_seq_length=options.max_seq_length,
         max_predictions_per_seq=options.max_predictions_per_seq,
         masked_lm_prob=options.masked_lm_prob,

@@ -33,8 +33,10 @@ class DataOptions(command.Options):
         None, at_least=1, at_most=99999, help="The number of output files."
     )
     vocab_file: str = option(help="The vocabulary (vocab.txt), published or from build_vocab.")
-    do_lower_case: bool = option(
-        True, help="Lower-case the text and strip accents. Turn it off for cased vocabularies."
+    do_lower_case: bool | None = option(
+        None,
+        help="Lower-case the text and strip accents. Turn it off for cased vocabularies. Default: "
+        "what a tokenizer_config.json beside vocab.txt says, else true.",
     )
     split_sentences: bool = option(
         False, help="Lines are paragraphs: split them into sentences by the rules of --language."

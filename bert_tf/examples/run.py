@@ -6,6 +6,7 @@ from bert_tf.examples.job import make_job
 from bert_tf.examples.options import DataOptions
 from bert_tf.examples.report import next_steps, report
 from bert_tf.examples.runner import default_num_workers, open_runner
+from tfrecords.casing import warn_about_casing
 
 
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
@@ -15,6 +16,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
         ValueError, OSError: one line that names the flag or file and says what to do.
     """
     job = make_job(options)
+    warn_about_casing(job.examples.vocab, job.text.lower_case, options.vocab_file)
     num_workers = options.num_workers or default_num_workers(job)
     if options.dry_run:
         print(estimate(job, num_workers))

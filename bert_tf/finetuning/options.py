@@ -57,6 +57,11 @@ class FineTuningOptions(DeviceOptions):
         help="The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
         "no vocab.txt.",
     )
+    replace_vocab: bool = option(
+        False,
+        help="Use --vocab_file although --init_checkpoint has another vocabulary. Right only if "
+        "ids mean the same, as when you renamed [unused] tokens.",
+    )
     do_lower_case: bool | None = option(
         None,
         help="Whether to lower-case the text. Default: as for --init_checkpoint; true "

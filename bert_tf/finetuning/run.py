@@ -18,6 +18,7 @@ from bert_tf.training.driver import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, set_precision
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from tfrecords.casing import warn_about_casing
 
 # The key in flags.json for whether all steps were taken and the results written.
 FINISHED = "finished"
@@ -49,6 +50,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
         return read_results(run.file(EVAL_RESULTS))
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
+    warn_about_casing(spec.vocab, spec.lower_case, say=say)
     set_precision(options.precision)
     tuner = FineTuner(options, task, spec.config, _read(options, task, spec, say), strategy)
     tuner.set_initial_weights(mapping, say)
@@ -76,7 +78,7 @@ def _resolve_model(
     # A run that resumes no longer needs the checkpoint that it started from.
     if options.init_checkpoint and not resumes:
         init = RunFolder.of_checkpoint(options.init_checkpoint)
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
     spec = resolve_model(
         run,
         bert_config_file=options.bert_config_file,
@@ -85,6 +87,7 @@ def _resolve_model(
         casings=casings,
         init=init,
         mapping=mapping,
+        replace_vocab=options.replace_vocab,
     )
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:

@@ -39,6 +39,11 @@ class PretrainingOptions(DeviceOptions):
         help="The vocabulary of the examples. Needed only if no manifest beside the records "
         "holds it.",
     )
+    replace_vocab: bool = option(
+        False,
+        help="Use --vocab_file although the records, the run or --init_checkpoint have another "
+        "vocabulary. Right only if ids mean the same, as when you renamed [unused] tokens.",
+    )
     do_lower_case: bool | None = option(
         None,
         help="Whether the text of the examples was lower-cased. Needed only if no manifest beside "

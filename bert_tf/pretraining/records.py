@@ -174,7 +174,8 @@ def _check_phase(
     named: NamedRecords,
     held_out_from: Sequence[str],
 ) -> PhaseRecords:
-    _check_vocabulary(spec, named)
+    if not options.replace_vocab:
+        _check_vocabulary(spec, named)
     # Phases that share records see them in a different order and with different masks.
     seed = (options.random_seed + named.first_step) % 2**32
     records = RecordSet(
@@ -214,7 +215,8 @@ def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
         if spec.vocab and checksum not in (None, spec.vocab.sha256):
             raise ValueError(
                 f"{path} says that the records were not created with the model's vocabulary of "
-                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file"
+                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "
+                "or insist on yours with --vocab_file and --replace_vocab"
             )
 
 
@@ -224,8 +226,9 @@ def _length(named: NamedRecords, name: str) -> int:
     if name == "max_predictions_per_seq":
         # Dynamic records hold no predictions yet, so their manifest only suggests a number.
         dynamic = [path for path, kind in named.settings("masking").items() if kind == "dynamic"]
-        given = getattr(named.phase, name)
-        stated = {k: v for k, v in stated.items() if k not in dynamic or given is None}
+        # Next to masked records, they are an error that `check_files` explains.
+        if getattr(named.phase, name) is not None or len(dynamic) < len(stated):
+            stated = {k: v for k, v in stated.items() if k not in dynamic}
     _, length = agreed(name, {f"--{name}": getattr(named.phase, name)} | stated)
     return _DEFAULT_LENGTHS[name] if length is None else length
 

@@ -40,6 +40,7 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.starting import set_initial_weights
+from tfrecords.casing import warn_about_casing
 from tfrecords.order import records_of_step
 from tfrecords.reader import evaluation_batches, explain_bad_record, training_batches
 from tfrecords.record_set import RecordSet
@@ -61,6 +62,8 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
     run = RunFolder(options.output_dir)
+    if "task" in run.read_flags():
+        raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     named = name_records(options)
     spec = _resolve_model(options, run, named, mapping)
@@ -96,7 +99,7 @@ def _resolve_model(
     named: Sequence[NamedRecords],
     mapping: VocabularyMapping | None,
 ) -> ModelSpec:
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
     init = None
     # A run that resumes no longer needs the checkpoint that it started from.
     if options.init_checkpoint and not run.has_checkpoint():
@@ -109,6 +112,7 @@ def _resolve_model(
         casings=casings | stored_casings(named),
         init=init,
         mapping=mapping,
+        replace_vocab=options.replace_vocab,
     )
 
 
@@ -205,6 +209,7 @@ def _announce(
     say: Callable[[str], None],
 ) -> None:
     config = spec.config
+    warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
         f"{trainer.model.count_params():,} parameters, on {describe(trainer.strategy)}."

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from tfrecords.writer import atomic_write
 
+BEST = "best"
+
 
 class Checkpointer:
     """Keeps the newest training states of a run in a folder.
@@ -146,7 +148,8 @@ def latest_checkpoint(path: str) -> str:
     Raises:
         FileNotFoundError: there is none.
     """
-    found: str | None = path
+    # Accepts the name of a file, as a shell completes it.
+    found: str | None = re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)
     if tf.io.gfile.isdir(path):
         # A run killed during its first save has no `checkpoint` file.
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
@@ -156,6 +159,19 @@ def latest_checkpoint(path: str) -> str:
             "in one, such as run/ckpt-1000"
         )
     return found
+
+
+def chosen_checkpoint(path: str) -> str:
+    """Returns the checkpoint that a path stands for.
+
+    It is the path itself if that is a checkpoint; of a run folder, the best weights if there are
+    any, otherwise the newest checkpoint.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    best = os.path.join(path, BEST)
+    return latest_checkpoint(best if _checkpoints_of(best) else path)
 
 
 def _describe(path: str) -> str:

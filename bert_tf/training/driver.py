@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
 from bert_tf.training.strategy import explain_lost_workers, is_chief, mean_over_workers
 from bert_tf.training.trainer import Batch, Trainer
 
-BEST = "best"
 _REPORT_SECONDS = 5.0
 
 Metrics = dict[str, float]

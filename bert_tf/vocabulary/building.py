@@ -1,17 +1,22 @@
 """Builds, extends and measures vocabularies: text in, vocab.txt and a report out."""
 
+import dataclasses
 import itertools
+import os
 import shlex
 
 from bert_tf.corpus.sources import is_json
+from bert_tf.resolution import read_vocab_file
+from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
 from bert_tf.vocabulary.counting import WordCounts, count_words
 from bert_tf.vocabulary.coverage import coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.options import VocabularyOptions
 from bert_tf.workers import available_cores
+from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.reader import expand_files
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
 
 _VOCAB_SIZE = 30522
@@ -33,11 +38,12 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     output_file, size = options.output_file, options.vocab_size or _VOCAB_SIZE
     min_frequency = options.min_frequency or _MIN_FREQUENCY
     num_unused = _NUM_UNUSED if options.num_unused is None else options.num_unused
+    options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
     texts = _texts(options)
     _check_outputs([output_file], texts, [])
     counts = _count_words(options, texts)
     vocab = Vocabulary(tuple(learn_vocabulary(counts.all(), size, min_frequency, num_unused)))
-    _write(output_file, vocab)
+    _write(options, vocab)
     _print_coverage(options, output_file, vocab, counts)
     if len(vocab) < size:
         print(
@@ -45,7 +51,7 @@ def build_vocabulary(options: VocabularyOptions) -> None:
             f"--min_frequency={min_frequency}. With --preset, the model gets this size; in your "
             f"own bert_config.json, set vocab_size to {len(vocab)}."
         )
-    print(f"Wrote {len(vocab):,} tokens to {output_file}.")
+    print(f"Wrote {len(vocab):,} tokens to {output_file}{_with_casing(options)}.")
     _print_next(options)
 
 
@@ -64,7 +70,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     mapping_file = f"{output_file}.mapping.json"
     texts = _texts(options)
     _check_outputs([output_file, mapping_file], texts, [extend_vocab])
-    old = load_vocab(extend_vocab)
+    old, options = _read_vocab(options, "extend_vocab")
     counts = _count_words(options, texts)
     new = choose_tokens(
         counts.all(),
@@ -76,12 +82,15 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     if not new:
         raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
     extended, mapping = extend(old, new, options.placement or "append")
-    atomic_write(mapping_file, mapping.to_json(extended.tokens))
-    _write(output_file, extended)
+    atomic_write(mapping_file, mapping.to_json())
+    _write(options, extended)
     _print_coverage(options, extend_vocab, old, counts)
     _print_coverage(options, output_file, extended, counts)
     print(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
-    print(f"Wrote {len(extended):,} tokens to {output_file}, and {mapping_file}.")
+    print(
+        f"Wrote {len(extended):,} tokens to {output_file}{_with_casing(options)}, and "
+        f"{mapping_file}."
+    )
     _print_next(options)
     print(
         "Then continue pre-training with the grown checkpoint:\n"
@@ -97,7 +106,7 @@ def report_coverage(options: VocabularyOptions) -> None:
         ValueError: the text has no words, or the vocabulary is invalid.
         OSError: a file cannot be read.
     """
-    vocab = load_vocab(options.report_vocab)
+    vocab, options = _read_vocab(options, "report_vocab")
     counts = _count_words(options, _texts(options))
     _print_coverage(options, options.report_vocab, vocab, counts)
 
@@ -117,6 +126,8 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
 
 def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list[str]) -> None:
     check_output_files(outputs, [*itertools.chain(*texts.values()), *inputs])
+    if folder := _tokenizer_folder(outputs[0]):
+        folder.check_tokenizer()
 
 
 def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> WordCounts:
@@ -135,8 +146,33 @@ def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> Wor
     return counts
 
 
-def _write(path: str, vocab: Vocabulary) -> None:
-    atomic_write(path, "".join(f"{token}\n" for token in vocab.tokens))
+def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, VocabularyOptions]:
+    """Reads the vocabulary of a flag; returns it, and the options with its casing."""
+    path = getattr(options, flag)
+    vocab, lower_case = read_vocab_file(path, options.do_lower_case, flag)
+    if lower_case is None:
+        lower_case = not is_cased(vocab)
+    if not lower_case:
+        print(f"With {path}, text keeps its capitals and accents.")
+    warn_about_casing(vocab, lower_case, path)
+    return vocab, dataclasses.replace(options, do_lower_case=lower_case)
+
+
+def _write(options: VocabularyOptions, vocab: Vocabulary) -> None:
+    write_vocab(options.output_file, vocab)
+    if folder := _tokenizer_folder(options.output_file):
+        folder.write_tokenizer(vocab, options.do_lower_case)
+
+
+def _tokenizer_folder(output_file: str) -> RunFolder | None:
+    """Returns the folder whose tokenizer_config.json describes the file, if its name allows one."""
+    folder, name = os.path.split(output_file)
+    return RunFolder(folder) if name == VOCAB else None
+
+
+def _with_casing(options: VocabularyOptions) -> str:
+    folder = _tokenizer_folder(options.output_file)
+    return f" and their casing to {folder.file(TOKENIZER)}" if folder else ""
 
 
 def _print_coverage(
@@ -150,7 +186,8 @@ def _print_coverage(
 
 
 def _print_next(options: VocabularyOptions) -> None:
-    case = "" if options.do_lower_case else " --nodo_lower_case"
+    stated = options.do_lower_case or _tokenizer_folder(options.output_file)
+    case = "" if stated else " --nodo_lower_case"
     text, vocab_file = map(shlex.quote, (options.input_file, options.output_file))
     print(
         "Next, create examples:\n"

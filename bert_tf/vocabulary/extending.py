@@ -166,9 +166,10 @@ def extend(
                 f"the vocabulary has {len(ids)} [unused] tokens, fewer than the {len(new)} new "
                 f"tokens: set --num_new_tokens={len(ids)}, or --placement=append"
             )
-    starts_from = {}
-    for index, item in zip(ids, new, strict=False):
+    added = dict(zip(ids, new, strict=False))
+    for index, item in added.items():
         tokens[index] = item.token
-        starts_from[index] = item.old_ids
     extended = Vocabulary(tuple(tokens))
-    return extended, VocabularyMapping(len(vocab), len(extended), starts_from)
+    starts_from = {index: item.old_ids for index, item in added.items()}
+    new_tokens = {index: item.token for index, item in added.items()}
+    return extended, VocabularyMapping(len(vocab), len(extended), starts_from, new_tokens)

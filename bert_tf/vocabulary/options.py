@@ -22,8 +22,10 @@ class VocabularyOptions(command.Options):
         at_least=1,
         help="The number of tokens, including special and unused ones. Default: 30522.",
     )
-    do_lower_case: bool = option(
-        True, help="Lower-case the text and strip accents. Turn it off for a cased vocabulary."
+    do_lower_case: bool | None = option(
+        None,
+        help="Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
+        "true for a new vocabulary; as the vocabulary for --extend_vocab and --report_vocab.",
     )
     min_frequency: int | None = option(
         None, at_least=1, help="How often a token must occur to be included. Default: 2."

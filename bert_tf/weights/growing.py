@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.
 _ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/output_bias)")
@@ -22,6 +23,7 @@ class VocabularyMapping:
         old_size, new_size: the numbers of tokens.
         starts_from: new id -> the old ids whose rows are averaged. Ids below `old_size` that are
             not among the keys keep their rows.
+        tokens: new id -> its token.
 
     Raises:
         ValueError: sizes and ids are inconsistent; names them.
@@ -30,6 +32,7 @@ class VocabularyMapping:
     old_size: int
     new_size: int
     starts_from: Mapping[int, tuple[int, ...]]
+    tokens: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
         sizes = isinstance(self.old_size, int) and isinstance(self.new_size, int)
@@ -66,6 +69,21 @@ class VocabularyMapping:
             return config
         return dataclasses.replace(config, vocab_size=self.new_size)
 
+    def check_vocabs(self, old: Vocabulary | None, new: Vocabulary | None) -> None:
+        """Raises a ValueError unless the mapping leads from `old` to `new`; None is unknown."""
+        if not new:
+            return
+        expected = dict(enumerate(old.tokens if old else ()))
+        expected = {i: token for i, token in expected.items() if i not in self.starts_from}
+        for index, token in (expected | dict(self.tokens)).items():
+            found = new.tokens[index] if index < len(new) else None
+            if found != token:
+                raise ValueError(
+                    f"--init_vocab_mapping leads to a vocabulary whose id {index} is {token!r}, "
+                    f"but here it is {found!r}: use the mapping that build_vocab wrote with the "
+                    "vocabulary"
+                )
+
     def describe(self) -> str:
         """Describes the mapping in one line."""
         return (
@@ -73,10 +91,12 @@ class VocabularyMapping:
             "of those of their old word pieces."
         )
 
-    def to_json(self, tokens: tuple[str, ...]) -> str:
-        """Returns the mapping as JSON, with the tokens of the new vocabulary for human readers."""
+    def to_json(self) -> str:
+        """Returns the mapping as JSON."""
         lines = [
-            json.dumps({"id": new, "token": tokens[new], "old_ids": list(old)}, ensure_ascii=False)
+            json.dumps(
+                {"id": new, "token": self.tokens.get(new), "old_ids": list(old)}, ensure_ascii=False
+            )
             for new, old in sorted(self.starts_from.items())
         ]
         rows = ",\n    ".join(lines)
@@ -97,7 +117,8 @@ def load_mapping(path: str) -> VocabularyMapping:
         with tf.io.gfile.GFile(path) as file:
             data = json.loads(file.read())
         starts_from = {int(new["id"]): tuple(new["old_ids"]) for new in data["new_tokens"]}
-        return VocabularyMapping(data["old_size"], data["new_size"], starts_from)
+        tokens = {int(new["id"]): new["token"] for new in data["new_tokens"] if "token" in new}
+        return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from None
     except KeyError as error:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from bert_tf.training.checkpoints import latest_checkpoint, saved_shapes
+from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
 from bert_tf.training.driver import Driver
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
@@ -43,7 +43,7 @@ def set_initial_weights(
     if not init_checkpoint:
         say("Initializing all weights randomly.")
         return False
-    path = latest_checkpoint(init_checkpoint)
+    path = chosen_checkpoint(init_checkpoint)
     load_weights(path, weights, mapping)
     loaded = {weight.path for weight in weights}
     say(f"Initializing {len(loaded)} weights from {path}.")

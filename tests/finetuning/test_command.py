@@ -94,6 +94,23 @@ def test_exports_a_classifier_of_raw_text(finished, sentences, config, tmp_path,
         classifier.run(classifier.Options(**arguments))
 
 
+def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):
+    """Oracle: the steps of the best and of the newest weights, by hand."""
+    folder = str(shutil.copytree(finished.output_dir, tmp_path / "run"))
+    run_folder = RunFolder(folder)
+    flags = run_folder.read_flags() | {"finished": False}
+    run_folder.write(run_folder.read(), flags)
+    for path, step in ((folder, 40), (f"{folder}/best", 20)):
+        (checkpoint,) = pathlib.Path(path).glob("ckpt-*.index")
+        for file in pathlib.Path(path).glob(f"{checkpoint.stem}.*"):
+            file.rename(file.with_stem(file.stem.replace(checkpoint.stem, f"ckpt-{step}")))
+        pathlib.Path(path, "checkpoint").unlink()
+    monkeypatch.setattr("export.saved_models.save_folder", lambda *_: None)
+    classifier.export_classifier(folder, str(tmp_path / "out"))
+    expected = f"WARNING: {folder} is unfinished: its best weights so far are {folder}/best/ckpt-20"
+    assert f"{expected}, and its newest checkpoint is {folder}/ckpt-40" in capsys.readouterr().out
+
+
 def test_export_needs_a_fine_tuning_run(pretrained, tmp_path):
     options = classifier.Options(checkpoint=pretrained, output_dir=str(tmp_path / "out"))
     with pytest.raises(ValueError, match="is not the output folder of run_finetuning"):

@@ -142,8 +142,11 @@ def test_masking_flags_are_checked(flags, data):
         with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is already masked"):
             run(Options(**flags | change))
     dynamic = {"input_file": str(data / "dynamic.tfrecord")}
-    with pytest.raises(ValueError, match="dynamic.tfrecord and .*heldout.tfrecord: one contains"):
-        run(Options(**flags | dynamic))
+    # Not that the masked records lack the length, which is only that of the dynamic ones.
+    for length in (3, 7):
+        change = dynamic | {"max_predictions_per_seq": length}
+        with pytest.raises(ValueError, match="dynamic.* and .*heldout.tfrecord: one contains"):
+            run(Options(**flags | change))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
     with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* give --vocab_file"):
         run(Options(**flags | alone))
@@ -300,6 +303,13 @@ def test_a_vocabulary_larger_than_the_tables_is_refused(flags, data, tmp_path):
     vocab.write_text((data / "vocab.txt").read_text() + "\nw35")
     with pytest.raises(ValueError, match=r"vocab.txt has 41 tokens, more than the vocab_size 40"):
         run(Options(**flags | {"vocab_file": str(vocab)}))
+
+
+def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, config):
+    """Oracle: flags.json names a task."""
+    RunFolder(flags["output_dir"]).write(ModelSpec(config), {"task": "sst2"})
+    with pytest.raises(ValueError, match="run holds a fine-tuning run: choose another"):
+        run(Options(**flags))
 
 
 def test_another_configuration_in_the_same_folder_is_refused(finished, flags, config, tmp_path):

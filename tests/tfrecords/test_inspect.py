@@ -259,6 +259,13 @@ def test_the_vocabulary_comes_from_the_manifest(tmp_path, vocab_file, capsys):
         run(Options(file, vocab_file=str(other)))
     message = f"BAD {path}: the records were created with a vocabulary other than that of {other}\n"
     assert message in capsys.readouterr().out
+    # A manifest that holds the vocabulary without its checksum proves it as well.
+    write_manifest(path, manifest | {"settings": {"do_lower_case": False}})
+    with pytest.raises(ValueError, match="^1 problem found"):
+        run(Options(file, vocab_file=str(other)))
+    out = capsys.readouterr().out
+    assert message in out and out.count("WARNING") == 1
+    assert f"WARNING: the vocabulary of {path} is uncased, but the text is not lower-cased: " in out
     write_manifest(path, manifest | {"vocabulary": "the\ncat"})
     with pytest.raises(ValueError, match=f"{path}: not a BERT vocabulary: it lacks"):
         run(Options(file))

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from bert_tf.training.checkpoints import Checkpointer, chosen_checkpoint, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.loading import load_weights
 
@@ -61,6 +61,20 @@ def test_weights_are_loaded_by_name_or_not_at_all(
         load_weights(path, deeper.weights)
     for weight, value in zip(other.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_which_checkpoint_a_path_stands_for(tmp_path):
+    """Oracle: the best weights come before the newest; a name may be that of a file."""
+    (tmp_path / "ckpt-5.index").touch()
+    newest = str(tmp_path / "ckpt-5")
+    assert chosen_checkpoint(str(tmp_path)) == newest
+    for end in ("", ".index", ".data-00000-of-00001"):
+        assert chosen_checkpoint(newest + end) == newest
+    (tmp_path / "best").mkdir()
+    assert chosen_checkpoint(str(tmp_path)) == newest
+    (tmp_path / "best" / "ckpt-3.index").touch()
+    assert chosen_checkpoint(str(tmp_path)) == str(tmp_path / "best" / "ckpt-3")
+    assert chosen_checkpoint(newest) == newest
 
 
 def test_a_deeper_checkpoint_is_of_another_model(

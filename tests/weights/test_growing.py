@@ -31,8 +31,8 @@ def test_which_weights_have_one_row_per_token():
 
 def test_the_file_round_trip_and_what_it_must_hold(tmp_path):
     path = tmp_path / "mapping.json"
-    mapping = VocabularyMapping(3, 4, {1: (0,), 3: (2, 1)})
-    path.write_text(mapping.to_json(("a", "é", "c", '"')), encoding="utf-8")
+    mapping = VocabularyMapping(3, 4, {1: (0,), 3: (2, 1)}, {1: "é", 3: '"'})
+    path.write_text(mapping.to_json(), encoding="utf-8")
     assert load_mapping(str(path)) == mapping
     data = json.loads(path.read_text())
     assert data["new_tokens"][0] == {"id": 1, "token": "é", "old_ids": [0]}

@@ -152,7 +152,7 @@ def test_flags_that_do_not_fit_are_named(old, tmp_path):
     cases = [
         ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
         ({"init_vocab_mapping": "absent.json"}, "cannot read absent.json"),
-        ({"init_vocab_mapping": None}, "they must agree"),
+        ({"init_vocab_mapping": None}, "give --init_vocab_mapping if build_vocab extended"),
     ]
     for change, message in cases:
         with pytest.raises((ValueError, OSError), match=re.escape(message)):

@@ -1,0 +1,91 @@
+"""Whether a vocabulary suits lower-cased text; its tokens tell."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from tfrecords.vocabulary import Vocabulary
+
+# The share of tokens below which letters are a by-product. Lower-casing makes 0% of the tokens of
+# bert-base-uncased unreachable and 0.01% of bert-base-chinese's (<S> and <T>), but 31% of
+# bert-base-cased's and 33% of bert-base-multilingual-cased's.
+_FEW = 0.01
+# [MASK], [unused1], <S> and the like, which no text contains.
+_MARKUP = re.compile(r"\[.+\]|<.+>")
+
+
+def is_cased(vocab: Vocabulary) -> bool:
+    """Returns whether a vocabulary is for text that keeps its capitals and accents."""
+    return len(_unreachable(vocab)) > _FEW * len(vocab)
+
+
+def warn_about_casing(
+    vocab: Vocabulary | None,
+    lower_case: bool | None,
+    source: str = "the vocabulary",
+    say: Callable[[str], None] = print,
+) -> None:
+    """Prints the warning of `casing_warning` if there is one."""
+    if warning := casing_warning(vocab, lower_case, source):
+        say(warning)
+
+
+def casing_warning(vocab: Vocabulary | None, lower_case: bool | None, source: str) -> str | None:
+    """Returns a line that says how the casing contradicts the vocabulary; None if it does not.
+
+    Args:
+        vocab, lower_case: nothing contradicts what is unknown (None).
+        source: where the vocabulary comes from.
+    """
+    if vocab is None or lower_case is None:
+        return None
+    if lower_case:
+        return _lower_case_warning(vocab, source)
+    return _keep_case_warning(vocab, source)
+
+
+def _lower_case_warning(vocab: Vocabulary, source: str) -> str | None:
+    lost = _unreachable(vocab)
+    if len(lost) <= _FEW * len(vocab):
+        return None
+    return (
+        f"WARNING: {source} is cased, but the text is lower-cased and loses its "
+        f"accents: {len(lost):,} of {len(vocab):,} tokens, such as {_some(lost)}, can never occur. "
+        "Use --nodo_lower_case, from data creation on."
+    )
+
+
+def _keep_case_warning(vocab: Vocabulary, source: str) -> str | None:
+    tokens = _tokens_of_text(vocab)
+    # Title case, because the letters of Georgian have capitals that no ordinary text uses.
+    small = [token for token in tokens if token.title() != token]
+    capital = [token for token in tokens if token.lower() != token]
+    if len(small) <= _FEW * len(vocab) or len(capital) > _FEW * len(small):
+        return None
+    return (
+        f"WARNING: {source} is uncased, but the text is not lower-cased: of "
+        f"{len(vocab):,} tokens, {len(small):,} have small letters and {len(capital):,} have "
+        "capitals, so words with capitals become [UNK]. Use --do_lower_case, from data creation on."
+    )
+
+
+def _unreachable(vocab: Vocabulary) -> list[str]:
+    """Returns the tokens that lower-cased text without accents never contains."""
+    return [token for token in _tokens_of_text(vocab) if _lower_cased(token) != token]
+
+
+def _tokens_of_text(vocab: Vocabulary) -> list[str]:
+    return [token for token in vocab.tokens if not _MARKUP.fullmatch(token)]
+
+
+def _lower_cased(token: str) -> str:
+    if token.isascii():
+        return token.lower()
+    decomposed = unicodedata.normalize("NFD", token.lower())
+    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+
+
+def _some(tokens: Sequence[str]) -> str:
+    # The first tokens are often single letters, and those in the middle words.
+    middle = len(tokens) // 2
+    return ", ".join(tokens[middle : middle + 3])

@@ -260,6 +260,8 @@ def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_
         else:
             with pytest.raises(ValueError, match="manifest.json says .* not created with"):
                 check_records(options, spec, [records], ())
+            insisting = dataclasses.replace(options, replace_vocab=True)
+            check_records(insisting, spec, [records], ())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import functools
 import os
 import pathlib
 
@@ -7,13 +8,20 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
 
-# Two devices, so that a test can share a batch between replicas.
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
+@functools.cache
+def make_two_devices() -> None:
+    """Makes two devices of the CPU, so that a test can share a batch between replicas."""
+    import tensorflow as tf
+
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+    )
+
+
+def pytest_collectstart() -> None:
+    """Waits for the collection, for which the process that starts parallel workers has no need."""
+    make_two_devices()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def float32():
     """A precision that one test has set is none of the next one's business."""
+    import keras
+
     yield
     keras.config.set_dtype_policy("float32")
 

@@ -55,7 +55,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch):
     (folder / "checkpoint").unlink()
     for path in folder.glob("ckpt-12*"):
         path.unlink()
-    run(Options(**two_phases))
+    run(Options(**two_phases | {"do_eval": False, "eval_input_file": None}))
     assert seen[2:] == [("dynamic.tfrecord", 4, 0)]
     assert read_metrics(str(folder / "metrics.jsonl"))[-1]["loss"] == metrics[-1]["loss"]
 
@@ -128,8 +128,8 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
     """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     alone = flags | {"do_train": False, "init_checkpoint": untrained}
-    for name, file in files.items():
-        changes = {"eval_input_file": file, "output_dir": str(tmp_path / name)}
+    for name in ("mlm", "sop"):
+        changes = {"eval_input_file": files[name], "output_dir": str(tmp_path / name)}
         results = run(Options(**alone | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
@@ -142,9 +142,9 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
         message = f"--objective={wanted} contradicts .*{made_for}.manifest.json, .*={made_for}:"
         with pytest.raises(ValueError, match=message):
             run(Options(**flags | {"input_file": files[made_for], "objective": wanted}))
-    assert "next_sentence_loss" not in run(
-        Options(**flags | {"objective": "mlm", "num_train_steps": 2})
-    )
+    run(Options(**flags | {"objective": "mlm", "num_train_steps": 1, "do_eval": False}))
+    (metrics,) = read_metrics(f"{flags['output_dir']}/metrics.jsonl")
+    assert "next_sentence_loss" not in metrics
 
 
 def test_left_to_right(flags, data, config, tmp_path):

@@ -1,39 +1,83 @@
-"""Two processes on this machine fine-tune as one."""
+"""IMDB reviews, on which one process fine-tunes, and two processes on this machine as one."""
 
+import contextlib
+import dataclasses
+import io
 import json
 import socket
 import subprocess
 import sys
+import types
 
+import numpy as np
 import pytest
 
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.training.reports import read_results
+from bert_tf.weights.loading import load_weights
+from tfrecords.vocabulary import load_vocab
+
+
+@pytest.fixture(scope="module")
+def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
+    """A run in this process, without dropout, whose masks differ between replicas."""
+    folder = tmp_path_factory.mktemp("alone")
+    values = config.to_dict() | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "no-dropout.json").write_text(json.dumps(values))
+    options = Options(
+        task="imdb",
+        data_dir=str(files),
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(folder / "no-dropout.json"),
+        output_dir=str(folder / "run"),
+        max_seq_length=24,
+        train_batch_size=16,
+        eval_batch_size=6,
+        learning_rate=3e-3,
+        num_train_epochs=1.0,
+    )
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        results = run(options)
+    return types.SimpleNamespace(options=options, results=results, printed=printed.getvalue())
+
+
+def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sentences, config):
+    """Oracle: the best weights in a Keras model, on the test set."""
+    options, results, printed = alone.options, alone.results, alone.printed
+    assert results == read_results(f"{options.output_dir}/eval_results.txt")
+    tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
+    texts, labels = zip(*sentences(160, seed=len("test")), strict=True)
+    inputs = pack_segments([tokenizer.tokenize_flat(texts)], 24, tokenizer.vocab)
+    model = BertTaskModel(config, 2)
+    load_weights(latest_checkpoint(f"{options.output_dir}/best"), model.weights)
+    correct = np.argmax(model(inputs), axis=-1) == labels
+    assert results["test_accuracy"] == pytest.approx(correct.mean())
+    assert "train: 144 examples" in printed and "dev: 16 examples" in printed
+    lengths = [len(text.split()) for text in texts]
+    assert f"test: 160 examples, {sum(n > 22 for n in lengths)} (" in printed
+    assert "on the held-out tenth of the training set" in printed
+    assert f"Next: python -m export.classifier --checkpoint={options.output_dir}" in printed
 
 
 @pytest.mark.slow
-def test_two_workers_fine_tune_as_one(files, config, tmp_path):
+def test_two_workers_fine_tune_as_one(alone, tmp_path):
     """Oracle: one process with the same global batch; dropout is 0."""
-    values = config.to_dict() | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (tmp_path / "no-dropout.json").write_text(json.dumps(values))
-    flags = {
-        "task": "imdb",
-        "data_dir": str(files),
-        "vocab_file": str(files / "vocab.txt"),
-        "bert_config_file": str(tmp_path / "no-dropout.json"),
-        "max_seq_length": 24,
-        "train_batch_size": 16,
-        "eval_batch_size": 6,
-        "learning_rate": 3e-3,
-        "num_train_epochs": 1.0,
-    }
-    expected = run(Options(**flags, output_dir=str(tmp_path / "one")))
     with socket.socket() as first, socket.socket() as second:
         first.bind(("localhost", 0))
         second.bind(("localhost", 0))
         hosts = ",".join(f"localhost:{s.getsockname()[1]}" for s in (first, second))
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    arguments += [f"--output_dir={tmp_path}/two", f"--worker_hosts={hosts}"]
+    flags = dataclasses.replace(alone.options, output_dir=f"{tmp_path}/two", worker_hosts=hosts)
+    given = {
+        name: value
+        for name, value in dataclasses.asdict(flags).items()
+        if value != getattr(Options, name, None)
+    }
+    arguments = [f"--{name}={value}" for name, value in given.items()]
     workers = [
         subprocess.Popen(
             [sys.executable, "-m", "bert_tf.run_finetuning", *arguments, f"--task_index={index}"],
@@ -45,6 +89,7 @@ def test_two_workers_fine_tune_as_one(files, config, tmp_path):
     ]
     chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
-    assert read_results(f"{tmp_path}/two/eval_results.txt") == pytest.approx(expected, abs=1e-5)
+    found = read_results(f"{tmp_path}/two/eval_results.txt")
+    assert found == pytest.approx(alone.results, abs=1e-5)
     assert "on the test set" in chief_says
     assert "test set" not in other_says

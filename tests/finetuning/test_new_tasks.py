@@ -49,7 +49,7 @@ class _ToyTask(Task):
 
     def read_splits(self, data_dir, seed):
         splits = {}
-        for seed, (name, count) in enumerate({"train": 64, "dev": 21, "test": 13}.items()):
+        for seed, (name, count) in enumerate({"train": 192, "dev": 21, "test": 13}.items()):
             texts = [text.encode() for text, _ in self._sentences(count, seed)]
             splits[name] = TextExamples(texts, None, {})
         return splits
@@ -139,7 +139,7 @@ def test_another_kind_of_task_is_one_object(
         train_batch_size=8,
         eval_batch_size=6,
         learning_rate=1e-2,
-        num_train_epochs=6,
+        num_train_epochs=2,
     )
     results = fine_tune(options, task)
     metric = f"test_{task.metric}"

@@ -4,7 +4,8 @@
     --output_file=data/train.tfrecord --num_shards=8 --vocab_file=vocab.txt
 
 The input is text with one sentence per line and a blank line between documents (the end of a file
-also ends its document), or with one paragraph per line and --split_sentences. It can also be JSON
+also ends its document), or with one paragraph per line and --split_sentences. For books and mail
+whose paragraphs are broken into lines of a fixed width, use --unwrap. The input can also be JSON
 lines (*.jsonl) with a text field, or a TFDS dataset. Files may be compressed with gzip, bzip2, xz
 or zstd.
 

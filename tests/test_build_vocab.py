@@ -1,5 +1,6 @@
 """Tests the command. Oracles: coverage counted by hand, and the tokenizer on the same text."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -67,7 +68,7 @@ def test_coverage_is_reported(tmp_path, capsys):
     assert vocab.tokens == (*SPECIAL, "a", "b", "c", "q", "##b", "##c")
     row = list(rows_of_table(capsys.readouterr().out).values())[0]
     assert row == ["5", "3", "1.800", "1.00", "0.0000%"]
-    build(tmp_path, b"ab ab ab\r\nab q\n", vocab_size=20)
+    build(tmp_path, b"ab ab ab\r\nab q\n", vocab_size=20, overwrite=True)
     output = capsys.readouterr().out
     row = list(rows_of_table(output).values())[0]
     assert row == ["5", "2", "1.000", "1.80", "20.0000%"]
@@ -152,8 +153,42 @@ def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
 
 def test_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
     vocab = build(tmp_path, b"\xef\xbb\xbfab\xff ab\nab\n\xc3\n", vocab_size=20)
-    assert capsys.readouterr().out.startswith("Dropped invalid bytes in 2 lines")
+    assert capsys.readouterr().out.startswith(
+        f"WARNING: dropped invalid bytes in 2 lines that are not UTF-8: {tmp_path}/text.txt (2). "
+    )
     assert vocab.tokens[5:] == ("a", "b", "##b", "ab")
+
+
+def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
+    """Oracle: the bytes of the file. The refusal comes before any word is counted."""
+    build(tmp_path, b"ab ab ab q q\n")
+    count_words = building.count_words
+    monkeypatch.setattr(building, "count_words", None)
+    run(Options(f"{tmp_path}/text.txt", f"{tmp_path}/vocab.txt", vocab_size=200, num_unused=0))
+    assert f"{tmp_path}/vocab.txt is complete: nothing to do." in capsys.readouterr().out
+    before = (tmp_path / "vocab.txt").read_bytes()
+    for text, options in ((b"ab ab ab q q\n", {"vocab_size": 20}), (b"cd cd\n", {})):
+        with pytest.raises(ValueError, match="vocab.txt exists, .* --overwrite"):
+            build(tmp_path, text, **options)
+    monkeypatch.setattr(building, "count_words", count_words)
+    assert (tmp_path / "vocab.txt").read_bytes() == before
+    assert "cd" in build(tmp_path, b"cd cd\n", overwrite=True).ids
+    # A run that was interrupted leaves at most the manifest.
+    (tmp_path / "vocab.txt").unlink()
+    assert "ef" in build(tmp_path, b"ef ef\n").ids
+    (tmp_path / "vocab.txt").write_text("mine")
+    with pytest.raises(ValueError, match="vocab.txt exists"):
+        build(tmp_path, b"ef ef\n")
+
+
+def test_an_empty_file_among_others_is_a_warning(tmp_path, capsys):
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"\n"))
+    (tmp_path / "c.txt").write_text("ab ab\n")
+    run(Options(f"{tmp_path}/?.txt*", f"{tmp_path}/vocab.txt", num_unused=0))
+    assert capsys.readouterr().out.startswith(
+        f"WARNING: 2 of 3 files are empty: {tmp_path}/a.txt, {tmp_path}/b.txt.gz.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+import textwrap
 
 import pytest
 import tensorflow as tf
@@ -12,6 +13,7 @@ import tensorflow as tf
 from bert_tf.create_pretraining_data import Options, run
 from bert_tf.examples import runner
 from bert_tf.examples.job import make_job
+from tfrecords.manifest import find_manifest
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "##s", "a", "."]
@@ -149,10 +151,67 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_bytes(b"The c\xffat.\nA zebra.\n\x00\n\nThe dog.\n\n\x00\n")
     run(Options(**files))
     printed = capsys.readouterr().out
-    assert "invalid bytes in 1 lines that are not UTF-8" in printed
+    assert f"invalid bytes in 1 lines that are not UTF-8: {tmp_path}/text.txt (1). " in printed
     assert "Skipped 2 lines and 1 documents without tokens" in printed
     assert "9 tokens (11.111% [UNK])" in printed
     assert "WARNING: so many [UNK]" in printed
+
+
+@pytest.fixture
+def books(files, tmp_path) -> list[list[str]]:
+    """Makes the input three hard-wrapped files and an empty one; returns their paragraphs."""
+    sentence = "The cats ran on a mat and the dog sat on a mat. "
+    books = [[sentence * (3 + n % 3) + "The dog." for n in range(8)] for _ in range(3)]
+    for number, paragraphs in enumerate(books):
+        text = "\n\n".join(textwrap.fill(paragraph, 60) for paragraph in paragraphs)
+        (tmp_path / f"book-{number}.txt").write_text(text)
+    (tmp_path / "book-3.txt").touch()
+    files["input_file"] = f"{tmp_path}/book-*.txt"
+    return books
+
+
+def test_hard_wrapped_text_is_noticed(files, books, tmp_path, capsys):
+    """Oracle: by hand. The lines of a paragraph but the last are wrapped."""
+    wrapped = [textwrap.wrap(text, 60) for book in books for text in book]
+    lines = sum(map(len, wrapped))
+    full = sum(not line.endswith(".") for text in wrapped for line in text[:-1])
+    run(Options(**files, dry_run=True))
+    printed = capsys.readouterr().out
+    assert f"the text is hard-wrapped: {full} of {lines} lines are full" in printed
+    assert "there are 24 documents in 4 files. --unwrap joins" in printed
+    assert f"WARNING: 1 of 4 files are empty: {tmp_path}/book-3.txt." in printed
+
+
+def test_each_wrapped_book_becomes_a_document(files, books, capsys):
+    """Oracle: one sentence per line, and no token lost."""
+    statistics = run(Options(**files, unwrap=True))
+    assert statistics.text.documents == 3
+    assert statistics.text.sentences == sum(text.count(".") for book in books for text in book)
+    tokens = sum(text.count(" ") + 1 + text.count(".") for book in books for text in book)
+    cats = sum(text.count("cats") for book in books for text in book)
+    assert statistics.text.tokens == tokens + cats
+    printed = capsys.readouterr().out
+    assert "hard-wrapped" not in printed and "cleaning" not in printed
+    settings = find_manifest(files["output_file"])["settings"]
+    assert (settings["unwrap"], settings["document_separator"]) == (True, "file")
+    with pytest.raises(ValueError, match="with --document_separator=file .now it is .The"):
+        run(Options(**files, unwrap=True, document_separator="^The"))
+
+
+def test_a_separator_that_divides_nothing_is_noticed(files, capsys):
+    run(Options(**files, document_separator="^CHAPTER ", dry_run=True))
+    assert "WARNING: --document_separator=^CHAPTER  divides no file" in capsys.readouterr().out
+
+
+def test_much_lost_text_is_noticed(files, tmp_path, capsys):
+    """Oracle: 16 of 56 characters by hand."""
+    (tmp_path / "text.txt").write_text(
+        "the cat\nThe cat sat on.\nThe dog ran.\n\ndog\nA dog.\nCats.\n"
+    )
+    run(Options(**files, clean=True, max_seq_length=5))
+    printed = capsys.readouterr().out
+    assert "WARNING: cleaning dropped 20.8% of the text (10 of 48 characters). --noclean" in printed
+    assert "WARNING: truncation dropped " in printed
 
 
 @pytest.mark.parametrize(
@@ -178,6 +237,9 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
         ({"input_file": None}, "either --input_file or --tfds"),
         ({"tfds_data_dir": "{}"}, "--tfds_data_dir has no effect without --tfds"),
         ({"language": "de"}, "--language has no effect without --split_sentences"),
+        ({"language": "xx", "split_sentences": True}, "--language=xx is not known: .* de, "),
+        ({"document_separator": "("}, r"--document_separator=\( is neither blank_line nor file"),
+        ({"input_file": "{}/a.json", "document_separator": "file"}, "--document_separator has no"),
         ({"json_field": "body"}, "--json_field has no effect without a JSON file"),
         ({"cross_documents": True}, "--cross_documents has no effect"),
         ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
@@ -200,6 +262,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
 )
 def test_bad_input_is_one_line_and_leaves_nothing(files, tmp_path, change, message):
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "a.json").write_text('{"text": "the cat"}')
     (tmp_path / "blank.txt").write_text("\n\r\n \n\n")
     (tmp_path / "one.txt").write_text("the cat\n")
     (tmp_path / "nomask.txt").write_text("\n".join(SPECIAL[:-1] + WORDS))

@@ -32,10 +32,14 @@ EVALUATION_BLOCK_RECORDS = 64
 Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 
 
-def expand_files(patterns: str) -> list[str]:
+def expand_files(patterns: str, allow_empty: bool = False) -> list[str]:
     """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
 
     Globs do not match manifests.
+
+    Args:
+        patterns: comma-separated names and globs.
+        allow_empty: whether some files, though not all, may be empty.
 
     Raises:
         ValueError: a name or glob matches nothing, or a file is empty or a directory.
@@ -55,8 +59,9 @@ def expand_files(patterns: str) -> list[str]:
     for file in files:
         if tf.io.gfile.isdir(file):
             raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
-        if tf.io.gfile.stat(file).length == 0:
-            raise ValueError(f"{file} is empty: leave it out")
+    empty = [file for file in files if tf.io.gfile.stat(file).length == 0]
+    if empty and not (allow_empty and len(empty) < len(files)):
+        raise ValueError(f"{empty[0]} is empty: leave it out")
     return files
 
 

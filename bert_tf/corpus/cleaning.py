@@ -54,7 +54,7 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
         first: whether the line is the first of its document.
         paragraph: whether lines are paragraphs rather than sentences.
     """
-    ends = _ends_sentence(line)
+    ends = ends_sentence(line)
     if first and not ends and len(line) <= _MAX_TITLE_CHARACTERS:
         return "title"
     if not paragraph or len(line) <= _MAX_FRAGMENT_CHARACTERS:
@@ -76,7 +76,7 @@ def sentence_rule(sentence: str) -> str | None:
     if ("://" in sentence or "ww." in sentence.lower()) and _URL.search(sentence):
         return "url"
     if len(sentence) <= _MAX_FRAGMENT_CHARACTERS:
-        if not _ends_sentence(sentence) or not any(map(str.isalnum, sentence)):
+        if not ends_sentence(sentence) or not any(map(str.isalnum, sentence)):
             return "fragment"
     return None
 
@@ -89,7 +89,8 @@ def _is_heading(line: str) -> bool:
     )
 
 
-def _ends_sentence(line: str) -> bool:
+def ends_sentence(line: str) -> bool:
+    """Returns whether a line ends with the end of a sentence, in any script."""
     line = line.rstrip(_CLOSING)
     if line and (line[-1].isalnum() or line[-1] == "]"):
         line = _REFERENCE.sub("", line).rstrip(_CLOSING)

@@ -1,10 +1,11 @@
-"""Splits a block of bytes into documents, each a list of lines."""
+"""Splits text into documents, each a list of lines."""
 
 import json
 import re
 from collections.abc import Iterator
 
-from bert_tf.corpus.sources import Block
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.wrapping import unwrap, wrap_width
 
 
 def decode(data: bytes) -> tuple[str, int]:
@@ -19,40 +20,59 @@ def decode(data: bytes) -> tuple[str, int]:
         return data.decode("utf-8", "replace"), invalid
 
 
-def read_documents(block: Block, text: str, json_field: str) -> Iterator[list[str]]:
-    """Yields the lines of each document of a block, without blank lines and surrounding whitespace.
+def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[list[str]]:
+    """Yields the lines of each document, without blank lines and surrounding whitespace.
+
+    With `layout.unwrap`, lines are paragraphs.
 
     Args:
-        block: its `kind` determines how documents are separated; its `name` appears in errors.
-        text: the decoded data of the block.
-        json_field: the field of a JSON line that holds a document.
+        text: a file, or a part of one that consists of whole documents.
+        kind: "text" or "json", as in a `Block`.
+        file: the name of the file, for errors.
+        layout: what a document is.
 
     Raises:
-        ValueError: a JSON line has no such field, or the field is not a string.
+        ValueError: a JSON line has no field `layout.json_field`, or the field is not a string.
     """
-    if block.kind == "json":
-        for line in text.split("\n"):
-            if line := line.strip():
-                yield _nonblank_lines(_json_text(line, json_field, block.name))
+    if kind == "json":
+        for line in filter(None, map(str.strip, text.split("\n"))):
+            lines = _lines(_json_text(line, layout.json_field, file))
+            yield unwrap(lines, wrap_width(lines)) if layout.unwrap else list(filter(None, lines))
+        return
+    lines = _lines(text)
+    # One paragraph alone would not show the width.
+    width = wrap_width(lines) if layout.unwrap else 0
+    for document in _split(lines, layout):
+        if any(document):
+            yield unwrap(document, width) if layout.unwrap else list(filter(None, document))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n")]
+
+
+def _split(lines: list[str], layout: Layout) -> Iterator[list[str]]:
+    """Yields the lines of each document of plain text, blank ones included."""
+    if layout.document_separator == "file":
+        yield lines
         return
     document: list[str] = []
-    for line in text.split("\n"):
-        if line := line.strip():
-            document.append(line)
-        elif document:
+    for line in lines:
+        if layout.document_separator == "blank_line":
+            separates = only_separates = not line
+        else:
+            separates, only_separates = layout.separates(line), layout.only_separates(line)
+        if separates:
             yield document
             document = []
-    if document:
-        yield document
+        if not only_separates:
+            document.append(line)
+    yield document
 
 
-def _nonblank_lines(text: str) -> list[str]:
-    return [stripped for line in text.split("\n") if (stripped := line.strip())]
-
-
-def _json_text(line: str, json_field: str, name: str) -> str:
+def _json_text(line: str, json_field: str, file: str) -> str:
     def error(problem: str) -> ValueError:
-        return ValueError(f"{name}: {problem}: {line[:80]!r}")
+        return ValueError(f"{file}: {problem}: {line[:80]!r}")
 
     try:
         value = json.loads(line)

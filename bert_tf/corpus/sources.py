@@ -1,7 +1,7 @@
 """Reads text from files and TFDS datasets, in blocks of whole documents.
 
-A file is plain text, with a blank line between documents, or JSON lines if its name ends in .jsonl
-or .json (before a suffix such as .gz). Either may be compressed.
+A file is plain text, in which a `Layout` says what a document is, or JSON lines if its name ends in
+.jsonl or .json (before a suffix such as .gz). Either may be compressed.
 """
 
 import codecs
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.corpus.compression import read_content
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
@@ -20,20 +21,28 @@ _MAYBE_BLANK = re.compile(
     rb"\n([\t\x0b-\r\x1c- \xc2\x85\xa0\xe1-\xe3\x80-\x8a\x9a\x9f\xa8\xa9\xaf]*)(?=\n)"
 )
 
+_LAYOUT = Layout()
+
 
 @dataclass(frozen=True)
 class Block:
     """A piece of the input that consists of whole documents.
 
     Attributes:
-        kind: "text" (lines, with blank lines between documents) or "json" (a JSON object per line).
+        kind: "text" (lines) or "json" (a JSON object per line).
         data: the decompressed bytes, not necessarily valid UTF-8.
-        name: the source of the block, for messages.
+        files: the name of every file in the block, and where in `data` it begins.
     """
 
     kind: str
     data: bytes
-    name: str
+    files: tuple[tuple[str, int], ...]
+
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """Yields the name and the data of every file in the block."""
+        ends = [start for _, start in self.files[1:]]
+        for (file, start), end in zip(self.files, [*ends, len(self.data)], strict=True):
+            yield file, self.data[start:end]
 
 
 def is_json(file: str) -> bool:
@@ -64,14 +73,18 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
 
 
 def read_blocks(
-    files: Sequence[str], block_bytes: int, whole_documents: bool = True
+    files: Sequence[str], block_bytes: int, layout: Layout | None = _LAYOUT
 ) -> Iterator[Block]:
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
     A block of plain text ends where a document ends, so a long document makes a larger block. A
-    block of JSON lines ends where a line ends, and so does a block of text if `whole_documents` is
-    False. The last block holds the remainder. Byte order marks are removed. Memory use does not
-    grow with the size of the files.
+    block of JSON lines ends where a line ends. The last block holds the remainder. Byte order marks
+    are removed. Memory use grows with the longest document, not with the size of the files.
+
+    Args:
+        files: names of files.
+        block_bytes: the size of a block.
+        layout: what a document is in plain text; None to end blocks of text at any line.
 
     Raises:
         OSError: a file cannot be read, is damaged, or needs a library that is not installed.
@@ -83,7 +96,7 @@ def read_blocks(
         if cutter and kind != cutter.kind:
             yield from cutter.finish()
             cutter = None
-        cutter = cutter or _BlockCutter(kind, block_bytes, whole_documents)
+        cutter = cutter or _BlockCutter(kind, block_bytes, layout)
         cutter.begin_file(file)
         for data in _without_byte_order_mark(read_content(file), file):
             yield from cutter.add(data)
@@ -112,16 +125,15 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
 class _BlockCutter:
     """Cuts data that is added in parts into blocks."""
 
-    def __init__(self, kind: str, block_bytes: int, whole_documents: bool = True) -> None:
+    def __init__(self, kind: str, block_bytes: int, layout: Layout | None = None) -> None:
         self.kind = kind
         self._block_bytes = block_bytes
-        by_document = kind == "text" and whole_documents
-        self._find_end = _end_of_document if by_document else _end_of_line
+        self._layout = layout if kind == "text" else None
         self._parts: list[bytes] = []
         self._size = 0
         # One and a half blocks, so that the last block is not tiny.
         self._cut_size = self._min_cut_size = block_bytes + block_bytes // 2
-        self._files: list[str] = []
+        self._files: list[tuple[str, int]] = []
 
     def begin_file(self, file: str) -> None:
         """Ends the document or line of the previous file."""
@@ -129,7 +141,7 @@ class _BlockCutter:
             self._append({"text": b"\n\n", "json": b"\n"}[self.kind])
         else:
             self._files.clear()
-        self._files.append(file)
+        self._files.append((file, self._size))
 
     def add(self, data: bytes) -> Iterator[Block]:
         """Adds data and yields the blocks that are complete."""
@@ -141,7 +153,7 @@ class _BlockCutter:
         """Yields everything that is left."""
         yield from self._cut()
         if self._size:
-            yield self._block(self._parts[0])
+            yield Block(self.kind, self._parts[0], tuple(self._files))
 
     def _cut(self) -> Iterator[Block]:
         data, start = b"".join(self._parts), 0
@@ -149,9 +161,9 @@ class _BlockCutter:
             end = self._find_end(data, start + self._block_bytes)
             if end is None:
                 break
-            yield self._block(data[start:end])
-            self._files = self._files[-1:]
+            yield Block(self.kind, data[start:end], tuple(self._files_between(start, end)))
             start = end
+        self._files = self._files_between(start, len(data) + 1)
         self._parts, self._size = [data[start:]], len(data) - start
         # Searches a long document again only when it has doubled, which keeps the time linear.
         is_long = self._size >= self._min_cut_size
@@ -161,9 +173,36 @@ class _BlockCutter:
         self._parts.append(data)
         self._size += len(data)
 
-    def _block(self, data: bytes) -> Block:
-        first, last = self._files[0], self._files[-1]
-        return Block(self.kind, data, first if first == last else f"{first} to {last}")
+    def _files_between(self, start: int, end: int) -> list[tuple[str, int]]:
+        """Returns the files that have data or begin between two positions, relative to `start`."""
+        ends = [begin for _, begin in self._files[1:]] + [end]
+        return [
+            (file, max(0, begin - start))
+            for (file, begin), file_end in zip(self._files, ends, strict=True)
+            if begin < end and file_end > start
+        ]
+
+    def _find_end(self, data: bytes, start: int) -> int | None:
+        """Returns the first end of a document, or of a line, from `start` on."""
+        if not self._layout:
+            return _end_of_line(data, start)
+        if self._layout.document_separator == "blank_line":
+            return _end_of_document(data, start)
+        next_file = next((begin for _, begin in self._files if begin >= start), None)
+        if self._layout.document_separator == "file":
+            return next_file
+        line = _start_of_document(data[:next_file], start, self._layout)
+        return next_file if line is None else line
+
+
+def _start_of_document(data: bytes, start: int, layout: Layout) -> int | None:
+    position = _end_of_line(data, start)
+    # The last line may be incomplete.
+    for line in data[position:].split(b"\n")[:-1] if position else ():
+        if layout.separates(line.decode("utf-8", "replace").strip()):
+            return position
+        position += len(line) + 1
+    return None
 
 
 def _end_of_document(data: bytes, start: int) -> int | None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.lines import decode, read_documents
-from bert_tf.corpus.sentences import split_sentences
+from bert_tf.corpus.sentences import check_language, split_sentences
 from bert_tf.corpus.sources import Block
+from bert_tf.corpus.wrapping import count_wrapped
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.lexicon import load_lexicon
 from bert_tf.examples.segmenter import load_segmenter, tokenize_words
@@ -25,7 +27,7 @@ class TextSettings:
 
     Attributes:
         lower_case: whether to lower-case the text and strip accents.
-        json_field: the field of JSON lines that holds the text.
+        layout: what a document is, and whether its lines are wrapped.
         split_sentences: whether lines are paragraphs to be split by the rules of `language`.
         language: an ISO 639 code, such as "de".
         clean: whether to drop lines and sentences by the rules of `corpus.cleaning`.
@@ -34,11 +36,11 @@ class TextSettings:
         lexicon: phrases, each of which is one unit of masking. The longest match wins.
 
     Raises:
-        ValueError: there is no such segmenter.
+        ValueError: there is no such segmenter or language.
     """
 
     lower_case: bool = True
-    json_field: str = "text"
+    layout: Layout = Layout()
     split_sentences: bool = False
     language: str = "en"
     clean: bool = False
@@ -46,6 +48,7 @@ class TextSettings:
     lexicon: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_language(self.language)
         if self.segmenter is not None:
             load_segmenter(self.segmenter)
 
@@ -56,15 +59,19 @@ class TextCounts:
 
     Attributes:
         lines: lines that are not blank, or paragraphs if those are split.
-        invalid_lines: lines that are not valid UTF-8.
+        wrapped_lines: lines that look hard-wrapped and were not joined.
+        invalid_lines: lines that are not valid UTF-8, by the name of the file.
         empty_documents: documents without a token.
         empty_sentences: sentences without a token.
         left_out: how many lines and sentences each rule of cleaning dropped.
+        characters: characters of the lines.
+        left_out_characters: how many of them cleaning dropped.
     """
 
     bytes: int = 0
     lines: int = 0
-    invalid_lines: int = 0
+    wrapped_lines: int = 0
+    invalid_lines: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
     sentences: int = 0
@@ -72,14 +79,16 @@ class TextCounts:
     tokens: int = 0
     unknown_tokens: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
+    characters: int = 0
+    left_out_characters: int = 0
 
     def __add__(self, other: "TextCounts") -> "TextCounts":
         sums = {}
         for name, mine in vars(self).items():
             theirs = getattr(other, name)
-            if name == "left_out":
-                rules = dict.fromkeys([*mine, *theirs])
-                sums[name] = {rule: mine.get(rule, 0) + theirs.get(rule, 0) for rule in rules}
+            if isinstance(mine, dict):
+                keys = dict.fromkeys([*mine, *theirs])
+                sums[name] = {key: mine.get(key, 0) + theirs.get(key, 0) for key in keys}
             else:
                 sums[name] = mine + theirs
         return TextCounts(**sums)
@@ -97,20 +106,18 @@ def make_chunk(
 ) -> tuple[Chunk, TextCounts]:
     """Tokenizes the documents of a block. A pure function.
 
-    In plain text, a blank line ends a document, and a line is a sentence, or a paragraph with
-    `split_sentences`. In JSON lines, each string is a document, in which blank lines have no
-    meaning. Lines end with LF or CRLF. Bytes that are not valid UTF-8 are dropped and counted.
+    In plain text, `settings.layout` says what a document is, and a line is a sentence, or a
+    paragraph with `split_sentences`. In JSON lines, each string is a document. Lines end with LF or
+    CRLF. Bytes that are not valid UTF-8 are dropped and counted.
 
     Raises:
         ValueError: a JSON line holds no text, or the segmenter returns words that are not in the
             text.
     """
     counts = TextCounts(bytes=len(block.data))
-    text, counts.invalid_lines = decode(block.data)
     sentences: list[bytes] = []
     document_ends = [0]
-    for lines in read_documents(block, text, settings.json_field):
-        counts.lines += len(lines)
+    for lines in _documents(block, settings.layout, counts):
         if settings.clean or settings.split_sentences:
             lines = list(_sentences(lines, settings, counts))
         sentences += [line.encode("utf-8") for line in lines]
@@ -124,6 +131,19 @@ def make_chunk(
     counts.tokens = len(token_ids)
     counts.unknown_tokens = int(np.count_nonzero(token_ids == tokenizer.vocab.unk_id))
     return chunk, counts
+
+
+def _documents(block: Block, layout: Layout, counts: TextCounts) -> Iterator[list[str]]:
+    """Yields and counts the lines of every document."""
+    for file, data in block.parts():
+        text, invalid = decode(data)
+        if invalid:
+            counts.invalid_lines[file] = invalid
+        for lines in read_documents(text, block.kind, file, layout):
+            counts.lines += len(lines)
+            counts.characters += sum(map(len, lines))
+            counts.wrapped_lines += 0 if layout.unwrap else count_wrapped(lines)
+            yield lines
 
 
 def _without_empty(
@@ -146,19 +166,20 @@ def _without_empty(
 def _sentences(lines: Sequence[str], settings: TextSettings, counts: TextCounts) -> Iterator[str]:
     """Yields the sentences of a document, split and cleaned as the settings say."""
 
-    def drop(rule: str | None) -> bool:
+    def drop(text: str, rule: str | None) -> bool:
         if rule:
             counts.left_out[rule] = counts.left_out.get(rule, 0) + 1
+            counts.left_out_characters += len(text)
         return bool(rule)
 
     for number, line in enumerate(lines):
-        if settings.clean and drop(line_rule(line, number == 0, settings.split_sentences)):
+        if settings.clean and drop(line, line_rule(line, number == 0, settings.split_sentences)):
             continue
         if not settings.split_sentences:
             yield line
             continue
         for sentence in split_sentences(line, settings.language):
-            if not (settings.clean and drop(sentence_rule(sentence))):
+            if not (settings.clean and drop(sentence, sentence_rule(sentence))):
                 yield sentence
 
 

@@ -13,6 +13,7 @@ from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
+from bert_tf.examples.report import text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 
@@ -61,6 +62,7 @@ def estimate(job: Job, num_workers: int) -> str:
             f"Time: about {_duration(seconds)} with --num_workers={num_workers}.",
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
             "the job runs.",
+            *text_warnings(sample.text, job),
             "Nothing was written (--dry_run).",
         ]
     )
@@ -101,7 +103,7 @@ def _sample_blocks(job: Job) -> list[Block]:
     return [
         block
         for group in groups
-        for block in itertools.islice(read_blocks(group, job.block_bytes), each)
+        for block in itertools.islice(read_blocks(group, job.block_bytes, job.text.layout), each)
     ]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.sources import group_files, is_json
 from bert_tf.examples.documents import TextSettings
 from bert_tf.examples.lexicon import read_phrases
@@ -75,7 +76,9 @@ class Job:
             "tfds": self.tfds,
             "split_sentences": text.split_sentences,
             "language": text.language,
-            "json_field": text.json_field,
+            "json_field": text.layout.json_field,
+            "document_separator": text.layout.document_separator,
+            "unwrap": text.layout.unwrap,
             "segmenter": text.segmenter,
             "do_lower_case": text.lower_case,
             "objective": examples.objective,
@@ -107,7 +110,7 @@ def make_job(options: DataOptions) -> Job:
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")
     masking = _resolve_masking(options)
-    input_files = expand_files(options.input_file) if options.input_file else []
+    input_files = expand_files(options.input_file, allow_empty=True) if options.input_file else []
     _check_effects(options, masking, input_files)
     output_files = _output_files(options)
     read_files = [*input_files, options.vocab_file, options.lexicon_file]
@@ -133,12 +136,19 @@ def make_job(options: DataOptions) -> Job:
 
 
 def _text_settings(options: DataOptions, lower_case: bool) -> TextSettings:
+    unwrap = options.unwrap
+    layout = Layout(
+        document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
+        unwrap=unwrap,
+        json_field=options.json_field or "text",
+    )
+    clean = options.split_sentences and not unwrap if options.clean is None else options.clean
     return TextSettings(
         lower_case=lower_case,
-        json_field=options.json_field or "text",
-        split_sentences=options.split_sentences,
+        layout=layout,
+        split_sentences=options.split_sentences or unwrap,
         language=options.language or "en",
-        clean=options.split_sentences if options.clean is None else options.clean,
+        clean=clean,
         segmenter=options.segmenter,
         lexicon=read_phrases(options.lexicon_file) if options.lexicon_file else (),
     )
@@ -178,7 +188,16 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
     local = options.runner == "local"
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
-        ("language", options.split_sentences, "without --split_sentences"),
+        (
+            "language",
+            options.split_sentences or options.unwrap,
+            "without --split_sentences or --unwrap",
+        ),
+        (
+            "document_separator",
+            not all(map(is_json, input_files)),
+            "without a plain text file as input",
+        ),
         (
             "json_field",
             any(map(is_json, input_files)),

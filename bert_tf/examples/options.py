@@ -38,16 +38,31 @@ class DataOptions(command.Options):
         help="Lower-case the text and strip accents. Turn it off for cased vocabularies. Default: "
         "what a tokenizer_config.json beside vocab.txt says, else true.",
     )
+    document_separator: str | None = option(
+        None,
+        help="What separates documents in text files. blank_line (the default). file: each file is "
+        "one document (the default with --unwrap). Anything else is a regular expression, such as "
+        "'^CHAPTER ': a line with a match begins a document. A line that matches as a whole only "
+        "separates and is left out.",
+    )
+    unwrap: bool = option(
+        False,
+        help="Paragraphs are broken into lines of a fixed width, as in e-books of Project "
+        "Gutenberg or in mail: join the lines and split the paragraphs into sentences by the rules "
+        "of --language. Verse, tables and list items keep their lines.",
+    )
     split_sentences: bool = option(
         False, help="Lines are paragraphs: split them into sentences by the rules of --language."
     )
     language: str | None = option(
-        None, help="ISO 639 code of the text's language, for --split_sentences. Default: en."
+        None,
+        help="ISO 639 code of the text's language, for --split_sentences and --unwrap. Default: "
+        "en.",
     )
     clean: bool | None = option(
         None,
         help="Drop titles, list items and leftover markup; docs/data.md lists the rules. Default: "
-        "only with --split_sentences.",
+        "only with --split_sentences and without --unwrap.",
     )
     json_field: str | None = option(
         None, help="The field of JSON lines that holds the text. Default: text."

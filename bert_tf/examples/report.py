@@ -2,12 +2,18 @@
 
 import shlex
 
+from bert_tf.corpus.problems import describe_problems
 from bert_tf.examples.creation import CreationStatistics
+from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.job import Job
 from tfrecords.manifest import manifest_path
 
 # A larger share of [UNK] suggests a wrong vocabulary.
 _MAX_UNKNOWN = 0.1
+# Larger shares of the text that are lost suggest other flags.
+_MAX_LOST = 0.1
+# Below this share of wrapped lines, most lines are sentences or paragraphs.
+_MIN_WRAPPED = 0.4
 
 
 def report(statistics: CreationStatistics, job: Job) -> str:
@@ -40,13 +46,6 @@ def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:
         f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens "
         f"({text.unknown_tokens / text.tokens:.3%} [UNK])."
     ]
-    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
-        lines.append(
-            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
-            "language and that --do_lower_case matches the vocabulary."
-        )
-    if text.invalid_lines:
-        lines.append(f"Dropped invalid bytes in {text.invalid_lines:,} lines that are not UTF-8.")
     if text.left_out:
         rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
         lines.append(f"Cleaning dropped lines or sentences: {rules}.")
@@ -55,10 +54,42 @@ def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:
             f"Skipped {text.empty_sentences:,} lines and {text.empty_documents:,} documents "
             "without tokens."
         )
+    return [*lines, *text_warnings(text, job)]
+
+
+def text_warnings(text: TextCounts, job: Job) -> list[str]:
+    """Returns warnings about the text, or about flags that do not suit it."""
+    lines = describe_problems(job.input_files, text.invalid_lines)
+    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
+        lines.append(
+            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
+            "language and that --do_lower_case matches the vocabulary."
+        )
+    if text.wrapped_lines > _MIN_WRAPPED * text.lines:
+        lines.append(
+            f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
+            "are full and end in mid-sentence. Every line was read as a sentence or paragraph, and "
+            f"there are {text.documents:,} documents in {len(job.input_files):,} files. --unwrap "
+            "joins the lines of each paragraph and reads each file as one document."
+        )
+    if text.left_out_characters > _MAX_LOST * text.characters:
+        share = text.left_out_characters / text.characters
+        lines.append(
+            f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
+            f"{text.characters:,} characters). --noclean keeps everything."
+        )
+    separator = job.text.layout.document_separator
+    files = len(job.input_files)
+    if separator not in ("blank_line", "file") and text.documents <= files:
+        lines.append(
+            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
+            "files was read as one document."
+        )
     if text.documents == 1 and job.examples.objective == "nsp":
         lines.append(
             "WARNING: the text is one document, so there are no random next segments, and the "
-            "next-sentence task teaches nothing. Put blank lines between documents."
+            "next-sentence task teaches nothing. Put blank lines between documents, or name what "
+            "separates them with --document_separator."
         )
     return lines
 
@@ -89,6 +120,12 @@ def _example_lines(statistics: CreationStatistics, job: Job) -> list[str]:
             f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
             f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
         )
+        if lost > _MAX_LOST:
+            split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
+            lines.append(
+                f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
+                "--max_seq_length cuts less, and --objective=mlm cuts nothing."
+            )
     if examples.documents_without_pairs:
         lines.append(
             f"Skipped one-sentence documents without a second segment "

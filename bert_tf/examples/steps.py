@@ -46,7 +46,7 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlo
     if job.tfds:
         blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
     else:
-        blocks = read_blocks(job.groups[group], job.block_bytes)
+        blocks = read_blocks(job.groups[group], job.block_bytes, job.text.layout)
     for index, block in enumerate(blocks):
         numbered = NumberedBlock(group, index, block)
         if not folder.has_chunk(numbered.chunk_name):

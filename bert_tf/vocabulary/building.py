@@ -5,6 +5,10 @@ import itertools
 import os
 import shlex
 
+import tensorflow as tf
+
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.problems import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
@@ -13,6 +17,7 @@ from bert_tf.vocabulary.coverage import coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.options import VocabularyOptions
+from bert_tf.vocabulary.previous_output import Provenance
 from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.reader import expand_files
@@ -32,7 +37,8 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     """Learns a new vocabulary from text, writes it and prints its coverage of the text.
 
     Raises:
-        ValueError: the text has no words, or the vocabulary is too small for its characters.
+        ValueError: the text has no words, the vocabulary is too small for its characters, or the
+            file exists and has another origin.
         OSError: a file cannot be read or written.
     """
     output_file, size = options.output_file, options.vocab_size or _VOCAB_SIZE
@@ -41,9 +47,14 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
     texts = _texts(options)
     _check_outputs([output_file], texts, [])
+    provenance = Provenance(options, itertools.chain(*texts.values()))
+    if provenance.is_complete():
+        print(f"{output_file} is complete: nothing to do.")
+        _print_next(options)
+        return
     counts = _count_words(options, texts)
     vocab = Vocabulary(tuple(learn_vocabulary(counts.all(), size, min_frequency, num_unused)))
-    _write(options, vocab)
+    _write(options, vocab, provenance)
     _print_coverage(options, output_file, vocab, counts)
     if len(vocab) < size:
         print(
@@ -62,8 +73,8 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     starts from. Prints the coverage of both vocabularies.
 
     Raises:
-        ValueError: the text has no words or needs no new token, or there are too few [unused]
-            tokens.
+        ValueError: the text has no words or needs no new token, there are too few [unused] tokens,
+            or the file exists and has another origin.
         OSError: a file cannot be read or written.
     """
     output_file, extend_vocab = options.output_file, options.extend_vocab
@@ -71,6 +82,11 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     texts = _texts(options)
     _check_outputs([output_file, mapping_file], texts, [extend_vocab])
     old, options = _read_vocab(options, "extend_vocab")
+    provenance = Provenance(options, itertools.chain(*texts.values()))
+    if provenance.is_complete() and tf.io.gfile.exists(mapping_file):
+        print(f"{output_file} and {mapping_file} are complete: nothing to do.")
+        _print_next(options)
+        return
     counts = _count_words(options, texts)
     new = choose_tokens(
         counts.all(),
@@ -83,7 +99,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
         raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
     extended, mapping = extend(old, new, options.placement or "append")
     atomic_write(mapping_file, mapping.to_json())
-    _write(options, extended)
+    _write(options, extended, provenance)
     _print_coverage(options, extend_vocab, old, counts)
     _print_coverage(options, output_file, extended, counts)
     print(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
@@ -113,7 +129,7 @@ def report_coverage(options: VocabularyOptions) -> None:
 
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     """Returns the input files, grouped by the name under which their coverage is reported."""
-    files = expand_files(options.input_file)
+    files = expand_files(options.input_file, allow_empty=True)
     if options.json_field and not any(map(is_json, files)):
         raise ValueError(
             "--json_field has no effect without a JSON file (.jsonl, .json) as input: omit it"
@@ -121,7 +137,7 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}
     names = filter(None, (name.strip() for name in options.input_file.split(",")))
-    return {name: expand_files(name) for name in names}
+    return {name: expand_files(name, allow_empty=True) for name in names}
 
 
 def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list[str]) -> None:
@@ -134,13 +150,19 @@ def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> Wor
     counts = count_words(
         texts,
         options.do_lower_case,
-        options.json_field or "text",
+        # A whole file shows how its words are spelled elsewhere.
+        Layout(
+            document_separator="file",
+            unwrap=options.unwrap,
+            json_field=options.json_field or "text",
+        ),
         options.num_workers or available_cores(),
     )
     if not any(counts.texts.values()):
         raise ValueError(f"{options.input_file}: the text has no words")
-    if counts.invalid_lines:
-        print(f"Dropped invalid bytes in {counts.invalid_lines:,} lines that are not UTF-8.")
+    files = list(itertools.chain(*texts.values()))
+    for warning in describe_problems(files, counts.invalid_lines):
+        print(warning)
     if counts.pruned:
         print(f"Left out {counts.pruned:,} occurrences of very rare words to save memory.")
     return counts
@@ -158,10 +180,12 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
     return vocab, dataclasses.replace(options, do_lower_case=lower_case)
 
 
-def _write(options: VocabularyOptions, vocab: Vocabulary) -> None:
-    write_vocab(options.output_file, vocab)
+def _write(options: VocabularyOptions, vocab: Vocabulary, provenance: Provenance) -> None:
+    """Writes a vocabulary and what describes it. A run that was interrupted leaves no vocabulary."""
+    provenance.write(vocab)
     if folder := _tokenizer_folder(options.output_file):
         folder.write_tokenizer(vocab, options.do_lower_case)
+    write_vocab(options.output_file, vocab)
 
 
 def _tokenizer_folder(output_file: str) -> RunFolder | None:
@@ -188,9 +212,10 @@ def _print_coverage(
 def _print_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
     case = "" if stated else " --nodo_lower_case"
+    unwrap = " --unwrap" if options.unwrap else ""
     text, vocab_file = map(shlex.quote, (options.input_file, options.output_file))
     print(
         "Next, create examples:\n"
-        f"  python -m bert_tf.create_pretraining_data --vocab_file={vocab_file}{case}"
+        f"  python -m bert_tf.create_pretraining_data --vocab_file={vocab_file}{case}{unwrap}"
         f" --input_file={text} --output_file=pretraining.tfrecord"
     )

@@ -3,12 +3,13 @@
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.lines import decode, read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -24,6 +25,8 @@ BYTES_PER_WORKER = 2**25
 # The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
 
+_LAYOUT = Layout()
+
 
 @dataclass
 class WordCounts:
@@ -31,12 +34,12 @@ class WordCounts:
 
     Attributes:
         texts: word counts by the name of the text.
-        invalid_lines: lines that are not valid UTF-8.
+        invalid_lines: lines that are not valid UTF-8, by the name of the file.
         pruned: occurrences of rare words that were left out to keep the tables small.
     """
 
     texts: dict[str, Counter[str]]
-    invalid_lines: int = 0
+    invalid_lines: Counter[str] = field(default_factory=Counter)
     pruned: int = 0
 
     def all(self) -> Counter[str]:
@@ -49,7 +52,7 @@ class WordCounts:
 def count_words(
     texts: Mapping[str, Sequence[str]],
     lower_case: bool,
-    json_field: str = "text",
+    layout: Layout = _LAYOUT,
     num_workers: int = 1,
     max_words: int = MAX_WORDS,
 ) -> WordCounts:
@@ -62,7 +65,7 @@ def count_words(
     Args:
         texts: the files of each text, by the name of the text.
         lower_case: whether to lower-case the text and strip accents.
-        json_field: the field of JSON lines that holds the text.
+        layout: whether lines are wrapped, and which field of JSON lines holds the text.
         num_workers: the largest number of processes; small texts use fewer.
         max_words: the largest number of distinct words to hold.
 
@@ -72,14 +75,14 @@ def count_words(
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})
-    # Documents may be divided, because some texts have no blank line.
+    # Documents may be divided, because only their words matter.
     blocks = enumerate(
         (name, block)
         for name, files in texts.items()
-        for block in read_blocks(files, BLOCK_BYTES, whole_documents=False)
+        for block in read_blocks(files, BLOCK_BYTES, layout=None)
     )
     tasks = (
-        (_count_task, index, name, block, lower_case, json_field) for index, (name, block) in blocks
+        (_count_task, index, name, block, lower_case, layout) for index, (name, block) in blocks
     )
     num_workers = min(num_workers, 1 + size // BYTES_PER_WORKER)
     with (
@@ -90,7 +93,7 @@ def count_words(
             table = counts.texts[name]
             for word, number in zip(words, times, strict=True):
                 table[word] += number
-            counts.invalid_lines += invalid_lines
+            counts.invalid_lines.update(invalid_lines)
             if sum(map(len, counts.texts.values())) > max_words:
                 counts.pruned += _prune(list(counts.texts.values()))
             progress.update(size)
@@ -119,20 +122,25 @@ def _prune(tables: list[Counter[str]]) -> int:
 
 
 def _count_task(
-    index: int, name: str, block: Block, lower_case: bool, json_field: str
-) -> tuple[list[str], list[int], int, int]:
-    return count_block(block, lower_case, json_field)
+    index: int, name: str, block: Block, lower_case: bool, layout: Layout
+) -> tuple[list[str], list[int], dict[str, int], int]:
+    return count_block(block, lower_case, layout)
 
 
 def count_block(
-    block: Block, lower_case: bool, json_field: str = "text"
-) -> tuple[list[str], list[int], int, int]:
-    """Returns the words of a block, their frequencies, its invalid lines, and its bytes."""
-    data = block.data
-    text, invalid_lines = decode(data)
-    if block.kind == "json":
-        documents = read_documents(block, text, json_field)
-        data = "\n".join(line for document in documents for line in document).encode()
+    block: Block, lower_case: bool, layout: Layout = _LAYOUT
+) -> tuple[list[str], list[int], dict[str, int], int]:
+    """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes."""
+    invalid_lines: dict[str, int] = {}
+    lines: list[str] = []
+    for file, part in block.parts():
+        text, invalid = decode(part)
+        if invalid:
+            invalid_lines[file] = invalid
+        if block.kind == "json" or layout.unwrap:
+            for document in read_documents(text, block.kind, file, layout):
+                lines += document
+    data = "\n".join(lines).encode() if block.kind == "json" or layout.unwrap else block.data
     # Whitespace always separates words, so the tokenizer only needs to see each string once.
     tokens = Counter(data.translate(_NO_SPACE).split())
     if not tokens:

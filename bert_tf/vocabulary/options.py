@@ -52,6 +52,14 @@ class VocabularyOptions(command.Options):
     json_field: str | None = option(
         None, help="The field of JSON lines that holds the text. Default: text."
     )
+    unwrap: bool = option(
+        False,
+        help="Paragraphs are broken into lines of a fixed width: join them, and words that are "
+        "divided at the end of a line. Give the same flag to create_pretraining_data.",
+    )
+    overwrite: bool = option(
+        False, help="Replace a vocabulary that was built with other flags or from other text."
+    )
     num_workers: int | None = option(
         None,
         at_least=1,

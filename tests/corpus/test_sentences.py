@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.corpus.sentences import split_sentences
+from bert_tf.corpus.sentences import check_language, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,11 @@ from bert_tf.corpus.sentences import split_sentences
 )
 def test_sentences(language, text, sentences):
     assert split_sentences(text, language) == sentences
+
+
+@pytest.mark.parametrize("language", ["xx", "english", "EN", "de_DE", ""])
+def test_an_unknown_language_is_an_error_that_lists_the_known_ones(language):
+    with pytest.raises(ValueError, match=f"--language={language} is not known: .* de, .*ast, "):
+        split_sentences("One. Two.", language)
+    for known in ("en", "pt-br", "ast", "zh-hant"):
+        check_language(known)

@@ -9,6 +9,8 @@ import time
 import pytest
 
 from bert_tf.corpus import compression
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, group_files, read_blocks
 
 
@@ -44,7 +46,7 @@ def test_blocks_are_whole_documents(tmp_path, monkeypatch, read_bytes):
     # Cut at the first end of a document after 500 bytes; the documents are far below 500 bytes.
     assert all(500 <= len(block.data) < 1000 for block in blocks[:-1])
     assert 0 < len(blocks[-1].data) < 1000
-    assert {(block.kind, block.name) for block in blocks} == {("text", file)}
+    assert {(block.kind, block.files) for block in blocks} == {("text", ((file, 0),))}
 
 
 def test_files_of_a_group(tmp_path):
@@ -59,12 +61,43 @@ def test_files_of_a_group(tmp_path):
         _write(tmp_path / "json", b"seven"),
     ]
     # The mark at a file's start is removed. The end of a file ends a document or a line.
-    assert list(read_blocks(files, 100)) == [
-        Block("text", b"one\n" + mark + b"two\n\n\n\nthree", f"{files[0]} to {files[2]}"),
-        Block("json", b'{"text": "four"}\n{"text": "five"}\n', f"{files[3]} to {files[4]}"),
-        Block("text", b"six\n\nseven", f"{files[5]} to {files[6]}"),
+    blocks = list(read_blocks(files, 100))
+    one = b"one\n" + mark + b"two\n\n"
+    assert blocks == [
+        Block("text", one + b"\n\nthree", ((files[0], 0), (files[1], 12), (files[2], 14))),
+        Block("json", b'{"text": "four"}\n{"text": "five"}\n', ((files[3], 0), (files[4], 17))),
+        Block("text", b"six\n\nseven", ((files[5], 0), (files[6], 5))),
     ]
+    parts = [(files[0], one), (files[1], b"\n\n"), (files[2], b"three")]
+    assert list(blocks[0].parts()) == parts
     assert list(read_blocks(files[1:2], 100)) == []
+
+
+@pytest.mark.parametrize("read_bytes", [1, 10**6])
+@pytest.mark.parametrize("separator", ["blank_line", "file", "^# ", "^-+$"])
+def test_blocks_keep_documents_and_files_together(tmp_path, monkeypatch, read_bytes, separator):
+    """Oracle: the documents of every file, read as a whole."""
+    monkeypatch.setattr(compression, "READ_BYTES", read_bytes)
+    rng, layout = random.Random(1), Layout(document_separator=separator)
+    texts = [
+        "",
+        *("\n".join(rng.choices(["a b", "", "# c", "--", "-- d"], k=n)) for n in range(40)),
+    ]
+    files = [_write(tmp_path / f"{n:02}", text.encode()) for n, text in enumerate(texts)]
+    whole = [
+        (file, document)
+        for file, text in zip(files, texts, strict=True)
+        for document in read_documents(text, "text", file, layout)
+    ]
+    blocks = list(read_blocks(files, 100, layout))
+    found = [
+        (file, document)
+        for block in blocks
+        for file, data in block.parts()
+        for document in read_documents(data.decode(), "text", file, layout)
+    ]
+    assert found == whole
+    assert len(blocks) > 10
 
 
 def test_json_lines_end_blocks(tmp_path):

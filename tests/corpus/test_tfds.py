@@ -35,7 +35,7 @@ ARTICLES = [f"Article {number}.\n\nIt's “{'é' * number}”.\n" for number in 
 def test_articles_become_json_lines(tmp_path):
     blocks = list(tfds_blocks("articles/en", 200, str(tmp_path)))
     assert len(blocks) > 3
-    assert {(block.kind, block.name) for block in blocks} == {("json", "TFDS articles/en")}
+    assert {(block.kind, block.files) for block in blocks} == {("json", (("TFDS articles/en", 0),))}
     found = [
         json.loads(line)["text"] for line in b"".join(block.data for block in blocks).splitlines()
     ]

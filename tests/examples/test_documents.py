@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.sources import Block
 from bert_tf.examples import documents
 from bert_tf.examples.documents import TextCounts, TextSettings, make_chunk
@@ -23,7 +24,9 @@ def tokenizer() -> WordPieceTokenizer:
 def _read(data: bytes | str, tokenizer, kind: str = "text", **settings):
     """Returns the documents as lists of tokenized sentences, the chunk and the counts."""
     data = data.encode() if isinstance(data, str) else data
-    chunk, counts = make_chunk(Block(kind, data, "a file"), tokenizer, TextSettings(**settings))
+    chunk, counts = make_chunk(
+        Block(kind, data, (("a file", 0),)), tokenizer, TextSettings(**settings)
+    )
     tokens = [VOCAB.tokens[index] for index in chunk.token_ids]
     borders = chunk.sentence_starts.tolist()
     sentences = [" ".join(tokens[borders[i] : borders[i + 1]]) for i in range(len(borders) - 1)]
@@ -47,14 +50,14 @@ def test_lines_and_documents(tokenizer, monkeypatch, end, tokenize_bytes):
     assert chunk.unit_starts.tolist() == [True, False, True, True, True, True, True, True]
     assert counts.lines == 7
     assert (counts.empty_documents, counts.empty_sentences) == (1, 2)
-    assert (counts.unknown_tokens, counts.invalid_lines) == (0, 0)
+    assert (counts.unknown_tokens, counts.invalid_lines) == (0, {})
 
 
 def test_invalid_utf8_is_dropped_and_counted(tokenizer):
     data = "one\ufffd\n".encode() + b"one\xff two\nt\xc3wo\n\xed\xa0\x80three unknown\n"
     found, _, counts = _read(data, tokenizer)
     assert found == [["one", "one two", "two", "three [UNK]"]]
-    assert (counts.invalid_lines, counts.unknown_tokens) == (3, 1)
+    assert (counts.invalid_lines, counts.unknown_tokens) == ({"a file": 3}, 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n \r\n", b"\x00\n\n\xe2\x80\x8b\n", b"\xff"])
@@ -68,7 +71,7 @@ def test_text_without_tokens(tokenizer, data):
 def test_json_lines(tokenizer):
     texts = ["one\ntwo\r\n\n \nthree\n", "", "one\u2028two", "\x00", "\ud800one\ud83d", " \n "]
     data = "\n".join(json.dumps({"id": 1, "body": text}) for text in texts) + "\n\n"
-    found, _, counts = _read(data, tokenizer, "json", json_field="body")
+    found, _, counts = _read(data, tokenizer, "json", layout=Layout(json_field="body"))
     assert found == [["one", "two", "three"], ["one two"], ["one"]]
     assert (counts.lines, counts.empty_documents) == (6, 3)
 

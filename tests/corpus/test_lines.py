@@ -1,0 +1,44 @@
+"""Tests splitting text into documents. Oracle: worked examples."""
+
+import json
+
+import pytest
+
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import read_documents
+
+TEXT = "Preface\n\n CHAPTER I\r\na\n\n\nb\n***\nc\nCHAPTER II\n \nd\n"
+
+
+@pytest.mark.parametrize(
+    "separator, documents",
+    [
+        ("blank_line", ["Preface", "CHAPTER I|a", "b|***|c|CHAPTER II", "d"]),
+        ("file", ["Preface|CHAPTER I|a|b|***|c|CHAPTER II|d"]),
+        ("^CHAPTER ", ["Preface", "CHAPTER I|a|b|***|c", "CHAPTER II|d"]),
+        # A line that matches as a whole only separates.
+        (r"^\*+$", ["Preface|CHAPTER I|a|b", "c|CHAPTER II|d"]),
+        ("absent", ["Preface|CHAPTER I|a|b|***|c|CHAPTER II|d"]),
+    ],
+)
+def test_what_a_document_is(separator, documents):
+    found = read_documents(TEXT, "text", "a file", Layout(document_separator=separator))
+    assert ["|".join(lines) for lines in found] == documents
+
+
+def test_the_separator_may_be_any_valid_expression():
+    with pytest.raises(ValueError, match=r"--document_separator=\( is neither blank_line nor file"):
+        Layout(document_separator="(")
+
+
+@pytest.mark.parametrize("separator", ["blank_line", "file"])
+def test_wrapped_paragraphs(separator):
+    line = "a line of some forty characters, that is, "
+    text = f"{line}\nwhich goes on.\n\n{line}\nand on.\n"
+    documents = [[f"{line}which goes on."], [f"{line}and on."]]
+    layout = Layout(document_separator=separator, unwrap=True)
+    expected = documents if separator == "blank_line" else [[*documents[0], *documents[1]]]
+    assert list(read_documents(text, "text", "a file", layout)) == expected
+    data = json.dumps({"text": text}) + "\n" + json.dumps({"text": ""})
+    found = list(read_documents(data, "json", "a file", layout))
+    assert found == [[*documents[0], *documents[1]], []]

@@ -181,7 +181,7 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
 
 
 def _write(options: VocabularyOptions, vocab: Vocabulary, provenance: Provenance) -> None:
-    """Writes a vocabulary and what describes it. A run that was interrupted leaves no vocabulary."""
+    """Writes what describes a vocabulary and, last, the vocabulary itself."""
     provenance.write(vocab)
     if folder := _tokenizer_folder(options.output_file):
         folder.write_tokenizer(vocab, options.do_lower_case)

@@ -2,6 +2,8 @@
 
 import importlib
 
+from bert_tf import registration
+
 __version__ = "0.1.0"
 
 _MODULES = {
@@ -18,6 +20,8 @@ _MODULES = {
     "BertTaskModel": "bert_tf.models.task_model",
 }
 __all__ = ["__version__", *_MODULES]
+
+registration.register()
 
 
 def __getattr__(name: str):

@@ -28,6 +28,11 @@ class LoadedRun(NamedTuple):
     tokenizer: WordPieceTokenizer | None
     config: BertConfig
 
+    @property
+    def encoder(self) -> BertEncoder:
+        """The trained `BertEncoder`, of either kind of run."""
+        return getattr(self.model, "encoder", self.model)
+
 
 def load(path: str) -> LoadedRun:
     """Loads the model, tokenizer and configuration of a run.
@@ -40,6 +45,7 @@ def load(path: str) -> LoadedRun:
         model, tokenizer, config = bert_tf.load("run")
         inputs = bert_tf.pack_segments([tokenizer.tokenize(["a text"])], 128, tokenizer.vocab)
         model.encoder(inputs)["pooled_output"]
+        encoder = bert_tf.load("run").encoder
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no bert_config.json beside it.

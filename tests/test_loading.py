@@ -1,5 +1,9 @@
 """`bert_tf.load`, against the models that were saved."""
 
+import subprocess
+import sys
+
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.registration import MODULES
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -38,8 +43,35 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
     else:
         assert isinstance(model, BertEncoder)
         expected = saved.encoder
+    encoder = bert_tf.load(str(tmp_path)).encoder
+    assert isinstance(encoder, BertEncoder)
+    np.testing.assert_array_equal(encoder.weights[0], saved.encoder.weights[0])
     for found, weight in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(found.numpy(), weight.numpy())
+
+
+def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
+    """Oracles: the weights that were saved; every class of ours that Keras can serialize."""
+    inputs = {
+        name: keras.Input([None], dtype="int32", name=name)
+        for name in ("input_word_ids", "input_mask", "input_type_ids")
+    }
+    outputs = keras.layers.Dense(2)(BertEncoder(CONFIG)(inputs)["pooled_output"])
+    model = keras.Model(inputs, outputs)
+    path = str(tmp_path / "model.keras")
+    model.save(path)
+    program = (
+        "import sys, bert_tf; assert 'keras' not in sys.modules; import keras\n"
+        f"weights = keras.models.load_model({path!r}).weights\n"
+        "print(sum(float(abs(w.numpy()).sum()) for w in weights))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    expected = sum(float(abs(weight.numpy()).sum()) for weight in model.weights)
+    assert float(done.stdout) == expected
+    registered = keras.saving.get_custom_objects()
+    assert {f"bert_tf>{name}" for name in MODULES} == {
+        name for name in registered if name.startswith("bert_tf>")
+    }
 
 
 def test_a_run_of_unknown_vocabulary_has_no_tokenizer(tmp_path):

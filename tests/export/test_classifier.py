@@ -36,6 +36,9 @@ def test_classifies_pairs_of_any_length(tmp_path):
     assert [x.decode() for x in outputs["label"].numpy()] == [
         labels[index] for index in expected.argmax(axis=-1)
     ]
+    single = loaded(texts_a[1], texts_b[1])
+    np.testing.assert_allclose(single["probabilities"], expected[1], atol=1e-5)
+    assert single["label"] == labels[expected[1].argmax()]
     signature = loaded.signatures["serving_default"]
     outputs = signature(text=tf.constant(texts_a[:1]), text_b=tf.constant(texts_b[:1]))
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)

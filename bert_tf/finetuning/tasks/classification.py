@@ -123,7 +123,9 @@ class ClassificationTask(Task):
 
     def example_call(self) -> str:
         arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
-        return f"({arguments})  # probabilities of {', '.join(self.labels)}"
+        return (
+            f"({arguments})  # a dict: the probabilities of {', '.join(self.labels)}, and the label"
+        )
 
 
 class TextClassifier(tf.Module):
@@ -131,6 +133,7 @@ class TextClassifier(tf.Module):
 
     A call, and the signature `serving`, return a dict of `probabilities`, float32 [B, C], whose
     columns are in the order of the variable `labels`, and `label`, strings [B], the most likely.
+    A call also takes a single string, or strings of any other shape, in place of [B].
 
     Args:
         model: a float32 model with the classes `labels`.
@@ -167,5 +170,16 @@ class TextClassifier(tf.Module):
             label = tf.gather(self.labels, tf.argmax(probabilities, axis=-1))
             return {"probabilities": probabilities, "label": label}
 
-        self.__call__ = classify
+        @tf.function(
+            autograph=False, input_signature=[tf.TensorSpec(None, tf.string, n) for n in names]
+        )
+        def call(*texts):
+            shape = tf.shape(texts[0])
+            outputs = classify(*[tf.reshape(text, [-1]) for text in texts])
+            return {
+                name: tf.reshape(values, tf.concat([shape, tf.shape(values)[1:]], axis=0))
+                for name, values in outputs.items()
+            }
+
+        self.__call__ = call
         self.serving = classify

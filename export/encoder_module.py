@@ -48,6 +48,11 @@ class EncoderModule(ReusableModel):
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):
+            # Hides the length from TensorFlow's shape inference, whose own error for a length that
+            # is too long would come first and not name the limit.
+            inputs = {
+                n: tf.compat.v1.placeholder_with_default(x, x.shape) for n, x in inputs.items()
+            }
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)

@@ -132,7 +132,7 @@ def test_flags_that_do_not_agree_are_errors(flags, changed, message):
 def test_the_error_of_a_missing_extra_names_it(flags, monkeypatch):
     """Oracle: the name of the extra in setup.cfg."""
     monkeypatch.setitem(sys.modules, "libtpu", None)
-    with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"):
         run(Options(**flags))
 
 

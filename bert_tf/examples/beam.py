@@ -16,7 +16,7 @@ try:
     from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 except ImportError:
     raise ValueError(
-        "--runner needs Apache Beam, which is not installed: pip install 'bert-tf[beam]'"
+        "--runner needs Apache Beam, which is not installed: pip install apache-beam"
     ) from None
 
 

@@ -163,7 +163,7 @@ def _import_jax() -> SimpleNamespace:
         from jaxlib.xla_client import CompileOptions, DeviceList
     except ImportError as error:
         raise ValueError(
-            f"the TPU compiler is missing ({error}): pip install 'bert-tf[tpu-check]'"
+            f"the TPU compiler is missing ({error}): pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"
         ) from None
     return SimpleNamespace(
         CompileOptions=CompileOptions,

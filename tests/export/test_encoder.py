@@ -215,6 +215,8 @@ def test_too_long_a_sequence_is_said(loaded):
     signature = loaded.signatures["serving_default"]
     inputs = make_inputs(1, CONFIG.max_position_embeddings + 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 24"):
+        loaded(inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 24"):
         signature(**{name: tf.constant(value) for name, value in inputs.items()})
 
 

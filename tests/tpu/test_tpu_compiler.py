@@ -164,7 +164,7 @@ class TestCompilerErrors:
     def test_a_missing_package_names_the_extra(self, monkeypatch):
         """Oracle: the name of the extra in setup.cfg."""
         monkeypatch.setitem(sys.modules, "libtpu", None)
-        with pytest.raises(ValueError, match=r"pip install 'bert-tf\[tpu-check\]'"):
+        with pytest.raises(ValueError, match=r"pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"):
             TpuCompiler(Topology.parse("v5e:1x1"))
 
     @pytest.mark.parametrize(

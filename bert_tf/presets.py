@@ -2,8 +2,15 @@
 
 ALBERT base and large (arXiv:1909.11942 table 1) have the sizes of BERT base and large, but
 embeddings of width 128 and a single set of weights for all layers.
+
+A preset narrower than base starts from wider weights than the published 0.02. A dense layer
+multiplies the standard deviation of its normalized input by initializer_range * sqrt(width), and
+the logits of attention start with a standard deviation of initializer_range**2 * width: 0.31 in
+base, but 0.05 at a width of 128, where attention starts uniform and takes thousands of steps to
+become anything else. These presets keep the product at that of base.
 """
 
+import math
 from typing import NamedTuple
 
 from bert_tf.config import BertConfig
@@ -36,8 +43,48 @@ MINIATURES = {
 PRESETS = NAMED_SIZES | MINIATURES
 
 
+_BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
+
+
+class Recipe(NamedTuple):
+    """Flags of run_pretraining to start with."""
+
+    preset: str
+    train_batch_size: int
+    learning_rate: float
+    num_train_steps: int
+    num_warmup_steps: int
+
+
+# Preset, batch size, learning rate and the most steps. Sources: tiny: docs/results.md; small: the
+# learning rate of ELECTRA-small (arXiv:2003.10555 table 6); base: BERT (arXiv:1810.04805 A.2).
+_CPU = "tiny", 32, 1e-3, 20_000
+_LITTLE_TEXT = "small", 256, 5e-4, 100_000
+_MUCH_TEXT = "base", 256, 1e-4, 1_000_000
+_MUCH_TOKENS = 100_000_000
+# As many passes as BERT made over its text (arXiv:1810.04805 A.2).
+_PASSES = 40
+_FEWEST_STEPS = 1000
+
+
+def suggest_recipe(num_examples: int, max_seq_length: int, device_type: str) -> Recipe:
+    """Suggests how to pre-train on an amount of text.
+
+    Args:
+        num_examples: the number of examples that one pass over the text creates.
+        max_seq_length: tokens per example.
+        device_type: "CPU", "GPU" or "TPU".
+    """
+    enough = num_examples * max_seq_length >= _MUCH_TOKENS
+    recipe = _CPU if device_type == "CPU" else _MUCH_TEXT if enough else _LITTLE_TEXT
+    preset, batch_size, learning_rate, most_steps = recipe
+    steps = max(_FEWEST_STEPS, round(_PASSES * num_examples / batch_size, -3))
+    steps = int(min(steps, most_steps))
+    return Recipe(preset, batch_size, learning_rate, steps, min(steps // 20, 10_000))
+
+
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
-    """Returns the configuration of a published size.
+    """Returns the configuration of a published size, with the weights' range for its width.
 
     Args:
         name: tiny, mini, small, medium, base, large, albert-base, albert-large, or a miniature
@@ -54,5 +101,11 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
         vocab_size=vocab_size,
         num_attention_heads=size.hidden_size // 64,
         intermediate_size=4 * size.hidden_size,
+        initializer_range=_initializer_range(size.hidden_size),
         **size._asdict(),
     )
+
+
+def _initializer_range(width: int) -> float:
+    wider = math.sqrt(max(1.0, _BASE_WIDTH / width))
+    return round(_BASE_INITIALIZER_RANGE * wider, 4)

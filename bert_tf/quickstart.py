@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.command_line import command_line
 
 PACKAGES = ("numpy", "keras", "tensorflow")
 _MAX_SEQ_LENGTH = 64
@@ -128,14 +129,13 @@ def _pretrain(
 
 def _step(result: pathlib.Path, module: str, **flags: object) -> None:
     """Shows a command and runs it, unless its result exists."""
-    arguments = [
-        f"--{name}" if value is True else f"--{name}={value}" for name, value in flags.items()
-    ]
-    print("\n$ " + shlex.join(["python", "-m", module, *arguments]), flush=True)
+    line = command_line(module, **flags)
+    print(f"\n$ {line}", flush=True)
     if result.exists():
         print(f"Skipped: {result} exists.")
         return
-    status = subprocess.run([sys.executable, "-m", module, *arguments], check=False).returncode
+    arguments = shlex.split(line)[1:]
+    status = subprocess.run([sys.executable, *arguments], check=False).returncode
     if status:
         raise ValueError(f"{module} failed with exit code {status}: see its message above")
 

@@ -78,6 +78,9 @@ def resolve_model(
         )
     if init:
         _check_same_encoder(config, source, init, mapping)
+    if run.has_checkpoint() and preset and _differ_in_training_only(run.read_config(), config):
+        # A preset names a size; how the weights started is what the run says.
+        config = run.read_config()
     if run.has_checkpoint() and (differences := _differences(config, run.read_config())):
         raise ValueError(
             f"{run.file(CONFIG)} differs from {source} in {differences}: choose another "
@@ -116,6 +119,11 @@ def _config(
         if folder and tf.io.gfile.exists(folder.file(CONFIG)):
             return folder.read_config(), folder.file(CONFIG)
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
+
+
+def _differ_in_training_only(one: BertConfig, other: BertConfig) -> bool:
+    values = {name: getattr(other, name) for name in _TRAINING_VALUES}
+    return dataclasses.replace(one, **values) == other
 
 
 def _check_same_encoder(

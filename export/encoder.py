@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.command_line import command_line, unused_name
 
 if TYPE_CHECKING:
     from bert_tf.models.pretrainer import BertPretrainer
@@ -72,9 +73,15 @@ def run(options: Options) -> None:
     load_weights(checkpoint, model.weights)
     export_encoder(model, vocab_file, options.output_dir, do_lower_case=lower_case)
     casing = "uncased" if lower_case else "cased"
+    preprocessor = command_line(
+        "export.preprocessor",
+        checkpoint=folder.path,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
+        output_dir=unused_name("preprocessor"),
+    )
     print(
-        f"Wrote the {casing} encoder of {checkpoint} to {options.output_dir}.\n"
-        f"Next: python -m export.preprocessor --checkpoint={folder.path} --output_dir=preprocessor"
+        f"Wrote the {casing} encoder of {checkpoint} to {options.output_dir}.\nNext: {preprocessor}"
     )
 
 

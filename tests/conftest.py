@@ -1,8 +1,11 @@
 """Fixtures shared by all tests."""
 
+import dataclasses
 import functools
+import importlib
 import os
 import pathlib
+import shlex
 
 import pytest
 
@@ -58,3 +61,28 @@ def shared_data() -> pathlib.Path:
     if not path.is_dir():
         pytest.skip("needs ../shared/data beside the checkout")
     return path
+
+
+@pytest.fixture(scope="session")
+def run_printed():
+    """A function that runs a command as printed.
+
+    Args: a line, and flags that make its work smaller. Returns the value of the command's `run`.
+    """
+
+    def run(line: str, **smaller):
+        _, _, module, *arguments = shlex.split(line[line.index("python -m ") :])
+        command = importlib.import_module(module)
+        kinds = {field.name: field.type for field in dataclasses.fields(command.Options)}
+        flags = dict(_flag(argument.removeprefix("--"), kinds) for argument in arguments)
+        return command.run(command.Options(**flags | smaller))
+
+    return run
+
+
+def _flag(argument: str, kinds: dict) -> tuple:
+    name, equals, value = argument.partition("=")
+    if not equals:
+        return (name, True) if name in kinds else (name.removeprefix("no"), False)
+    kind = getattr(kinds[name], "__args__", (kinds[name],))[0]
+    return name, kind(value)

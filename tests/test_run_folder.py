@@ -101,6 +101,17 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     assert found == ModelSpec(preset_config("tiny", len(VOCAB)), VOCAB, None)
 
 
+def test_a_run_that_started_with_other_weights_resumes_with_its_preset(run):
+    """Oracle: the run, whose weights started from the published range, without dropout."""
+    preset = preset_config("tiny", len(VOCAB))
+    stored = dataclasses.replace(preset, initializer_range=0.02, hidden_dropout_prob=0.0)
+    run.write(ModelSpec(stored, VOCAB, True))
+    save_checkpoint(run)
+    assert resolve_model(run, preset="tiny", vocabs={}, casings={}).config == stored
+    with pytest.raises(ValueError, match="differs from the configuration of --preset=mini"):
+        resolve_model(run, preset="mini", vocabs={}, casings={})
+
+
 def test_contradictions_name_both_sources(run, tmp_path):
     other = Vocabulary((*VOCAB.tokens[:-1], "##c"))
     run.write(ModelSpec(CONFIG, VOCAB, False))

@@ -1,11 +1,13 @@
 """Describes in words what data creation read and created."""
 
-import shlex
+import tensorflow as tf
 
 from bert_tf.corpus.problems import describe_problems
 from bert_tf.examples.creation import CreationStatistics
 from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.job import Job
+from bert_tf.presets import suggest_recipe
+from tfrecords.command_line import command_line, unused_name
 from tfrecords.manifest import manifest_path
 
 # A larger share of [UNK] suggests a wrong vocabulary.
@@ -21,23 +23,39 @@ def report(statistics: CreationStatistics, job: Job) -> str:
     return "\n".join([*_text_lines(statistics, job), *_example_lines(statistics, job)])
 
 
-def next_steps(job: Job, input_file: str) -> str:
+def next_steps(job: Job, input_file: str, num_examples: int) -> str:
     """Describes what was written and which commands to run next.
 
     Args:
         job: the finished job.
         input_file: the names or the glob of the output files.
+        num_examples: the number of examples in them.
     """
     first, *others = job.output_files
     files = f"{first} ... {others[-1]}" if others else first
-    names = shlex.quote(input_file)
+    device = _device_type()
+    recipe = suggest_recipe(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
+    inspect = command_line("tfrecords.inspect", input_file=input_file)
+    train = command_line(
+        "bert_tf.run_pretraining",
+        input_file=input_file,
+        **recipe._asdict(),
+        strategy="tpu" if device == "TPU" else None,
+        do_train=True,
+        do_eval=True,
+        output_dir=unused_name("run"),
+    )
     return (
         f"Wrote {files} and {manifest_path(first)}.\n"
-        "Next, inspect the examples and train on them:\n"
-        f"  python -m tfrecords.inspect --input_file={names}\n"
-        f"  python -m bert_tf.run_pretraining --input_file={names} --preset=tiny --do_train "
-        "--do_eval --output_dir=run"
+        f"Next, inspect the examples and train on them:\n  {inspect}\n  {train}\n"
+        f"The flags suit this amount of text and a {device}; training says how long it will take."
     )
+
+
+def _device_type() -> str:
+    """Returns the kind of the fastest devices of this machine."""
+    found = {device.device_type for device in tf.config.list_physical_devices()}
+    return next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)
 
 
 def _text_lines(statistics: CreationStatistics, job: Job) -> list[str]:

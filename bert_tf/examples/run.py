@@ -24,5 +24,6 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     with open_runner(options.runner, num_workers, options.beam_options) as runner:
         statistics = create(job, runner, options.overwrite)
     print(report(statistics, job))
-    print(next_steps(job, options.output_file + ("-*" if options.num_shards else "")))
+    files = options.output_file + ("-*" if options.num_shards else "")
+    print(next_steps(job, files, statistics.examples.examples))
     return statistics

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import keras
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches, train_batches
@@ -110,7 +111,12 @@ class FineTuner:
 
     def _evaluate(self, split: str, prefix: str) -> dict[str, float]:
         outputs = self.trainer.predict(self._batches(split), self._task.token_outputs)
-        metrics = self._task.score(outputs, self._splits[split])
+        features = self._splits[split]
+        metrics = self._task.score(outputs, features)
+        problem = self._task.problem(outputs, features)
+        if problem and is_chief(self.trainer.strategy):
+            # Unlike print, this leaves the progress bar intact.
+            tqdm.write(f"WARNING: step {self.driver.step:,}, {split}: {problem}")
         return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
     def _batches(self, split: str, skip: int = 0) -> tf.distribute.DistributedDataset:

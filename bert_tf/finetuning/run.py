@@ -19,6 +19,7 @@ from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, set_precision
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.casing import warn_about_casing
+from tfrecords.command_line import command_line, unused_name
 
 # The key in flags.json for whether all steps were taken and the results written.
 FINISHED = "finished"
@@ -151,7 +152,7 @@ def _describe_split(name: str, features: Features) -> str:
 
 
 def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) -> str:
-    metric, folder = task.metric, options.output_dir
+    metric, folder, output = task.metric, options.output_dir, unused_name("classifier")
     name = metric.capitalize()
     lines = [
         f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}, used to choose the best epoch."
@@ -164,8 +165,10 @@ def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) 
     ]
     if TASKS.get(task.name) is task:
         lines.append(
-            f"Next: python -m export.classifier --checkpoint={folder} --output_dir=classifier"
+            "Next: " + command_line("export.classifier", checkpoint=folder, output_dir=output)
         )
     else:
-        lines.append(f"Next: export.classifier.export_classifier({folder!r}, 'classifier', task)")
+        lines.append(
+            f"Next, in Python: export.classifier.export_classifier({folder!r}, {output!r}, task)"
+        )
     return "\n".join(lines)

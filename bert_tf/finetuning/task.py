@@ -63,6 +63,14 @@ class Task(abc.ABC):
             features: what `featurize` returned for the same split.
         """
 
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
+        """Returns what is wrong with predictions, such as that all are alike; None if nothing is.
+
+        Args:
+            outputs, features: as for `score`.
+        """
+        return None
+
     @abc.abstractmethod
     def serving(
         self, model: keras.Model, tokenizer: WordPieceTokenizer, max_seq_length: int

@@ -4,15 +4,17 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
+from tqdm import tqdm
 
 from bert_tf.config import BertConfig
 from bert_tf.flags import make_strategy
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.advice import Baseline, announce_duration, summary
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
@@ -87,9 +89,11 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
     _announce(options, spec, trainer, phases, say)
+    if options.do_train and driver.step < phases[-1].until_step:
+        say(announce_duration(spec.config, phases, driver.step, peak))
     with explain_lost_workers(), _bad_records_explained(phases):
-        results = _run(options, spec.config, trainer, driver, phases)
-    say(_summary(options, spec, run))
+        results = _run(options, spec, trainer, driver, phases)
+    say(summary(options, spec, run))
     return results
 
 
@@ -231,13 +235,13 @@ def _announce(
 
 def _run(
     options: PretrainingOptions,
-    config: BertConfig,
+    spec: ModelSpec,
     trainer: Trainer,
     driver: Driver,
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
     """Trains and evaluates all phases, or only evaluates."""
-    driver_phases = [_driver_phase(options, config, trainer, phase) for phase in phases]
+    driver_phases = [_driver_phase(options, spec, trainer, phase) for phase in phases]
     if options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])
@@ -245,14 +249,19 @@ def _run(
 
 
 def _driver_phase(
-    options: PretrainingOptions, config: BertConfig, trainer: Trainer, phase: PhaseRecords
+    options: PretrainingOptions, spec: ModelSpec, trainer: Trainer, phase: PhaseRecords
 ) -> Phase:
     @functools.cache
     def eval_batches() -> tf.distribute.DistributedDataset:
         return _distributed(trainer, evaluation_batches, phase.evaluation, options.eval_batch_size)
 
+    @functools.cache
+    def baseline() -> Baseline:
+        return Baseline(phase.evaluation, options.eval_batch_size, options.max_eval_steps)
+
     def evaluate() -> dict[str, float]:
         metrics = trainer.evaluate(eval_batches(), options.max_eval_steps)
+        _warn_of_constant_predictions(options, spec, trainer, metrics, baseline)
         perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
         return metrics | {"masked_lm_perplexity": perplexity}
 
@@ -269,10 +278,25 @@ def _driver_phase(
         batches=batches,
         evaluate=evaluate if options.do_eval else None,
         flops_per_sequence=training_flops(
-            config, records.max_seq_length, records.max_predictions_per_seq
+            spec.config, records.max_seq_length, records.max_predictions_per_seq
         ),
         describe_batch=lambda step: _describe_batch(options.output_dir, phase, step),
     )
+
+
+def _warn_of_constant_predictions(
+    options: PretrainingOptions,
+    spec: ModelSpec,
+    trainer: Trainer,
+    metrics: Mapping[str, float],
+    baseline: Callable[[], Baseline],
+) -> None:
+    step = int(trainer.step.numpy())
+    if not is_chief(trainer.strategy) or (options.do_train and step <= options.num_warmup_steps):
+        return
+    if warning := baseline().warning(step, metrics["masked_lm_accuracy"], spec.vocab):
+        # Unlike print, this leaves the progress bar intact.
+        tqdm.write(warning)
 
 
 def _distributed(
@@ -310,16 +334,3 @@ def _bad_records_explained(phases: Sequence[PhaseRecords]) -> Iterator[None]:
             if problem := explain_bad_record(dataclasses.replace(phase.train, files=files)):
                 raise ValueError(problem) from None
         raise
-
-
-def _summary(options: PretrainingOptions, spec: ModelSpec, run: RunFolder) -> str:
-    files = ["eval_results.txt"] * options.do_eval
-    files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
-    # What the run does not know, the export needs.
-    unknown = " --vocab_file=VOCAB" if not spec.vocab else ""
-    unknown += " --[no]do_lower_case" if spec.lower_case is None else ""
-    return (
-        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
-        f"tensorboard --logdir={run.path}\n"
-        f"Next: python -m export.encoder --checkpoint={run.path}{unknown} --output_dir=encoder"
-    )

@@ -20,6 +20,7 @@ from bert_tf.vocabulary.options import VocabularyOptions
 from bert_tf.vocabulary.previous_output import Provenance
 from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
+from tfrecords.command_line import command_line, unused_name
 from tfrecords.reader import expand_files
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
@@ -109,9 +110,8 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     )
     _print_next(options)
     print(
-        "Then continue pre-training with the grown checkpoint:\n"
-        "  python -m bert_tf.run_pretraining --init_checkpoint=CHECKPOINT "
-        f"--init_vocab_mapping={shlex.quote(mapping_file)} --input_file=pretraining.tfrecord ..."
+        "To continue pre-training on these examples with a grown checkpoint, give run_pretraining "
+        f"--init_checkpoint and --init_vocab_mapping={shlex.quote(mapping_file)}."
     )
 
 
@@ -211,11 +211,13 @@ def _print_coverage(
 
 def _print_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
-    case = "" if stated else " --nodo_lower_case"
-    unwrap = " --unwrap" if options.unwrap else ""
-    text, vocab_file = map(shlex.quote, (options.input_file, options.output_file))
-    print(
-        "Next, create examples:\n"
-        f"  python -m bert_tf.create_pretraining_data --vocab_file={vocab_file}{case}{unwrap}"
-        f" --input_file={text} --output_file=pretraining.tfrecord"
+    command = command_line(
+        "bert_tf.create_pretraining_data",
+        input_file=options.input_file,
+        json_field=options.json_field,
+        vocab_file=options.output_file,
+        do_lower_case=None if stated else False,
+        unwrap=options.unwrap or None,
+        output_file=unused_name("pretraining.tfrecord"),
     )
+    print(f"Next, create examples:\n  {command}")

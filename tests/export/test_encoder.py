@@ -1,5 +1,7 @@
 """The exported encoder, against the Keras model it was made from."""
 
+import contextlib
+import io
 import json
 import pathlib
 import shutil
@@ -17,7 +19,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.training.checkpoints import Checkpointer
-from export import encoder, preprocessor
+from export import encoder
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -53,10 +55,19 @@ def model(run_folder) -> BertPretrainer:
 
 
 @pytest.fixture(scope="module")
-def folder(model, run_folder) -> str:
-    output = str(run_folder / "encoder")
-    encoder.run(encoder.Options(checkpoint=str(run_folder), output_dir=output))
-    return output
+def printed(model, run_folder) -> str:
+    """What the command prints."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        encoder.run(
+            encoder.Options(checkpoint=str(run_folder), output_dir=str(run_folder / "encoder"))
+        )
+    return output.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(printed, run_folder) -> str:
+    return str(run_folder / "encoder")
 
 
 @pytest.fixture(scope="module")
@@ -187,10 +198,10 @@ def test_weights_of_the_keras_layer_can_be_saved(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_pair_loads_without_our_packages(folder, run_folder, model, tmp_path):
+def test_the_pair_loads_without_our_packages(folder, printed, run_printed, model, tmp_path):
+    """Oracle: the model. The command for the preprocessor is the one that the encoder's prints."""
     preprocessor_dir = str(tmp_path / "preprocessor")
-    options = preprocessor.Options(checkpoint=str(run_folder), output_dir=preprocessor_dir)
-    preprocessor.run(options)
+    run_printed(printed.splitlines()[-1], output_dir=preprocessor_dir)
     program = f"""
 import sys
 import tensorflow, tensorflow_text

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import io
 import pathlib
 import re
 import shutil
@@ -54,12 +55,18 @@ def last_of_three_epochs_is_worst():
 
 
 @pytest.fixture(scope="module")
-def finished(files, tmp_path_factory) -> Options:
+def finished_and_printed(files, tmp_path_factory) -> tuple[Options, str]:
     """Epochs of 20 steps."""
-    options = make_options(files, tmp_path_factory.mktemp("run") / "sst2", num_train_epochs=3.0)
-    with last_of_three_epochs_is_worst():
+    folder = tmp_path_factory.mktemp("my friend's run") / "sst2"
+    options, printed = make_options(files, folder, num_train_epochs=3.0), io.StringIO()
+    with contextlib.redirect_stdout(printed), last_of_three_epochs_is_worst():
         run(options)
-    return options
+    return options, printed.getvalue()
+
+
+@pytest.fixture(scope="module")
+def finished(finished_and_printed) -> Options:
+    return finished_and_printed[0]
 
 
 def best_model(output_dir: str, config: BertConfig) -> BertTaskModel:
@@ -85,11 +92,16 @@ def test_learns_the_words(finished, sentences, config):
     assert results["eval_loss"] == pytest.approx(losses.mean(), rel=1e-4)
 
 
-def test_exports_a_classifier_of_raw_text(finished, sentences, config, tmp_path, capsys):
-    """Oracles: the best weights in a Keras model; the code that the command prints."""
+def test_exports_a_classifier_of_raw_text(
+    finished_and_printed, sentences, config, tmp_path, capsys, run_printed
+):
+    """Oracles: the best weights in a Keras model; the code that the command prints.
+
+    The command is the one that fine-tuning printed.
+    """
+    finished, line = finished_and_printed[0], finished_and_printed[1].splitlines()[-1]
     folder = f"{tmp_path}/classifier"
-    arguments = {"checkpoint": finished.output_dir, "output_dir": folder}
-    classifier.run(classifier.Options(**arguments))
+    run_printed(line, output_dir=folder)
     printed = capsys.readouterr().out
     texts = [text for text, _ in sentences(20, seed=1)]
     classify = tf.saved_model.load(folder)
@@ -109,7 +121,7 @@ def test_exports_a_classifier_of_raw_text(finished, sentences, config, tmp_path,
     code = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     exec("\n".join(code), {})
     with pytest.raises(ValueError, match="exists and is not empty"):
-        classifier.run(classifier.Options(**arguments))
+        run_printed(line, output_dir=folder)
 
 
 def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):

@@ -1,5 +1,7 @@
 """The splits of classification tasks: from tensorflow-datasets, and held out."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -23,6 +25,23 @@ def test_tfds_has_the_fields_and_labels_we_name(name):
     for examples in splits.values():
         assert isinstance(examples.texts_a[0], bytes) and examples.texts_b is None
         assert set(examples.targets["labels"]) == {0, 1}
+
+
+def test_predictions_of_one_class_are_reported():
+    """Oracle: the counts. Only predictions that the labels do not explain are a problem."""
+    task = get_task("sst2")
+
+    def problem(predicted: list[int], labels: list[int]) -> str | None:
+        features = types.SimpleNamespace(targets={"labels": np.array(labels)})
+        return task.problem({"logits": np.eye(2)[predicted]}, features)
+
+    labels = [0] * 96 + [1] * 104
+    assert problem(labels, labels) is None
+    assert problem([0] * 20 + [1] * 180, labels) is None
+    assert problem([1] * 200, [1] * 200) is None
+    for ones in (198, 200):
+        found = problem([0] * (200 - ones) + [1] * ones, labels)
+        assert f'predicts "positive" for {ones} of 200 examples, but 104 are' in found
 
 
 def test_a_task_without_files_or_tfds_source_needs_a_folder():

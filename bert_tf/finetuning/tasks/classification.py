@@ -15,6 +15,9 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
+# Share of the examples from which on predictions of one class count as constant.
+_NEARLY_ALL = 0.99
+
 
 class ClassificationObjective:
     """Cross-entropy and accuracy of a `BertTaskModel` for the target `labels`, int [B].
@@ -115,6 +118,20 @@ class ClassificationTask(Task):
         losses = log_sums - np.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
         correct = logits.argmax(axis=-1) == labels
         return {"loss": float(losses.mean()), "accuracy": float(correct.mean())}
+
+    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+        """Reports predictions of (nearly) one class alone if the examples have several."""
+        predicted = outputs["logits"].argmax(axis=-1)
+        label = np.bincount(predicted).argmax()
+        count, true = (int(np.sum(x == label)) for x in (predicted, features.targets["labels"]))
+        if count < _NEARLY_ALL * len(predicted) or true >= count:
+            return None
+        return (
+            f'the model predicts "{self.labels[label]}" for {count:,} of {len(predicted):,} '
+            f"examples, but {true:,} are: it ignores its input. Try another --learning_rate "
+            "(3e-4 for an encoder as small as tiny, 2e-5 for base), more epochs, or an "
+            "--init_checkpoint that was trained for longer."
+        )
 
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int

@@ -1,0 +1,103 @@
+"""What a run says besides its figures: how long it takes, whether it learns, what to run next."""
+
+import math
+import shlex
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.models.flops import training_flops
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.records import PhaseRecords
+from bert_tf.run_folder import ModelSpec, RunFolder
+from tfrecords.command_line import command_line, unused_name
+from tfrecords.reader import evaluation_batches
+from tfrecords.record_set import RecordSet
+from tfrecords.vocabulary import Vocabulary
+
+# The share of the devices' peak that training reaches, as measured on the CPU (docs/results.md):
+# about 0.35 for base and 0.12 to 0.2 for tiny and mini, whose narrow products fill them less.
+_BASE_UTILIZATION, _BASE_WIDTH = 0.35, 768
+_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
+# A model that has learned nothing predicts the most frequent token, give or take a few.
+_NO_BETTER = 1.1
+
+
+def announce_duration(
+    config: BertConfig, phases: Sequence[PhaseRecords], step: int, peak_flops: float
+) -> str:
+    """Estimates how long the remaining steps will take, without evaluations.
+
+    Args:
+        step: the number of finished steps.
+        peak_flops: of all devices together, in FLOP/s.
+    """
+    flops = 0
+    for phase in phases:
+        records = phase.train
+        steps = max(0, phase.until_step - max(step, phase.first_step))
+        each = training_flops(config, records.max_seq_length, records.max_predictions_per_seq)
+        flops += steps * phase.train_batch_size * each
+    utilization = _BASE_UTILIZATION * min(1.0, math.sqrt(config.hidden_size / _BASE_WIDTH))
+    duration = _in_words(flops / (utilization * peak_flops))
+    return (
+        f"{phases[-1].until_step - step:,} steps will take roughly {duration}, if they reach "
+        f"{utilization:.0%} of the devices' {peak_flops / 1e12:,.3g} TFLOP/s. The progress bar "
+        "will know better after the first steps."
+    )
+
+
+def _in_words(seconds: float) -> str:
+    for unit, size in _UNITS:
+        if seconds >= 1.5 * size:
+            return f"{round(seconds / size, 1 if seconds < 10 * size else None):,} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+class Baseline:
+    """What a model that always predicts the most frequent token would reach in an evaluation.
+
+    Such a model has learned nothing: the share of that token is the highest accuracy that any
+    constant prediction can have.
+
+    Args:
+        records: the records of the evaluation.
+        batch_size, max_steps: as in the evaluation.
+    """
+
+    def __init__(self, records: RecordSet, batch_size: int, max_steps: int):
+        counts = np.zeros(records.vocab_size)
+        for batch in evaluation_batches(records, batch_size).take(max_steps):
+            np.add.at(counts, batch["masked_lm_ids"].numpy(), batch["masked_lm_weights"].numpy())
+        self.token_id = int(counts.argmax())
+        self.accuracy = float(counts.max() / max(counts.sum(), 1.0))
+
+    def warning(self, step: int, accuracy: float, vocab: Vocabulary | None) -> str | None:
+        """Returns a warning if a masked-LM accuracy is hardly higher than the baseline's."""
+        if accuracy > _NO_BETTER * self.accuracy:
+            return None
+        token = f'"{vocab.tokens[self.token_id]}"' if vocab else f"the token {self.token_id}"
+        return (
+            f"WARNING: step {step:,}: masked_lm_accuracy {accuracy:.4f} is no better than always "
+            f"predicting {token} ({self.accuracy:.4f}). The model ignores its input so far. If "
+            "this does not change within a few thousand steps, try another --learning_rate (1e-3 "
+            "for tiny and mini, 1e-4 for base), a longer --num_warmup_steps, or a larger "
+            "initializer_range and no dropout in --bert_config_file."
+        )
+
+
+def summary(options: PretrainingOptions, spec: ModelSpec, run: RunFolder) -> str:
+    """Describes what the run wrote, and what to run next."""
+    files = ["eval_results.txt"] * options.do_eval
+    files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
+    export = command_line("export.encoder", checkpoint=run.path, output_dir=unused_name("encoder"))
+    # What the run does not know, the export needs.
+    unknown = ["--vocab_file"] * (spec.vocab is None)
+    unknown += ["--do_lower_case or --nodo_lower_case"] * (spec.lower_case is None)
+    with_flags = f" (add {' and '.join(unknown)})" if unknown else ""
+    return (
+        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
+        f"tensorboard --logdir={shlex.quote(run.path)}\n"
+        f"Next{with_flags}: {export}"
+    )

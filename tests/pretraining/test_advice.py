@@ -1,0 +1,103 @@
+"""What a run says about its duration and about predictions that are all alike."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_tf.presets import preset_config
+from bert_tf.pretraining.advice import Baseline, announce_duration, summary
+from bert_tf.pretraining.records import PhaseRecords
+from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_pretraining import Options, run
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.record_set import RecordSet
+from tfrecords.writer import write_records
+
+RECORDS = RecordSet(files=(), max_seq_length=128, max_predictions_per_seq=20, vocab_size=30522)
+
+
+def phase(records: RecordSet, first_step: int, until_step: int, batch_size: int) -> PhaseRecords:
+    return PhaseRecords(
+        first_step=first_step,
+        until_step=until_step,
+        train=records,
+        evaluation=records,
+        train_batch_size=batch_size,
+    )
+
+
+@pytest.mark.parametrize(
+    ("preset", "length", "predictions", "batch_size", "peak", "seconds_per_step"),
+    [
+        ("base", 128, 20, 16, 953e9, 3.527),
+        ("tiny", 64, 10, 32, 953e9, 1 / 9.4),
+        ("mini", 64, 20, 32, 953e9, 1 / 3.6),
+    ],
+)
+def test_the_duration_is_about_right(
+    preset, length, predictions, batch_size, peak, seconds_per_step
+):
+    """Oracle: the steps that docs/results.md measured, and the peak of that machine; 1.5 times off
+    is near enough for a first estimate."""
+    config = preset_config(preset)
+    records = dataclasses.replace(
+        RECORDS, max_seq_length=length, max_predictions_per_seq=predictions
+    )
+    phases = [phase(records, 0, 9000, batch_size), phase(records, 9000, 10_000, batch_size)]
+    # 5,000 steps are left.
+    line = announce_duration(config, phases, 5000, peak)
+    assert line.startswith("5,000 steps will take roughly ")
+    value, unit = line.removeprefix("5,000 steps will take roughly ").split(",")[0].split()
+    seconds = float(value) * {"hours": 3600, "minutes": 60}[unit]
+    expected = 5000 * seconds_per_step
+    assert expected / 1.5 < seconds < expected * 1.5
+
+
+def test_a_constant_prediction_is_recognized(tmp_path):
+    """Oracle: numpy's count of the masked tokens of the records that the evaluation reads."""
+    random = np.random.default_rng(0)
+    ids = random.choice(40, [30, 3], p=np.r_[0.5, np.full(39, 0.5 / 39)])
+    weights = (random.random([30, 3]) < 0.7).astype(np.float32)
+    arrays = {
+        "input_word_ids": np.ones([30, 16], np.int64),
+        "input_mask": np.ones([30, 16], np.int64),
+        "input_type_ids": np.zeros([30, 16], np.int64),
+        "masked_lm_positions": np.tile(np.arange(3), (30, 1)),
+        "masked_lm_ids": ids,
+        "masked_lm_weights": weights,
+        "next_sentence_labels": np.ones([30, 1], np.int64),
+    }
+    arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
+    path = str(tmp_path / "records.tfrecord")
+    write_records(path, serialize_examples(arrays))
+    records = dataclasses.replace(
+        RECORDS, files=(path,), max_seq_length=16, max_predictions_per_seq=3, vocab_size=40
+    )
+    baseline = Baseline(records, batch_size=8, max_steps=2)
+    hits = (ids[:16] == 0) * weights[:16]
+    assert baseline.token_id == 0
+    assert baseline.accuracy == pytest.approx(hits.sum() / weights[:16].sum())
+    assert baseline.warning(9, 1.2 * baseline.accuracy, None) is None
+    warning = baseline.warning(4000, baseline.accuracy, None)
+    assert warning.startswith(
+        f"WARNING: step 4,000: masked_lm_accuracy {baseline.accuracy:.4f} is no better than always "
+        f"predicting the token 0 ({baseline.accuracy:.4f})."
+    )
+
+
+def test_an_evaluation_warns(flags, untrained, capsys):
+    """Oracle: every masked token of the records is 7, which random weights do not predict."""
+    run(Options(**flags | {"init_checkpoint": untrained, "do_train": False, "vocab_file": None}))
+    printed = capsys.readouterr().out
+    assert "is no better than always predicting the token 7 (1.0000)" in printed
+
+
+def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):
+    """Oracle: the line itself: it can be pasted, and says what to add."""
+    options = Options(input_file="x", output_dir=str(tmp_path), do_eval=True)
+    line = summary(options, ModelSpec(config), RunFolder(str(tmp_path))).splitlines()[-1]
+    assert line == (
+        "Next (add --vocab_file and --do_lower_case or --nodo_lower_case): "
+        f"python -m export.encoder --checkpoint={tmp_path} --output_dir=encoder"
+    )

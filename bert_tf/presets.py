@@ -8,6 +8,9 @@ multiplies the standard deviation of its normalized input by initializer_range *
 the logits of attention start with a standard deviation of initializer_range**2 * width: 0.31 in
 base, but 0.05 at a width of 128, where attention starts uniform and takes thousands of steps to
 become anything else. These presets keep the product at that of base.
+
+Presets of a width up to 256 train without dropout, which only slows down what is too small to
+overfit: docs/results.md has the runs of tiny.
 """
 
 import math
@@ -44,6 +47,7 @@ PRESETS = NAMED_SIZES | MINIATURES
 
 
 _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
+_WIDTH_WITHOUT_DROPOUT = 256
 
 
 class Recipe(NamedTuple):
@@ -84,7 +88,7 @@ def suggest_recipe(num_examples: int, max_seq_length: int, device_type: str) -> 
 
 
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
-    """Returns the configuration of a published size, with the weights' range for its width.
+    """Returns the configuration of a published size, with training values for its width.
 
     Args:
         name: tiny, mini, small, medium, base, large, albert-base, albert-large, or a miniature
@@ -97,10 +101,13 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}: choose one of {', '.join(PRESETS)}")
     size = PRESETS[name]
+    dropout = 0.0 if size.hidden_size <= _WIDTH_WITHOUT_DROPOUT else 0.1
     return BertConfig(
         vocab_size=vocab_size,
         num_attention_heads=size.hidden_size // 64,
         intermediate_size=4 * size.hidden_size,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
         initializer_range=_initializer_range(size.hidden_size),
         **size._asdict(),
     )

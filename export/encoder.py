@@ -78,6 +78,7 @@ def run(options: Options) -> None:
         checkpoint=folder.path,
         vocab_file=options.vocab_file,
         do_lower_case=options.do_lower_case,
+        replace_vocab=options.replace_vocab or None,
         output_dir=unused_name("preprocessor"),
     )
     print(

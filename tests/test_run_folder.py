@@ -102,9 +102,9 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
 
 
 def test_a_run_that_started_with_other_weights_resumes_with_its_preset(run):
-    """Oracle: the run, whose weights started from the published range, without dropout."""
+    """Oracle: the run, which started with the published training values."""
     preset = preset_config("tiny", len(VOCAB))
-    stored = dataclasses.replace(preset, initializer_range=0.02, hidden_dropout_prob=0.0)
+    stored = dataclasses.replace(preset, initializer_range=0.02, hidden_dropout_prob=0.1)
     run.write(ModelSpec(stored, VOCAB, True))
     save_checkpoint(run)
     assert resolve_model(run, preset="tiny", vocabs={}, casings={}).config == stored

@@ -49,7 +49,8 @@ def train(folder: pathlib.Path) -> list[list[float]]:
     words = [f"w{number}" for number in range(_WORDS)]
     (folder / "vocab.txt").write_text("\n".join(_SPECIAL + words))
     published = preset_config("tiny", vocab_size=len(_SPECIAL) + _WORDS)
-    published = dataclasses.replace(published, initializer_range=0.02)
+    values = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    published = dataclasses.replace(published, initializer_range=0.02, **values)
     published.to_json_file(str(folder / "config.json"))
     run(
         Options(

@@ -1,5 +1,7 @@
 """Runs commands: flags from a dataclass, a quiet TensorFlow and one-line error messages."""
 
+import atexit
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -125,9 +127,33 @@ def _main(options_type: type, function: Callable[[Any], None], arguments: list[s
     # Exit in the same way as after Ctrl-C, which removes temporary files.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        _call(options_type, function, arguments)
+        end_process(0)
+    except SystemExit as stop:
+        end_process(stop.code)
+
+
+def end_process(code: int) -> None:
+    """Ends the process at once, after its exit handlers and with all output written.
+
+    The usual way waits for the threads of downloads, and for those of `tf.data`, which now and then
+    take a minute to end.
+    """
+    # Among the handlers are those of multiprocessing and Beam, which end their processes.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _call(options_type: type, function: Callable[[Any], None], arguments: list[str]) -> None:
+    """Calls the function; raises SystemExit, after a message, for what a user can fix."""
+    try:
         options = _parsed_options(options_type, arguments)
         import_tensorflow()
         function(options)
+        sys.stdout.flush()
         return
     except KeyboardInterrupt:
         print(f"\n{_program()}: interrupted", file=sys.stderr)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from tfrecords.features import Layout
 from tfrecords.manifest import manifest_path, read_manifest, shard_entry, stored_vocabulary
+from tfrecords.progress import progress_bar
 from tfrecords.records import (
     Batch,
     compression_of,
@@ -117,7 +117,7 @@ def inspect_files(
         for entry in manifest["shards"]
     }
     total = sum(tf.io.gfile.stat(file).length for file in files)
-    with tqdm(total=total, desc="Reading", unit="B", unit_scale=True, delay=2) as progress:
+    with progress_bar(total=total, desc="Reading", unit="B", unit_scale=True, delay=2) as progress:
         for file in files:
             try:
                 layout = layout or _first_layout(file)

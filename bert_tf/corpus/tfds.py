@@ -1,8 +1,11 @@
 """Reads the documents of a TensorFlow Datasets (TFDS) dataset."""
 
+import urllib.parse
 from collections.abc import Iterator
 
 import tensorflow as tf
+
+_SECONDS_TO_ANSWER = 5
 
 
 def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
@@ -15,6 +18,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
 
     Raises:
         ValueError: there is no such dataset or split, or it has no string feature "text".
+        OSError: the dataset cannot be downloaded.
     """
     # The import takes half a second and few runs need it.
     import tensorflow_datasets as tfds
@@ -28,7 +32,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     specs = builder.info.features.get_tensor_spec()
     if not isinstance(specs, dict) or specs.get("text") != tf.TensorSpec((), tf.string):
         raise ValueError(f"the TFDS dataset {name} has no string feature 'text': choose another")
-    builder.download_and_prepare()
+    prepare(builder)
     # Keeps the stored order, and never caches the dataset in memory.
     reading = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     try:
@@ -37,3 +41,33 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
         raise ValueError(f"TFDS dataset {name}, split {split!r}: {error}") from None
     for example in dataset:
         yield example["text"].numpy()
+
+
+def prepare(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
+    """Downloads and prepares a TFDS dataset unless it is there.
+
+    Raises:
+        OSError: none of the hosts of its files answers.
+    """
+    if builder.is_prepared():
+        return
+    _check_network(builder)
+    builder.download_and_prepare()
+
+
+def _check_network(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
+    # TFDS itself would try again for more than a minute.
+    import requests
+
+    addresses = {urllib.parse.urlsplit(url).netloc: url for url in builder.url_infos or ()}
+    for url in addresses.values():
+        try:
+            requests.head(url, timeout=_SECONDS_TO_ANSWER)
+            return
+        except requests.RequestException:
+            continue
+    if addresses:
+        raise OSError(
+            f"cannot download TFDS {builder.info.full_name}: {', '.join(sorted(addresses))} cannot "
+            "be reached: check the network, or name a folder that holds the data"
+        )

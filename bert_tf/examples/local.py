@@ -2,14 +2,13 @@
 
 from collections import deque
 
-from tqdm import tqdm
-
 from bert_tf.corpus.compression import estimate_content_bytes
 from bert_tf.examples.job import Job
 from bert_tf.examples.plan import ShardPart
 from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
 from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.workers import Task, Workers
+from tfrecords.progress import progress_bar
 
 
 class LocalRunner:
@@ -21,7 +20,9 @@ class LocalRunner:
     def tokenize(self, job: Job, folder: WorkFolder) -> None:
         """Turns every block of the input into a chunk."""
         size = estimate_content_bytes(job.input_files)
-        with tqdm(total=size or None, desc="Tokenizing", unit="B", unit_scale=True) as progress:
+        with progress_bar(
+            total=size or None, desc="Tokenizing", unit="B", unit_scale=True
+        ) as progress:
             tasks = (
                 (tokenize_block, job, folder, numbered)
                 for group in range(len(job.groups))
@@ -38,7 +39,7 @@ class LocalRunner:
         parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
         all_parts = [part for parts in shards for part in parts]
         examples = 0
-        with tqdm(
+        with progress_bar(
             total=sum(part.tokens for part in all_parts),
             desc="Creating examples",
             unit=" tokens",

@@ -113,6 +113,7 @@ class DataOptions(command.Options):
     dupe_factor: int | None = option(
         None,
         at_least=1,
+        at_most=1_000_000,
         help="Passes over the text, each with different pairs and masks. Default: 10, or 1 with "
         "--masking=dynamic.",
     )

@@ -6,7 +6,7 @@ which is created and shuffled as a whole. The plan depends only on the sizes of 
 the seed, never on where the work runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,8 @@ _PASSES_PER_SHARD = 16
 _MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**16, 2**22
 # The records of a part are in memory at once: 8 million tokens are about 40 MB.
 _MAX_PART_TOKENS = 2**23
+# Examples of tiny chunks are mostly padding, so that tokens alone would not limit the memory.
+_MAX_PART_PASSES = 2**14
 _MIN_PARTS = 16
 
 
@@ -39,13 +41,23 @@ class ShardPart:
     """Part `index` of a shard: passes whose examples are shuffled together.
 
     Attributes:
+        table: chunk, dupe, partner (-1 for None) and offset of every pass, as int32.
+        stride: of every pass.
         tokens: the number of input tokens, which measures the work.
     """
 
     shard: int
     index: int
-    passes: tuple[Pass, ...]
+    table: bytes
+    stride: int
     tokens: int
+
+    @property
+    def passes(self) -> Iterator[Pass]:
+        """Yields the passes. They are not stored as objects, because there can be millions."""
+        for chunk, dupe, partner, offset in np.frombuffer(self.table, np.int32).reshape(-1, 4):
+            other = None if partner < 0 else int(partner)
+            yield Pass(int(chunk), int(dupe), other, int(offset), self.stride)
 
 
 def block_bytes(input_bytes: int, dupe_factor: int, num_shards: int) -> int:
@@ -69,34 +81,37 @@ def plan_shards(
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     # If there are fewer passes than shards, several shards share the examples of a pass.
     stride = -(-num_shards // (chunks * dupe_factor))
-    order = [
-        (chunk, dupe, offset)
-        for chunk in range(chunks)
-        for dupe in range(dupe_factor)
-        for offset in range(stride)
-    ]
-    order = rng.permutation(np.array(order)).tolist()
-    partners = rng.integers(0, max(1, chunks - 1), (chunks, dupe_factor)).tolist()
+    order = np.arange(chunks * dupe_factor * stride)
+    rng.shuffle(order)
+    partners = rng.integers(0, max(1, chunks - 1), chunks * dupe_factor)
+    sizes = np.array(chunk_tokens) // stride
     part_tokens = min(_MAX_PART_TOKENS, max(1, sum(chunk_tokens) * dupe_factor // _MIN_PARTS))
     shards = []
     for shard in range(num_shards):
-        passes = []
-        for chunk, dupe, offset in order[shard::num_shards]:
-            partner = partners[chunk][dupe]
-            # Skips the chunk itself.
-            other = partner + (partner >= chunk) if chunks > 1 else None
-            passes.append(Pass(chunk, dupe, other, offset, stride))
-        shards.append(_divide(shard, passes, chunk_tokens, part_tokens))
+        numbers, offsets = np.divmod(order[shard::num_shards], stride)
+        chunk, dupe = np.divmod(numbers, dupe_factor)
+        partner = partners[numbers]
+        # Skips the chunk itself.
+        other = partner + (partner >= chunk) if chunks > 1 else np.full_like(chunk, -1)
+        table = np.stack([chunk, dupe, other, offsets], axis=1).astype(np.int32)
+        shards.append(_divide(shard, table, stride, sizes[chunk], part_tokens))
     return shards
 
 
 def _divide(
-    shard: int, passes: list[Pass], chunk_tokens: Sequence[int], part_tokens: int
+    shard: int, table: np.ndarray, stride: int, tokens: np.ndarray, part_tokens: int
 ) -> list[ShardPart]:
-    """Deals the passes of a shard to parts of about `part_tokens` tokens."""
-    tokens = [chunk_tokens[one_pass.chunk] // one_pass.stride for one_pass in passes]
-    count = min(len(passes), max(1, round(sum(tokens) / part_tokens)))
+    """Deals the passes of a shard, of `tokens` each, to parts of about `part_tokens`."""
+    passes = len(table)
+    least = -(-passes // _MAX_PART_PASSES)
+    count = min(passes, max(least, round(tokens.sum() / part_tokens)))
     return [
-        ShardPart(shard, index, tuple(passes[index::count]), sum(tokens[index::count]))
+        ShardPart(
+            shard,
+            index,
+            table[index::count].tobytes(),
+            stride,
+            int(tokens[index::count].sum()),
+        )
         for index in range(count)
     ]

@@ -8,12 +8,12 @@ import os
 from collections.abc import Sequence
 
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf import __version__
 from bert_tf.examples.job import Job
 from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
 from tfrecords.manifest import file_sha256, manifest_path, read_manifest
+from tfrecords.progress import progress_bar
 
 
 def describe_job(job: Job, folder: WorkFolder) -> dict:
@@ -132,7 +132,7 @@ def _fingerprints(files: Sequence[str], recorded: dict[str, dict]) -> list[dict]
     """Returns size, time and checksum of every file."""
     stats = {file: tf.io.gfile.stat(file) for file in files}
     entries = []
-    with tqdm(
+    with progress_bar(
         total=sum(stat.length for stat in stats.values()),
         desc="Computing checksums",
         unit="B",

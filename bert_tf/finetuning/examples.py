@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.corpus.tfds import prepare
+
 HELD_OUT = 0.1
 
 
@@ -44,12 +46,18 @@ class TfdsSource(NamedTuple):
     dev_split: str = "validation"
 
     def read(self, split: str) -> TextExamples:
-        """Reads "train", "dev" or "test" with the target `labels`, downloading it if necessary."""
+        """Reads "train", "dev" or "test" with the target `labels`, downloading it if necessary.
+
+        Raises:
+            OSError: it cannot be downloaded.
+        """
         # Slow to import, and not needed for local files.
         import tensorflow_datasets as tfds
 
         split = self.dev_split if split == "dev" else split
-        rows = list(tfds.as_numpy(tfds.load(self.name, split=split)))
+        builder = tfds.builder(self.name)
+        prepare(builder)
+        rows = list(tfds.as_numpy(builder.as_dataset(split=split)))
         return TextExamples(
             [row[self.text_a] for row in rows],
             [row[self.text_b] for row in rows] if self.text_b else None,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.progress import progress_bar
 
 _TEXTS_PER_CALL = 512
 
@@ -58,7 +58,7 @@ def encode_texts(
 
     dataset = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(_TEXTS_PER_CALL)
     parts = []
-    with tqdm(total=len(examples), desc="Tokenizing", unit="example", leave=False) as bar:
+    with progress_bar(total=len(examples), desc="Tokenizing", unit="example", leave=False) as bar:
         for part in dataset.map(pack, tf.data.AUTOTUNE):
             parts.append(part)
             bar.update(int(part[0].nrows()))

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
+from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
-from bert_tf.training.strategy import explain_lost_workers, is_chief, mean_over_workers
+from bert_tf.training.strategy import (
+    explain_lost_workers,
+    has_several_workers,
+    is_chief,
+    mean_over_workers,
+)
 from bert_tf.training.trainer import Batch, Trainer
 
 _REPORT_SECONDS = 5.0
@@ -160,14 +166,23 @@ class Driver:
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
             OSError: a file cannot be written, or the connection to a worker was lost.
         """
-        stop = StopRequest()
         with self._reports(phases[-1].until_step) as reports:
+
+            def on_signal() -> None:
+                reports.stopping()
+                self._trainer.stop()
+
+            stop = StopRequest(on_signal)
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
             if phase.evaluate and self._evaluation_is_due(phases, reports):
                 self._evaluate(phase.evaluate, reports)
-            with stop.listen():
-                for phase in phases:
-                    self._train_phase(phase, reports, stop)
+            try:
+                with stop.listen():
+                    for phase in phases:
+                        self._train_phase(phase, reports, stop)
+            except Interrupted:
+                reports.stopped(self.step)
+                raise
         return self.best_results or reports.last_evaluation
 
     def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
@@ -217,15 +232,20 @@ class Driver:
         return new > best
 
     def _train_phase(self, phase: Phase, reports: Reports, stop: StopRequest) -> None:
-        trainer, step, steps = self._trainer, self.step, 1
-        if step >= phase.until_step:
+        if self.step >= phase.until_step:
             return
         reports.begin_phase(phase.batch_size, phase.flops_per_sequence)
-        batches = iter(phase.batches(step))
+        with open_iterator(phase.batches(self.step)) as batches:
+            self._take_all_steps(batches, phase, reports, stop)
+
+    def _take_all_steps(
+        self, batches: list[Iterator[Batch]], phase: Phase, reports: Reports, stop: StopRequest
+    ) -> None:
+        trainer, step, steps = self._trainer, self.step, 1
         while step < phase.until_step:
-            steps = self._limited(steps, step, phase)
-            seconds = _take_steps(trainer, batches, steps, phase)
-            step += steps
+            planned = self._limited(steps, step, phase)
+            seconds = _take_steps(trainer, batches, planned, phase)
+            steps, step = self.step - step, self.step
             reports.steps_done(step, steps, seconds, trainer.training_means())
             at_end = step == phase.until_step
             if step % self._log_steps == 0 or at_end:
@@ -237,12 +257,25 @@ class Driver:
             if save or stopped:
                 self._checkpointer.save()
             if stopped:
-                reports.stopped(step)
                 raise Interrupted(stop.signal or signal.SIGTERM)
             if save and phase.evaluate:
-                self._evaluate(phase.evaluate, reports)
+                self._evaluate(self._interruptible(phase.evaluate, stop), reports)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
+
+    def _interruptible(
+        self, evaluate: Callable[[], Metrics], stop: StopRequest
+    ) -> Callable[[], Metrics]:
+        """Returns `evaluate`, which a signal ends at once: resuming makes up for it."""
+        # The other workers would wait for this one.
+        if has_several_workers(self._trainer.strategy):
+            return evaluate
+
+        def evaluate_or_stop() -> Metrics:
+            with stop.raising():
+                return evaluate()
+
+        return evaluate_or_stop
 
     def _limited(self, steps: int, step: int, phase: Phase) -> int:
         """Returns at most `steps`, up to the next log line, checkpoint or end of the phase."""
@@ -250,10 +283,12 @@ class Driver:
         return min(steps, self._iterations_per_loop, min(pauses) - step)
 
 
-def _take_steps(trainer: Trainer, batches: Iterator[Batch], steps: int, phase: Phase) -> float:
-    """Takes steps and returns the seconds they took."""
+def _take_steps(
+    trainer: Trainer, batches: list[Iterator[Batch]], steps: int, phase: Phase
+) -> float:
+    """Takes steps, or fewer at a signal, and returns the seconds they took."""
     started = time.perf_counter()
-    bad_step = trainer.train(batches, steps)
+    bad_step = trainer.train(batches[0], steps)
     if bad_step:
         records = phase.describe_batch(bad_step) if phase.describe_batch else ""
         raise NonFiniteLoss(bad_step, records)

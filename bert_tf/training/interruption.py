@@ -2,19 +2,31 @@
 
 import contextlib
 import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from tfrecords.command import end_process
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
-    """Records a first SIGTERM or Ctrl-C; a second one ends the process at once.
+    """Notes a first SIGTERM or Ctrl-C; a second one ends the process at once.
+
+    Args:
+        on_request: called once, right after the first signal, in a thread of its own. The main
+            thread may be inside TensorFlow, where Python handles no signals.
 
     Attributes:
         signal: the number of the signal received while listening, or None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_request: Callable[[], None] = lambda: None) -> None:
         self.signal: int | None = None
+        self._on_request = on_request
+        self._raises = False
+        self._noticed = False
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
@@ -22,20 +34,48 @@ class StopRequest:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-        def on_signal(number: int, frame: object) -> None:
-            self.signal = number
-            for caught, handler in before.items():
-                signal.signal(caught, handler)
-
-        for number in before:
-            signal.signal(number, on_signal)
+        receiver, sender = socket.socketpair()
+        sender.setblocking(False)
+        wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        watcher = threading.Thread(target=self._watch, args=(receiver,), daemon=True)
+        watcher.start()
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(wakeup)
+            sender.close()
+            watcher.join()
+            receiver.close()
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """Raises `Interrupted` at a signal inside the context, for work that needs no saving."""
+        self._raises = True
+        try:
+            if self.signal:
+                raise Interrupted(self.signal)
+            yield
+        finally:
+            self._raises = False
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.signal = self.signal or number
+        if self._raises:
+            raise Interrupted(self.signal)
+
+    def _watch(self, receiver: socket.socket) -> None:
+        while received := receiver.recv(1):
+            number = received[0]
+            if number not in _SIGNALS:
+                continue
+            if self._noticed:
+                end_process(128 + number)
+            self._noticed, self.signal = True, self.signal or number
+            if not self._raises:
+                self._on_request()
 
 
 class Interrupted(SystemExit):

@@ -5,16 +5,25 @@ from collections.abc import Mapping
 from typing import Self
 
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf.training.curves import draw_curves
 from bert_tf.training.metrics import MetricsLog, read_metrics
+from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
 
 EVAL_RESULTS = "eval_results.txt"
 METRICS = "metrics.jsonl"
 EVAL_METRICS = "eval_metrics.jsonl"
 CURVES = "curves.png"
+# What the progress bar shows, so that its line fits 100 columns.
+_SHORT = {
+    "loss": "loss {:.4g}",
+    "masked_lm_loss": "mlm {:.4g}",
+    "next_sentence_loss": "nsp {:.4g}",
+    "accuracy": "accuracy {:.3g}",
+    "sequences_per_second": "{:,.4g} seq/s",
+    "model_flop_utilisation": "{:.0%} MFU",
+}
 # Drawing takes about a second, which is negligible at this interval.
 _SECONDS_BETWEEN_DRAWINGS = 120.0
 
@@ -56,8 +65,8 @@ class Reports:
         self._speed: dict[str, float] = {}
         self._steps, self._seconds, self._means = 0, 0.0, {}
         self._drawn = time.monotonic()
-        self._bar = tqdm(
-            total=num_train_steps, initial=step, unit="step", dynamic_ncols=True, disable=not writes
+        self._bar = progress_bar(
+            total=num_train_steps, initial=step, show_rate=False, disable=not writes
         )
         self.last_evaluation = _last_evaluation(f"{folder}/{EVAL_METRICS}", step)
         if writes:
@@ -100,8 +109,7 @@ class Reports:
         self._speed = {"sequences_per_second": rate}
         if self._flops and self._peak_flops:
             self._speed["model_flop_utilisation"] = rate * self._flops / self._peak_flops
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in (means | self._speed).items())
-        self._bar.set_postfix_str(shown, refresh=False)
+        self._bar.set_postfix_str(_in_short(self._means | self._speed), refresh=False)
         self._bar.update(steps)
 
     def log(self, step: int, learning_rate: float) -> None:
@@ -124,13 +132,17 @@ class Reports:
         _summarize(self._eval_writer, step, results)
         write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         shown = ", ".join(f"{name} {value:.6g}" for name, value in self.last_evaluation.items())
-        # Unlike print, this leaves the progress bar intact.
-        tqdm.write(f"evaluation: {shown}")
+        say(f"evaluation: {shown}")
+
+    def stopping(self) -> None:
+        """Shows that a signal arrived. Works in any thread."""
+        if self._writes:
+            say("Saving a checkpoint; press Ctrl-C again to stop without saving.")
 
     def stopped(self, step: int) -> None:
         """Shows that a signal stopped the run after this step, whose checkpoint is saved."""
         if self._writes:
-            tqdm.write(
+            say(
                 f"Stopped after step {step:,} and saved a checkpoint: run the same command to "
                 "resume."
             )
@@ -142,6 +154,12 @@ class Reports:
         if metrics:
             draw_curves(metrics, evaluations, f"{self._folder}/{CURVES}")
         self._drawn = time.monotonic()
+
+
+def _in_short(values: Mapping[str, float]) -> str:
+    """Returns the values that fit beside the progress bar."""
+    shown = [_SHORT[name].format(value) for name, value in values.items() if name in _SHORT]
+    return ", ".join(shown)
 
 
 def _last_evaluation(path: str, step: int) -> dict[str, float]:

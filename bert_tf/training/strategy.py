@@ -151,10 +151,15 @@ def device_type(strategy: tf.distribute.Strategy) -> str:
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process, as the only or first worker, writes files and messages."""
     resolver = strategy.cluster_resolver
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    if not has_several_workers(strategy):
         return True
     has_chief = "chief" in resolver.cluster_spec().jobs
     return resolver.task_type == ("chief" if has_chief else "worker") and resolver.task_id == 0
+
+
+def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether several processes train together."""
+    return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
 def chief_print(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
@@ -167,7 +172,7 @@ def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float])
 
     It is also a barrier: every worker must call it at the same point.
     """
-    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    if not has_several_workers(strategy):
         return list(values)
     each = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(values, tf.float32)

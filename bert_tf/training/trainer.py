@@ -8,10 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import Optimizer
 from bert_tf.training.schedules import Schedule
-from bert_tf.training.strategy import compiles
+from bert_tf.training.strategy import compiles, device_type, has_several_workers
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]
@@ -86,6 +87,12 @@ class Trainer:
             self.totals = tf.Variable(tf.zeros([len(objective.measures) + 1]), trainable=False)
             half = model.dtype_policy.compute_dtype == "float16"
             self.loss_scale = DynamicLossScale() if half else None
+        # On the host, and read by the loop of `_train` after every step. Several workers must agree
+        # on the last step, and a TPU cannot read it: there, a loop ends as planned.
+        self._stopping = None
+        if not (has_several_workers(strategy) or device_type(strategy) == "TPU"):
+            with tf.device("/cpu:0"):
+                self._stopping = tf.Variable(False, trainable=False)
         jit = compiles(strategy) if jit_compile is None else jit_compile
         self._train = tf.function(self._train)
         # Batches differ in length: without this, the eager loop would retrace for each length.
@@ -103,13 +110,21 @@ class Trainer:
         return state | (self.loss_scale.state if self.loss_scale else {})
 
     def train(self, iterator: Iterator[Batch], steps: int) -> int | None:
-        """Takes `steps` optimizer steps.
+        """Takes `steps` optimizer steps, or fewer if `stop` is called in another thread.
 
         Returns:
             the number of the first step, counted from 1, whose loss was not finite, or None.
         """
         bad_step = int(self._train(iterator, tf.constant(steps)))
         return bad_step if bad_step else None
+
+    def stop(self) -> None:
+        """Makes `train` return after its current step, from now on. Works in any thread.
+
+        Has no effect with several workers or on a TPU.
+        """
+        if self._stopping is not None:
+            self._stopping.assign(True)
 
     def training_means(self) -> Means:
         """Returns the means of the loss and every measure over the steps since `restart_means`."""
@@ -126,7 +141,7 @@ class Trainer:
         Sums and counts are added up before the division.
         """
         sums, counts = np.zeros([2, len(self.objective.measures)])
-        for batch in itertools.islice(dataset, max_steps):
+        for batch in itertools.islice(iterate(dataset), max_steps):
             batch_sums, batch_counts = self._evaluate(batch).numpy()
             sums, counts = sums + batch_sums, counts + batch_counts
         return self._named(sums / np.maximum(counts, 1e-12))
@@ -149,7 +164,7 @@ class Trainer:
         """
         parts = [
             {name: values.numpy() for name, values in self._predict(batch).items()}
-            for batch in dataset
+            for batch in iterate(dataset)
         ]
         indices = np.concatenate([part["example_index"] for part in parts])
         # Rows that only fill a batch come first.
@@ -200,6 +215,10 @@ class Trainer:
             self.totals.assign_add(tf.concat([means, [1.0]], 0))
             if bad_step == 0 and not tf.reduce_all(tf.math.is_finite(means)):
                 bad_step = tf.identity(self.step)
+            with tf.control_dependencies([means]):
+                stopping = self._stopping is not None and self._stopping.read_value()
+            if stopping:
+                break
         return bad_step
 
     def _evaluate(self, batch):

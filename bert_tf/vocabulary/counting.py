@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.lines import decode, read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import Workers
+from tfrecords.progress import progress_bar
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 BLOCK_BYTES = 2**22
@@ -87,7 +87,7 @@ def count_words(
     num_workers = min(num_workers, 1 + size // BYTES_PER_WORKER)
     with (
         Workers(num_workers) as workers,
-        tqdm(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
+        progress_bar(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
     ):
         for name, (words, times, invalid_lines, size) in _in_order(workers.results(tasks)):
             table = counts.texts[name]

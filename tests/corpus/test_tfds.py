@@ -7,6 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_tf.corpus.sources import tfds_blocks
+from bert_tf.corpus.tfds import prepare
 
 
 class Articles(tfds.core.GeneratorBasedBuilder):
@@ -55,3 +56,14 @@ def test_missing_datasets_splits_and_features(tmp_path):
         with pytest.raises(ValueError, match=message) as caught:
             list(tfds_blocks(name, 100, str(tmp_path)))
         assert "\n" not in str(caught.value)
+
+
+def test_a_download_without_network_fails_soon(tmp_path, monkeypatch):
+    """Oracle: the host of the dataset; a proxy that nobody runs stands for a missing network."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    builder = tfds.builder("imdb_reviews", data_dir=str(tmp_path))
+    with pytest.raises(OSError, match=r"cannot download TFDS imdb_reviews.*: ai\.stanford\.edu"):
+        prepare(builder)

@@ -60,7 +60,7 @@ def test_all_that_share_a_pass_have_the_same_partner():
 
 def test_a_corpus_of_one_chunk_has_no_partner():
     ((part,),) = plan_shards([1000], 1, 1, seed=1)
-    assert part.passes[0].partner is None
+    assert next(part.passes).partner is None
 
 
 def test_the_seed_decides_the_order():
@@ -77,6 +77,13 @@ def test_parts_are_many_and_fit_in_memory():
     assert sum(part.tokens for part in small) == 10_000_000
     large = plan_shards([1_000_000] * 100, 10, 4, seed=1)
     assert max(part.tokens for parts in large for part in parts) <= 1.2 * 2**23
+
+
+def test_many_passes_over_little_text_fit_in_memory():
+    """Oracle: the limit of 2**14 passes per part, and 16 bytes per pass."""
+    (parts,) = plan_shards([60], 400_000, 1, seed=1)
+    sizes = [len(part.table) // 16 for part in parts]
+    assert sum(sizes) == 400_000 and max(sizes) <= 2**14
 
 
 def test_block_bytes():

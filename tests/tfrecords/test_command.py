@@ -15,7 +15,7 @@ PROGRAM = """
 
   python program.py --number=3
 '''
-import os, signal
+import atexit, os, signal, threading, time
 from dataclasses import dataclass
 from tfrecords import command
 from tfrecords.command import option
@@ -43,6 +43,9 @@ def run(options):
         raise MemoryError("Unable to allocate 1 TiB")
     if options.name in ("SIGINT", "SIGTERM"):
         os.kill(os.getpid(), getattr(signal, options.name))
+    if options.name == "thread":
+        atexit.register(print, "at exit")
+        threading.Thread(target=time.sleep, args=(600,)).start()
     print(options)
 
 command.run(Options, run)
@@ -54,9 +57,13 @@ def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("program") / "program.py"
     path.write_text(PROGRAM)
 
-    def call(*arguments: str) -> subprocess.CompletedProcess:
+    def call(*arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess:
         return subprocess.run(
-            [sys.executable, path, *arguments], capture_output=True, text=True, check=False
+            [sys.executable, path, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
         )
 
     return call
@@ -106,6 +113,13 @@ def test_signals_end_the_program_without_a_traceback(program, name, code):
     done = program("--number=1", f"--name={name}")
     assert done.returncode == code
     assert "Traceback" not in done.stderr
+
+
+def test_the_program_does_not_wait_for_threads(program):
+    """Oracles: the output, that of an exit handler included; the test's own time limit."""
+    done = program("--number=1", "--name=thread", timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Options(") and done.stdout.endswith("at exit\n")
 
 
 def test_help_shows_the_docstring_and_every_flag(program):

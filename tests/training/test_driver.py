@@ -188,10 +188,54 @@ def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys,
         run.train(prepare=signal_in_step_5, iterations_per_loop=1)
     assert stopped.value.code == 128 + number
     assert signal.getsignal(number) is before
-    assert "Stopped after step 5 and saved a checkpoint" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "Saving a checkpoint; press Ctrl-C again to stop without saving.\n" in output
+    assert "Stopped after step 5 and saved a checkpoint" in output
     assert (run.folder / "ckpt-5.index").exists()
     assert run.train() == whole_run.metrics()
     assert run.restored == f"{run.folder}/ckpt-5"
+
+
+def test_a_signal_amid_a_call_stops_after_the_step(whole_run, make_run, monkeypatch):
+    """Oracle: the uninterrupted run, bit for bit; the call would have taken steps 5 and 6."""
+    monkeypatch.setattr(driver_module, "_REPORT_SECONDS", 1e6)
+    planned = []
+
+    def signal_in_step_5(trainer):
+        real = trainer.train
+
+        def train_and_stop(iterator, steps):
+            if trainer.step.numpy() == 4:
+                planned.append(steps)
+                os.kill(os.getpid(), signal.SIGINT)
+                trainer.stop()  # the signal's own thread does so too, a little later
+            return real(iterator, steps)
+
+        trainer.train = train_and_stop
+
+    run = make_run()
+    with pytest.raises(SystemExit):
+        run.train(prepare=signal_in_step_5)
+    assert planned == [2] and run.checkpoints() == ["ckpt-4", "ckpt-5"]
+    assert run.train() == whole_run.metrics()
+
+
+def test_a_signal_ends_an_evaluation_at_once(whole_run, make_run, capsys):
+    """Oracle: the evaluations of the uninterrupted run."""
+    run, ended = make_run(), []
+
+    def evaluate():
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.getsignal(signal.SIGTERM)  # Python handles signals between two instructions
+        ended.append(1)
+
+    with pytest.raises(SystemExit) as stopped:
+        run.train(evaluate=evaluate)
+    assert stopped.value.code == 128 + signal.SIGTERM and not ended
+    assert "Stopped after step 4 and saved a checkpoint" in capsys.readouterr().out
+    run.train(evaluate=lambda: {"z": 0.5, "a": 1.5})
+    evaluations = read_metrics(f"{run.folder}/eval_metrics.jsonl")
+    assert [line["step"] for line in evaluations] == whole_run.evaluated
 
 
 def test_a_kill_before_the_first_checkpoint_starts_the_run_over(whole_run, make_run):

@@ -1,0 +1,30 @@
+"""Iterates over datasets without waiting for their threads to end."""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator
+
+_PATIENCE = 0.5  # seconds; to free an iterator usually takes a tenth of it
+
+
+@contextlib.contextmanager
+def open_iterator(dataset: Iterable) -> Iterator[list[Iterator]]:
+    """Yields a list with an iterator over the dataset, which is freed at the end.
+
+    The threads of `tf.data` now and then take a minute to end; this waits half a second for them.
+    The caller must not keep another reference to the iterator, hence the list.
+    """
+    held = [iter(dataset)]
+    try:
+        yield held
+    finally:
+        release = threading.Thread(target=held.clear, daemon=True)
+        release.start()
+        release.join(_PATIENCE)
+
+
+def iterate(dataset: Iterable) -> Iterator:
+    """Yields the batches of a dataset, whose iterator is freed as by `open_iterator`."""
+    with open_iterator(dataset) as held:
+        while (batch := next(held[0], None)) is not None:
+            yield batch

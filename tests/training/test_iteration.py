@@ -1,0 +1,46 @@
+"""Iterators are freed without waiting. Oracles: events; the list's own elements."""
+
+import threading
+
+from bert_tf.training.iteration import iterate, open_iterator
+
+
+class _SlowToFree:
+    """An iterator that is freed only when `allowed` is set."""
+
+    def __init__(self):
+        self.allowed, self.freed = threading.Event(), threading.Event()
+
+    def __iter__(self):
+        return _Numbers(self.allowed, self.freed)
+
+
+class _Numbers:
+    def __init__(self, allowed, freed):
+        self._left, self._allowed, self._freed = iter([1, 2, 3]), allowed, freed
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._left)
+
+    def __del__(self):
+        self._allowed.wait(60)
+        self._freed.set()
+
+
+def test_nobody_waits_for_an_iterator_that_is_slow_to_free():
+    dataset = _SlowToFree()
+    with open_iterator(dataset) as held:
+        assert [next(held[0]), next(held[0])] == [1, 2]
+    assert not dataset.freed.is_set()
+    dataset.allowed.set()
+    assert dataset.freed.wait(60)
+
+
+def test_all_batches_are_yielded():
+    dataset = _SlowToFree()
+    dataset.allowed.set()
+    assert list(iterate(dataset)) == [1, 2, 3]
+    assert dataset.freed.is_set()

@@ -1,0 +1,61 @@
+"""Progress as a bar in a terminal, and as lines in a file or a pipe."""
+
+import sys
+
+from tqdm import tqdm
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class _Lines(tqdm):
+    """Writes a line now and then, for progress that goes to a file or a pipe."""
+
+    _shown = 0
+
+    def display(self, *_: object, **__: object) -> None:
+        if self.n > self._shown:
+            self._shown = self.n
+            self.fp.write(f"{self}\n")
+            self.fp.flush()
+
+    def clear(self, *_: object, **__: object) -> None:
+        """Lines stay."""
+
+    def close(self) -> None:
+        if not self.disable:
+            if self._time() >= self.start_t + self.delay:
+                self.display()
+            self.disable = True
+            self._decr_instances(self)
+
+
+def progress_bar(
+    *, total: float | None, desc: str = "", show_rate: bool = True, **arguments: object
+) -> tqdm:
+    """Returns a progress bar on standard error, a context manager.
+
+    In a file or a pipe, it is a line every ten seconds and one at the end.
+
+    Args:
+        total: the amount of work, in `unit`; None if it is unknown.
+        desc: what is in progress.
+        show_rate: whether to show units per second.
+        arguments: others of `tqdm`, such as `unit`, `initial`, `delay` and `disable`.
+    """
+    desc = f"{desc}: " if desc else ""
+    times = "[{elapsed}<{remaining}" + ", {rate_fmt}" * show_rate + "{postfix}]"
+    if sys.stderr.isatty():
+        layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
+        bar, pace = tqdm, {"dynamic_ncols": True}
+    else:
+        layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
+        bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
+    if total is not None:
+        pace["bar_format"] = layout
+    return bar(total=total, desc=desc, **pace, **arguments)
+
+
+def say(text: str) -> None:
+    """Prints a line on standard output at once, and leaves progress bars intact."""
+    tqdm.write(text)
+    sys.stdout.flush()

@@ -18,8 +18,8 @@ CURVES = "curves.png"
 # What the progress bar shows, so that its line fits 100 columns.
 _SHORT = {
     "loss": "loss {:.4g}",
-    "masked_lm_loss": "mlm {:.4g}",
-    "next_sentence_loss": "nsp {:.4g}",
+    "masked_lm_loss": "mlm {:.3g}",
+    "next_sentence_loss": "nsp {:.3g}",
     "accuracy": "accuracy {:.3g}",
     "sequences_per_second": "{:,.4g} seq/s",
     "model_flop_utilisation": "{:.0%} MFU",

@@ -7,13 +7,12 @@ of the work, and a job that was killed resumes where it stopped:
     chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
     parts/S-P.tfrecord, .json    part P of shard S; its size and counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts
-    lock                     held by the process that works in the folder
+    lock                     held by the process that works in the folder; see `folder_lock`
 
 Every file appears atomically, and a .json file is written after the file that it describes.
 """
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -23,8 +22,9 @@ import tensorflow as tf
 
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.plan import ShardPart
+from bert_tf.folder_lock import LOCK, locked
 from tfrecords.manifest import MANIFEST_END, manifest_path
-from tfrecords.writer import atomic_write, make_folder
+from tfrecords.writer import atomic_write
 
 
 def read_json(path: str) -> dict | None:
@@ -57,24 +57,14 @@ class WorkFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Creates the folder and keeps other jobs on this machine out of it.
+        """Creates the folder and keeps other jobs out of it; see `folder_lock.locked`.
 
         Raises:
             ValueError: something else has the name of the folder.
             OSError: another process works in the folder, or it cannot be created.
         """
         self._check_name()
-        make_folder(self.path)
-        if "://" in self.path:
-            yield
-            return
-        with open(self._file("lock"), "w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise OSError(
-                    f"another process is writing to {self.path}: wait for it or stop it"
-                ) from None
+        with locked(self.path):
             yield
 
     def clear(self) -> None:
@@ -83,12 +73,14 @@ class WorkFolder:
             path = self._file(name.rstrip("/"))
             if tf.io.gfile.isdir(path):
                 tf.io.gfile.rmtree(path)
-            elif name != "lock":
+            elif name != LOCK:
                 tf.io.gfile.remove(path)
 
     def remove(self) -> None:
-        """Removes the folder."""
-        tf.io.gfile.rmtree(self.path)
+        """Removes everything but the lock, with which the folder goes."""
+        self.clear()
+        if "://" in self.path:
+            tf.io.gfile.rmtree(self.path)
 
     def has_job(self) -> bool:
         """Returns whether a job was started here, even if its description is damaged."""
@@ -162,7 +154,7 @@ class WorkFolder:
     def _check_name(self) -> None:
         if tf.io.gfile.exists(self.path) and not (
             tf.io.gfile.isdir(self.path)
-            and {"lock", "job.json"} & set(tf.io.gfile.listdir(self.path) or ["lock"])
+            and {LOCK, "job.json"} & set(tf.io.gfile.listdir(self.path) or [LOCK])
         ):
             raise ValueError(
                 f"{self.path} is needed for unfinished work but holds something else: rename it, "

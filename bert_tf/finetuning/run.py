@@ -1,5 +1,6 @@
 """Fine-tunes an encoder on a task, from flags to a run folder."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, get_task
 from bert_tf.finetuning.task import Task
 from bert_tf.flags import make_strategy
+from bert_tf.folder_lock import LOCK, locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -35,17 +37,24 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
         the results in `eval_results.txt`.
 
     Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
+        ValueError, OSError: one line that names the flag or file and what to do; also if another
+            process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
     task = task or get_task(options.task)
     options = dataclasses.replace(options, task=task.name)
-    run = RunFolder(options.output_dir)
-    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    spec = _resolve_model(options, run, mapping)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
-    say = chief_print(strategy)
+    with locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext():
+        return _fine_tune(options, task, strategy)
+
+
+def _fine_tune(
+    options: FineTuningOptions, task: Task, strategy: tf.distribute.Strategy
+) -> dict[str, float]:
+    run, say = RunFolder(options.output_dir), chief_print(strategy)
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    spec = _resolve_model(options, run, mapping)
     if _is_finished(options, run):
         say(f"{run.path} holds a finished run; choose another --output_dir to repeat it.")
         return read_results(run.file(EVAL_RESULTS))
@@ -111,7 +120,7 @@ def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
     """
     saved = run.read_flags()
     if FINISHED not in saved:
-        if tf.io.gfile.isdir(run.path) and tf.io.gfile.listdir(run.path):
+        if tf.io.gfile.isdir(run.path) and set(tf.io.gfile.listdir(run.path)) - {LOCK}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )

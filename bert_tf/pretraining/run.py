@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from bert_tf.config import BertConfig
 from bert_tf.flags import make_strategy
+from bert_tf.folder_lock import locked
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import Baseline, announce_duration, summary
@@ -60,18 +61,29 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
         the metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
+        ValueError, OSError: one line that names the flag or file and what to do; also if another
+            process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    run = RunFolder(options.output_dir)
-    if "task" in run.read_flags():
-        raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
-    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    if "task" in RunFolder(options.output_dir).read_flags():
+        raise ValueError(
+            f"{options.output_dir} holds a fine-tuning run: choose another --output_dir"
+        )
     named = name_records(options)
-    spec = _resolve_model(options, run, named, mapping)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
-    say = chief_print(strategy)
+    # Evaluation alone may go on beside training.
+    writes = options.do_train and is_chief(strategy)
+    with locked(options.output_dir) if writes else contextlib.nullcontext():
+        return _pretrain(options, strategy, named)
+
+
+def _pretrain(
+    options: PretrainingOptions, strategy: tf.distribute.Strategy, named: Sequence[NamedRecords]
+) -> dict[str, float]:
+    run, say = RunFolder(options.output_dir), chief_print(strategy)
+    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+    spec = _resolve_model(options, run, named, mapping)
     phases = check_records(options, spec, named, _held_out_from(run))
     _check_batch_sizes(options, strategy, phases)
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))

@@ -70,8 +70,6 @@ class Checkpointer:
             if self._writes:
                 for error in damaged:
                     print(f"WARNING: {error}. Using the previous checkpoint.")
-                # The run may have been killed before it did this.
-                self._keep_newest(path)
             return path
         if damaged:
             raise OSError(f"{damaged[0]}, and no earlier checkpoint can be read")
@@ -97,6 +95,12 @@ class Checkpointer:
             ) from error
         self._keep_newest(path)
         return path
+
+    def tidy(self) -> None:
+        """Lists the restored checkpoint as the newest, as a killed run may not have done."""
+        path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
+        if self._writes and path in _checkpoints_of(self._directory):
+            self._keep_newest(path)
 
     def restore_from(self, path: str) -> None:
         """Restores one checkpoint; raises what `restore` raises."""

@@ -166,7 +166,9 @@ class Driver:
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
             OSError: a file cannot be written, or the connection to a worker was lost.
         """
+        self._checkpointer.tidy()
         with self._reports(phases[-1].until_step) as reports:
+            reports.drop_later_steps()
 
             def on_signal() -> None:
                 reports.stopping()
@@ -186,7 +188,7 @@ class Driver:
         return self.best_results or reports.last_evaluation
 
     def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
-        """Evaluates the current weights without training.
+        """Evaluates the current weights without training, even while another process trains.
 
         Args:
             evaluate: as in `Phase`.

@@ -31,6 +31,14 @@ class MetricsLog:
             kept = [values for values in read_metrics(self._path) if values["step"] <= step]
             atomic_write(self._path, "".join(map(_line, kept)))
 
+    def replace(self, values: Mapping[str, float]) -> None:
+        """Writes a line in its place, instead of an earlier one of the same step.
+
+        Raises what `start` raises.
+        """
+        lines = {line["step"]: line for line in read_metrics(self._path)} | {values["step"]: values}
+        atomic_write(self._path, "".join(_line(lines[step]) for step in sorted(lines)))
+
     def write(self, values: Mapping[str, float]) -> None:
         """Appends a line, which a later kill cannot destroy.
 

@@ -33,8 +33,7 @@ class Reports:
 
     `metrics.jsonl` has one object per logged step and `eval_metrics.jsonl` one per evaluation;
     `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
-    last evaluation. When a run resumes, entries for later steps are dropped from the files, because
-    those steps are taken again.
+    last evaluation.
 
     Use it as a context manager, after the checkpoint has been restored.
 
@@ -58,7 +57,7 @@ class Reports:
         peak_flops: float = 0.0,
         writes: bool = True,
     ):
-        self._folder = folder
+        self._folder, self._step = folder, step
         self._writes = writes
         self._peak_flops = peak_flops
         self._batch_size, self._flops = 1, 0
@@ -72,8 +71,6 @@ class Reports:
         if writes:
             self._metrics = MetricsLog(f"{folder}/{METRICS}")
             self._eval_metrics = MetricsLog(f"{folder}/{EVAL_METRICS}")
-            for log in (self._metrics, self._eval_metrics):
-                log.start(step)
             self._train_writer = tf.summary.create_file_writer(f"{folder}/train")
             self._eval_writer = tf.summary.create_file_writer(f"{folder}/eval")
 
@@ -86,6 +83,11 @@ class Reports:
             self._draw()
             self._train_writer.close()
             self._eval_writer.close()
+
+    def drop_later_steps(self) -> None:
+        """Drops entries for steps that will be taken again."""
+        for log in (self._metrics, self._eval_metrics) if self._writes else ():
+            log.start(self._step)
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
         """Sets the sizes of the following batches and sequences.
@@ -127,8 +129,7 @@ class Reports:
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
-        self._eval_metrics.start(step - 1)  # replaces an earlier evaluation of this step
-        self._eval_metrics.write({"step": step} | results)
+        self._eval_metrics.replace({"step": step} | results)
         _summarize(self._eval_writer, step, results)
         write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         shown = ", ".join(f"{name} {value:.6g}" for name, value in self.last_evaluation.items())

@@ -209,7 +209,7 @@ def test_two_runs_at_once_are_an_error(folder, options):
     path.mkdir(parents=True)
     with open(path / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(OSError, match="another process is writing"):
+        with pytest.raises(OSError, match="data.unfinished is in use by"):
             run(options())
     run(options())
 

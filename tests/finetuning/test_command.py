@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
@@ -148,6 +149,9 @@ def test_export_needs_a_fine_tuning_run(pretrained, tmp_path):
 
 
 def test_a_finished_run_is_not_repeated(finished, capsys):
+    """Oracle: the results and the checkpoint; another run in the folder goes first."""
+    with locked(finished.output_dir), pytest.raises(OSError, match="sst2 is in use by process"):
+        run(finished)
     before = checkpoints.latest_checkpoint(finished.output_dir)
     results = run(finished)
     assert "holds a finished run" in capsys.readouterr().out
@@ -289,6 +293,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     refuse("no examples in train", data_dir=str(empty))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
+    (tmp_path / "full" / "lock").touch()  # of a killed run
     for folder in (tmp_path / "full", pathlib.Path(pretrained)):
         with pytest.raises(ValueError, match="not empty and holds no fine-tuning run"):
             run(make_options(files, folder, bert_config_file=f"{pretrained}/bert_config.json"))

@@ -16,6 +16,7 @@ import pytest
 
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig
+from bert_tf.folder_lock import locked
 from bert_tf.presets import preset_config
 from bert_tf.pretraining.records import (
     check_records,
@@ -120,6 +121,17 @@ def test_evaluation_alone_uses_the_input_file(copied, finished, data):
     """Oracle: the evaluation of the same file as --eval_input_file."""
     same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
     assert run(Options(**copied | same | {"do_train": False})) == finished.results
+
+
+def test_one_run_trains_in_a_folder_but_another_may_evaluate(copied, finished):
+    """Oracle: the files of the folder; the evaluation of the finished run."""
+    folder = pathlib.Path(copied["output_dir"])
+    with locked(str(folder)):
+        before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        with pytest.raises(OSError, match="run is in use by process"):
+            run(Options(**copied))
+        assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+        assert run(Options(**copied | {"do_train": False})) == finished.results
 
 
 def test_masks_dynamic_records(flags, data, untrained):

@@ -142,7 +142,10 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
     assert latest_checkpoint(str(tmp_path)) == path
-    make_checkpointer(tmp_path, trainer).restore()
+    checkpointer = make_checkpointer(tmp_path, trainer)
+    checkpointer.restore()
+    assert not (tmp_path / "checkpoint").exists()
+    checkpointer.tidy()
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
 
 

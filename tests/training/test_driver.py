@@ -280,13 +280,22 @@ def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
 
 
 def test_evaluation_alone_is_written_as_in_training(make_run, whole_run):
-    """Oracle: the results given; the run's metrics and checkpoints stay."""
+    """Oracle: the results given; metrics and checkpoints stay, even those of later steps."""
     run = make_run("alone")
     run.train(until_step=3)
+    beside = run.driver()
+    run.train(until_step=6, evaluate=lambda: {"metric": 1.0})
     before = run.metrics()
-    assert run.driver().evaluate(lambda: {"metric": 2.5}) == {"metric": 2.5, "global_step": 3}
-    assert read_results(f"{run.folder}/eval_results.txt") == {"metric": 2.5, "global_step": 3}
-    assert run.metrics() == before and run.checkpoints() == ["ckpt-3"]
+    assert before[-1]["step"] == 6
+    for result in (1.5, 2.5):
+        results = {"metric": result, "global_step": 3}
+        assert beside.evaluate(lambda result=result: {"metric": result}) == results
+    assert read_results(f"{run.folder}/eval_results.txt") == results
+    assert run.metrics() == before
+    run.driver(keep_checkpoints=1)
+    assert run.checkpoints() == ["ckpt-4", "ckpt-6"]
+    lines = read_metrics(f"{run.folder}/eval_metrics.jsonl")
+    assert [line["step"] for line in lines] == [3, 4, 6] and lines[0]["metric"] == 2.5
 
 
 def test_the_best_weights_are_kept(make_run):

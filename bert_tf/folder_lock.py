@@ -1,0 +1,91 @@
+"""Keeps a second process out of a folder in which one is already working."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from typing import TextIO
+
+from tfrecords.writer import make_folder
+
+LOCK = "lock"
+# What file systems answer that have no locks.
+_UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Locks a folder for the block, and creates it if it does not exist.
+
+    The lock is a file in the folder, named `lock`, which tells who holds it. The operating system
+    releases it when the process ends for whatever reason. It also keeps out processes on other
+    machines if the network file system has locks, as NFS does. There are none on `gs://`. At the
+    end, the file is removed, and so is the folder if it is empty.
+
+    Raises:
+        OSError: another process works in the folder, or it cannot be created.
+    """
+    if "://" in folder:
+        yield
+        return
+    with _acquire(folder) as file:
+        try:
+            yield
+        finally:
+            # Not the file of the next process, if the folder was removed in the meantime.
+            if _is_at(file, file.name):
+                os.remove(file.name)
+            # On NFS, a removed file stays in its folder until it is closed.
+            file.close()
+            with contextlib.suppress(OSError):  # not empty
+                os.rmdir(folder)
+
+
+def _acquire(folder: str) -> TextIO:
+    """Returns the lock file, which is locked until it is closed."""
+    path = os.path.join(folder, LOCK)
+    while True:
+        make_folder(folder)
+        # The process that held the lock may remove the file, or the folder, at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            _lock(file, folder)
+            if _is_at(file, path):
+                break
+            file.close()
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    os.fsync(file.fileno())
+    return file
+
+
+def _lock(file: TextIO, folder: str) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with file:
+            file.seek(0)
+            holder = file.read() or "another process"
+        raise OSError(
+            f"{folder} is in use by {holder}: wait until it ends, or stop it, or choose another "
+            "folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            file.close()
+            raise
+        print(
+            f"WARNING: the file system of {folder} has no locks ({error.strerror}): make sure that "
+            "no other process writes to it."
+        )
+
+
+def _is_at(file: TextIO, path: str) -> bool:
+    """Returns whether an open file is still the one with this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False

@@ -5,6 +5,7 @@
     tokenizer_config.json   its casing, in the form that Hugging Face's tokenizers read, and the
                             checksum of vocab.txt
     flags.json              the flags of the last start
+    records.json            after pre-training: the records trained on; see `trained_on`
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
     lock                    names the process that trains in the folder; see `folder_lock`
@@ -32,6 +33,7 @@ TOKENIZER = "tokenizer_config.json"
 FLAGS = "flags.json"
 # The key in tokenizer_config.json for `Vocabulary.sha256`. Other libraries ignore it.
 _CHECKSUM = "vocab_sha256"
+RECORDS = "records.json"
 # Flags that do not affect what a run learns: its location and its devices.
 _LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
@@ -128,6 +130,14 @@ class RunFolder:
                 f"{spec.config.vocab_size} of {CONFIG}: restore the vocabulary of the run"
             )
         return spec
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Reads a JSON object of the folder; returns {} if there is none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        return _read_json(self.file(name))
 
     def read_flags(self) -> dict[str, Any]:
         """Reads the flags of the last start; returns {} if there are none.

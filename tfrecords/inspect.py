@@ -44,7 +44,7 @@ def run(options: Options) -> None:
     """
     from tfrecords import inspection
     from tfrecords.casing import warn_about_casing
-    from tfrecords.reader import expand_files
+    from tfrecords.input_files import expand_files
 
     files = expand_files(options.input_file)
     manifests = inspection.find_manifests(files, options.manifest)

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecords.features import Layout
-from tfrecords.manifest import manifest_path, read_manifest, shard_entry, stored_vocabulary
+from tfrecords.manifest import find_manifests as manifests_beside
+from tfrecords.manifest import read_manifest, shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
     Batch,
@@ -62,8 +63,7 @@ def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict
     """
     if manifest:
         return {manifest: read_manifest(manifest)}
-    paths = dict.fromkeys(map(manifest_path, files))
-    return {path: read_manifest(path) for path in paths if tf.io.gfile.exists(path)}
+    return manifests_beside(files)
 
 
 def find_vocabulary(

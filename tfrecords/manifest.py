@@ -49,6 +49,11 @@ def manifest_path(shard: str) -> str:
     return os.path.join(folder, name + MANIFEST_END)
 
 
+def unfinished_path(shard: str) -> str:
+    """Returns the path of the folder in which data creation keeps its unfinished work."""
+    return manifest_path(shard).removesuffix(MANIFEST_END) + ".unfinished"
+
+
 def write_manifest(path: str, manifest: dict) -> None:
     """Writes a manifest atomically. Equal manifests give equal bytes.
 
@@ -86,15 +91,15 @@ def read_manifest(path: str) -> dict:
     return manifest
 
 
-def find_manifest(file: str) -> dict | None:
-    """Returns the manifest beside a shard, or None if there is none.
+def find_manifests(files: Iterable[str]) -> dict[str, dict]:
+    """Returns the manifests beside shards, by path; each is read once.
 
     Raises:
-        ValueError: the manifest is damaged.
-        OSError: the manifest cannot be read.
+        ValueError: a manifest is damaged.
+        OSError: a manifest cannot be read.
     """
-    path = manifest_path(file)
-    return read_manifest(path) if tf.io.gfile.exists(path) else None
+    paths = dict.fromkeys(map(manifest_path, files))
+    return {path: read_manifest(path) for path in paths if tf.io.gfile.exists(path)}
 
 
 def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:

@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
-from tfrecords.manifest import MANIFEST_END
 from tfrecords.order import records_in_order, training_records
 from tfrecords.record_set import RecordSet
 from tfrecords.records import (
+    first_records,
     layout_of,
     plain_message,
     problem_of_record,
@@ -21,7 +21,6 @@ __all__ = [
     "RecordSet",
     "check_files",
     "evaluation_batches",
-    "expand_files",
     "explain_bad_record",
     "training_batches",
 ]
@@ -30,39 +29,6 @@ EVALUATION_BLOCK_RECORDS = 64
 
 # Maps (batch number, first row in the batch, serialized records [B]) to a batch of features.
 Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
-
-
-def expand_files(patterns: str, allow_empty: bool = False) -> list[str]:
-    """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
-
-    Globs do not match manifests.
-
-    Args:
-        patterns: comma-separated names and globs.
-        allow_empty: whether some files, though not all, may be empty.
-
-    Raises:
-        ValueError: a name or glob matches nothing, or a file is empty or a directory.
-    """
-    files: list[str] = []
-    for pattern in filter(None, (part.strip() for part in patterns.split(","))):
-        # An existing file is taken literally even if its name contains glob characters.
-        exists = tf.io.gfile.exists(pattern)
-        found = [pattern] if exists else sorted(tf.io.gfile.glob(pattern))
-        if not exists:
-            found = [file for file in found if not file.endswith(MANIFEST_END)]
-        if not found:
-            raise ValueError(f"no file matches {pattern}")
-        files += found
-    if not files:
-        raise ValueError("no input file given")
-    for file in files:
-        if tf.io.gfile.isdir(file):
-            raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
-    empty = [file for file in files if tf.io.gfile.stat(file).length == 0]
-    if empty and not (allow_empty and len(empty) < len(files)):
-        raise ValueError(f"{empty[0]} is empty: leave it out")
-    return files
 
 
 def check_files(records: RecordSet) -> bool:
@@ -80,14 +46,15 @@ def check_files(records: RecordSet) -> bool:
         OSError: a file cannot be read.
     """
     layout = None
+    firsts = first_records(records.files)
     for file in records.files:
         try:
-            first = next(serialized_records(file), None)
+            first = next(firsts)
         except tf.errors.DataLossError:
             raise ValueError(f"{file} is damaged or not a TFRecord file") from None
         except tf.errors.OpError as error:
             raise OSError(f"cannot read {file}: {plain_message(error)}") from None
-        if first is None:
+        if not first:
             raise ValueError(f"{file} contains no records: leave it out")
         found = _expected_layout(first, records)
         layout = layout or found

@@ -10,7 +10,7 @@ class RecordSet:
     """Pre-training records to read.
 
     Attributes:
-        files: TFRecord files, as returned by `reader.expand_files`.
+        files: TFRecord files, as returned by `input_files.expand_files`.
         max_seq_length: S, the number of tokens per record.
         max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
             masking "left_to_right".

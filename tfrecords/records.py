@@ -36,6 +36,24 @@ def open_records(file: str | tf.Tensor, compression: str | tf.Tensor) -> tf.data
     return tf.data.TFRecordDataset(file, compression_type=compression)
 
 
+def first_records(files: Sequence[str]) -> Iterator[bytes]:
+    """Yields the first serialized record of each file, b"" for a file without records.
+
+    Making a dataset takes milliseconds, so one reads all files.
+
+    Raises:
+        tf.errors.OpError: the next file cannot be read.
+    """
+    compressions = [compression_of(file) for file in files]
+
+    def first(file: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
+        none = tf.data.Dataset.from_tensors(b"")
+        return open_records(file, compression).concatenate(none).take(1).get_single_element()
+
+    sources = tf.data.Dataset.from_tensor_slices((list(files), compressions))
+    return iter(sources.map(first, num_parallel_calls=16).as_numpy_iterator())
+
+
 def serialized_records(file: str) -> Iterator[bytes]:
     """Returns an iterator over the serialized records of a file.
 

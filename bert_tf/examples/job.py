@@ -13,8 +13,8 @@ from bert_tf.examples.options import DataOptions
 from bert_tf.examples.pipeline import ExampleSettings
 from bert_tf.examples.plan import block_bytes
 from bert_tf.resolution import read_vocab_file
+from tfrecords.input_files import expand_files
 from tfrecords.manifest import lines_sha256
-from tfrecords.reader import expand_files
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.plan import ShardPart
 from bert_tf.folder_lock import LOCK, locked
-from tfrecords.manifest import MANIFEST_END, manifest_path
+from tfrecords.manifest import unfinished_path
 from tfrecords.writer import atomic_write
 
 
@@ -53,7 +53,7 @@ class WorkFolder:
     @classmethod
     def beside(cls, output_file: str) -> "WorkFolder":
         """Returns the folder of the job whose first shard is `output_file`."""
-        return cls(manifest_path(output_file).removesuffix(MANIFEST_END) + ".unfinished")
+        return cls(unfinished_path(output_file))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -2,8 +2,11 @@
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from bert_tf.choices import OBJECTIVES
 from bert_tf.pretraining.options import PretrainingOptions
@@ -11,8 +14,9 @@ from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.resolution import agreed, check_length
 from bert_tf.run_folder import ModelSpec
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import find_manifest, manifest_path, stored_vocabulary
-from tfrecords.reader import check_files, expand_files
+from tfrecords.input_files import check_complete, check_finished, expand_files
+from tfrecords.manifest import find_manifests, stored_vocabulary
+from tfrecords.reader import check_files
 from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import absolute_path
@@ -31,7 +35,9 @@ class NamedRecords:
         first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
         files, eval_files: the files to train and to evaluate on; the same unless the user gave
             separate ones.
-        manifests: path -> manifest, for the files that this run reads.
+        inputs: --input_file or --eval_input_file -> file -> bytes, for the files that this run
+            reads.
+        manifests: path -> manifest, for these files.
     """
 
     phase: PhaseOptions
@@ -39,6 +45,7 @@ class NamedRecords:
     until_step: int
     files: tuple[str, ...]
     eval_files: tuple[str, ...]
+    inputs: Mapping[str, Mapping[str, int]]
     manifests: Mapping[str, dict[str, Any]]
 
     def settings(self, name: str) -> dict[str, Any]:
@@ -67,7 +74,8 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     """Finds the files and manifests of every phase.
 
     Raises:
-        ValueError: a file does not exist, or the phases or a manifest are invalid; names the file.
+        ValueError: a file does not exist or is not what its manifest says, or the phases or a
+            manifest are invalid; names the file.
     """
     names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
     whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
@@ -83,11 +91,23 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
         with phase_named(options, number):
             files = expand_files(phase.input_file)
             eval_files = expand_files(phase.eval_input_file) if phase.eval_input_file else files
-            used = [*(files if options.do_train else ()), *(eval_files if options.do_eval else ())]
-            manifests = {manifest_path(file): find_manifest(file) for file in used}
-            stated = {path: manifest for path, manifest in manifests.items() if manifest}
-            named.append(NamedRecords(phase, start, end, tuple(files), tuple(eval_files), stated))
+            inputs = {}
+            if options.do_train or not phase.eval_input_file:
+                inputs[phase.input_file] = _sizes(files)
+            if options.do_eval and phase.eval_input_file:
+                inputs[phase.eval_input_file] = _sizes(eval_files)
+            manifests = find_manifests(itertools.chain(*inputs.values()))
+            for patterns, sizes in inputs.items():
+                check_finished(sizes, manifests)
+                check_complete(patterns, sizes, manifests)
+            named.append(
+                NamedRecords(phase, start, end, tuple(files), tuple(eval_files), inputs, manifests)
+            )
     return named
+
+
+def _sizes(files: Sequence[str]) -> dict[str, int]:
+    return {file: tf.io.gfile.stat(file).length for file in files}
 
 
 def stored_vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:

@@ -26,6 +26,7 @@ from bert_tf.pretraining.records import (
     stored_casings,
     stored_vocabularies,
 )
+from bert_tf.pretraining.trained_on import check_unchanged, describe_records, remember_records
 from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.run_folder import FLAGS, ModelSpec, RunFolder
 from bert_tf.training import optimizers, schedules
@@ -84,6 +85,8 @@ def _pretrain(
     run, say = RunFolder(options.output_dir), chief_print(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     spec = _resolve_model(options, run, named, mapping)
+    contents = describe_records(named) if options.do_train else {}
+    check_unchanged(run, contents)
     phases = check_records(options, spec, named, _held_out_from(run))
     _check_batch_sizes(options, strategy, phases)
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
@@ -100,6 +103,7 @@ def _pretrain(
     _set_weights(options, driver, trainer.model, mapping, run, say)
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
+        remember_records(run, contents)
     _announce(options, spec, trainer, phases, say)
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak))

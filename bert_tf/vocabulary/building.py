@@ -21,7 +21,7 @@ from bert_tf.vocabulary.previous_output import Provenance
 from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
-from tfrecords.reader import expand_files
+from tfrecords.input_files import expand_files
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tfrecords.manifest import (
-    find_manifest,
+    find_manifests,
     manifest_path,
     read_manifest,
     shard_entry,
@@ -56,13 +56,13 @@ def test_damaged_manifests_are_named(tmp_path, text):
 
 def test_a_manifest_is_found_beside_its_shards(tmp_path):
     shard = str(tmp_path / "x.tfrecord-00001-of-00002")
-    assert find_manifest(shard) is None
+    assert find_manifests([shard]) == {}
     path = tmp_path / "x.manifest.json"
     write_manifest(str(path), {"shards": []})
-    assert find_manifest(shard) == {"shards": []}
+    assert find_manifests([shard, shard.replace("1-of", "0-of")]) == {str(path): {"shards": []}}
     path.write_text("{")
     with pytest.raises(ValueError, match="x.manifest.json is not a manifest: invalid JSON"):
-        find_manifest(shard)
+        find_manifests([shard])
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):

@@ -10,7 +10,6 @@ from tfrecords.reader import (
     RecordSet,
     check_files,
     evaluation_batches,
-    expand_files,
     explain_bad_record,
     training_batches,
 )
@@ -180,23 +179,6 @@ def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_pa
         assert len(batches) == 6
         found += _numbers(batches)
     assert sorted(found) == list(range(17))
-
-
-def test_expand_files(tmp_path):
-    for name in ("b.txt", "a.txt", "c[0].txt"):
-        (tmp_path / name).write_text("text")
-    found = expand_files(f"{tmp_path}/[ab].txt, {tmp_path}/c[0].txt,{tmp_path}/b.txt")
-    names = ["a.txt", "b.txt", "c[0].txt", "b.txt"]
-    assert found == [str(tmp_path / name) for name in names]
-    (tmp_path / "empty.txt").touch()
-    for patterns, message in [
-        (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
-        (f"{tmp_path}/e*", "empty.txt is empty"),
-        (f"{tmp_path}", "is a directory"),
-        (" ,", "no input file given"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            expand_files(patterns)
 
 
 def test_check_files_names_the_file_and_the_flag(tmp_path):

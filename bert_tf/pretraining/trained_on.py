@@ -1,0 +1,90 @@
+"""Remembers which records a run was trained on, so that it does not resume on others unnoticed.
+
+`records.json` in the run folder maps each --input_file and --eval_input_file, as the user gave it,
+to its files: their sizes, and their checksums from the manifest or else those of their first bytes.
+Whoever gives another --input_file changes the records on purpose; nothing is compared then.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+from bert_tf.pretraining.records import NamedRecords
+from bert_tf.run_folder import RECORDS, RunFolder
+from tfrecords.input_files import listed_files, shortened
+from tfrecords.manifest import manifest_path
+from tfrecords.writer import atomic_write
+
+# Examples made anew differ from the first on. Large files are never read as a whole.
+_FIRST_BYTES = 2**16
+
+# --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
+Contents = dict[str, dict[str, dict[str, int | str]]]
+
+
+def describe_records(records: Sequence[NamedRecords]) -> Contents:
+    """Describes the files that the phases of a run read.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    contents: Contents = {}
+    for phase in records:
+        listed = listed_files(phase.manifests)
+        for pattern, files in phase.inputs.items():
+            contents[pattern] = {
+                file: {"bytes": size}
+                | _checksum(file, listed.get((manifest_path(file), os.path.basename(file))))
+                for file, size in files.items()
+            }
+    return contents
+
+
+def check_unchanged(run: RunFolder, contents: Contents) -> None:
+    """Checks that the files of a run that resumes are those that it was trained on.
+
+    Raises:
+        ValueError: they are not; names the first few that differ.
+    """
+    before = run.read_json(RECORDS) if run.has_checkpoint() else {}
+    for pattern in contents.keys() & before.keys():
+        if found := list(_differences(before[pattern], contents[pattern])):
+            raise ValueError(
+                f"{run.path} was trained on other records than {pattern} names now "
+                f"({shortened(found)}): restore them, or start a new run with "
+                f"--init_checkpoint={run.path}, or remove {run.file(RECORDS)} to resume on what is "
+                "there"
+            )
+
+
+def remember_records(run: RunFolder, contents: Contents) -> None:
+    """Writes what the run is trained on, and keeps what it was trained on under other names.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    everything = run.read_json(RECORDS) | contents
+    atomic_write(run.file(RECORDS), json.dumps(everything, indent=1, sort_keys=True) + "\n")
+
+
+def _checksum(file: str, entry: dict | None) -> dict[str, str]:
+    if entry:
+        return {"sha256": entry["sha256"]}
+    with tf.io.gfile.GFile(file, "rb") as stream:
+        return {"sha256_of_first_bytes": hashlib.sha256(stream.read(_FIRST_BYTES)).hexdigest()}
+
+
+def _differences(before: Mapping[str, dict], now: Mapping[str, dict]) -> Iterator[str]:
+    for file in sorted(before.keys() | now.keys()):
+        if file not in now:
+            yield f"{file} is gone"
+        elif file not in before:
+            yield f"{file} is new"
+        elif before[file]["bytes"] != now[file]["bytes"]:
+            yield f"{file} had {before[file]['bytes']:,} bytes and has {now[file]['bytes']:,}"
+        # A manifest may have come or gone.
+        elif any(before[file][key] != now[file][key] for key in before[file].keys() & now[file]):
+            yield f"{file} has another content"

@@ -1,0 +1,151 @@
+"""Which files the flags name, and whether they are all that their manifests list."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import tensorflow as tf
+
+from tfrecords.manifest import MANIFEST_END, manifest_path, unfinished_path
+from tfrecords.writer import absolute_path
+
+
+def expand_files(patterns: str, allow_empty: bool = False) -> list[str]:
+    """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
+
+    Globs do not match manifests.
+
+    Args:
+        patterns: comma-separated names and globs.
+        allow_empty: whether some files, though not all, may be empty.
+
+    Raises:
+        ValueError: a name or glob matches nothing, or a file is empty, a directory or named twice.
+    """
+    files = [file for pattern in _split(patterns) for file in _matches(pattern)]
+    if not files:
+        raise ValueError("no input file given")
+    stats = {file: tf.io.gfile.stat(file) for file in files}
+    for file, stat in stats.items():
+        if stat.is_directory:
+            raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
+    empty = [file for file in files if stats[file].length == 0]
+    if empty and not (allow_empty and len(empty) < len(files)):
+        raise ValueError(f"{empty[0]} is empty: leave it out")
+    _check_named_once(files)
+    return files
+
+
+def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
+    """Checks that files are those that the manifests beside them list, and that none is missing.
+
+    A file is missing if its manifest lists it and a glob matches its name. Whoever wants only some
+    of the files names those, or uses a narrower glob.
+
+    Args:
+        patterns: names and globs as for `expand_files`.
+        files: the sizes in bytes of the files that they match, by path.
+        manifests: the manifests beside these files, by path.
+
+    Raises:
+        ValueError: names the files.
+    """
+    found = {(manifest_path(file), os.path.basename(file)): file for file in files}
+    # Python writes [!a] where TensorFlow also understands [^a].
+    globs = [glob.replace("[^", "[!") for glob in _split(patterns) if re.search(r"[*?[]", glob)]
+    listed = listed_files(manifests)
+    for path in {path for path, _ in found} & manifests.keys():
+        _check_none_missing(path, manifests[path], found.keys(), globs)
+    for place, file in found.items():
+        if place[0] in manifests:
+            _check_listed(file, files[file], listed.get(place), place[0])
+
+
+def check_finished(files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
+    """Raises a ValueError if data creation, which writes manifests last, has not finished."""
+    for path, file in {manifest_path(file): file for file in files}.items():
+        folder = unfinished_path(file)
+        if path not in manifests and tf.io.gfile.isdir(folder):
+            raise ValueError(
+                f"{file}: data creation is still running or was interrupted, because {folder} "
+                "exists: wait for it, run the same create_pretraining_data again, or remove that "
+                "folder to use the files as they are"
+            )
+
+
+def listed_files(manifests: Mapping[str, dict]) -> dict[tuple[str, str], dict]:
+    """Returns the entries of manifests by (path of the manifest, name of the file)."""
+    return {
+        (path, entry["file"]): entry
+        for path, manifest in manifests.items()
+        for entry in manifest["shards"]
+    }
+
+
+def _check_named_once(files: Sequence[str]) -> None:
+    names: dict[str, str] = {}
+    for file in files:
+        path = absolute_path(file)
+        if path in names:
+            other = "" if names[path] == file else f", also as {names[path]}"
+            raise ValueError(f"{file} is named twice{other}: name it once")
+        names[path] = file
+
+
+def _split(patterns: str) -> Iterator[str]:
+    return filter(None, (part.strip() for part in patterns.split(",")))
+
+
+def _matches(pattern: str) -> list[str]:
+    # An existing file is taken literally even if its name contains glob characters.
+    if tf.io.gfile.exists(pattern):
+        return [pattern]
+    found = [file for file in tf.io.gfile.glob(pattern) if not file.endswith(MANIFEST_END)]
+    if not found:
+        raise ValueError(f"no file matches {pattern}")
+    return sorted(found)
+
+
+def _check_none_missing(
+    path: str, manifest: dict, found: Collection[tuple[str, str]], globs: Sequence[str]
+) -> None:
+    names = [e["file"] for e in manifest["shards"] if (path, e["file"]) not in found]
+    files = (os.path.join(os.path.dirname(path), name) for name in names)
+    missing = [file for file in files if any(_is_match(file, glob) for glob in globs)]
+    missing = [file for file in missing if not tf.io.gfile.exists(file)]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ValueError(
+            f"{shortened(missing)} {verb} missing, of the {len(manifest['shards'])} files that "
+            f"{path} lists: restore what is missing, or, to do without, name the other files one "
+            "by one, separated by commas"
+        )
+
+
+def shortened(items: Sequence[str], most: int = 5) -> str:
+    """Returns the first few items separated by commas, and the number of the others."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
+
+
+def _is_match(file: str, glob: str) -> bool:
+    names, globs = (_normalized(path).split("/") for path in (file, glob))
+    return len(names) == len(globs) and all(map(fnmatch.fnmatchcase, names, globs))
+
+
+def _normalized(path: str) -> str:
+    return path if "://" in path else os.path.normpath(path)
+
+
+def _check_listed(file: str, size: int, entry: dict | None, manifest: str) -> None:
+    if entry is None:
+        raise ValueError(
+            f"{file} is not one of the files that {manifest} lists: leave it out, or move it away "
+            "from the manifest"
+        )
+    if size != entry["bytes"]:
+        raise ValueError(
+            f"{file} has {size:,} bytes, but {entry['bytes']:,} according to {manifest}: copy or "
+            "create it again"
+        )

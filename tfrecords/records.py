@@ -51,7 +51,7 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
         return open_records(file, compression).concatenate(none).take(1).get_single_element()
 
     sources = tf.data.Dataset.from_tensor_slices((list(files), compressions))
-    return iter(sources.map(first, num_parallel_calls=16).as_numpy_iterator())
+    yield from sources.map(first, num_parallel_calls=16).as_numpy_iterator()
 
 
 def serialized_records(file: str) -> Iterator[bytes]:

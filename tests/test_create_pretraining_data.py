@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.create_pretraining_data import Options, run
 from bert_tf.examples import runner
 from bert_tf.examples.job import make_job
-from tfrecords.manifest import find_manifest
+from tfrecords.manifest import find_manifests
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "##s", "a", "."]
@@ -190,7 +190,8 @@ def test_each_wrapped_book_becomes_a_document(files, books, capsys):
     assert statistics.text.tokens == tokens + cats
     printed = capsys.readouterr().out
     assert "hard-wrapped" not in printed and "cleaning" not in printed
-    settings = find_manifest(files["output_file"])["settings"]
+    (manifest,) = find_manifests([files["output_file"]]).values()
+    settings = manifest["settings"]
     assert (settings["unwrap"], settings["document_separator"]) == (True, "file")
     with pytest.raises(ValueError, match="with --document_separator=file .now it is .The"):
         run(Options(**files, unwrap=True, document_separator="^The"))

@@ -119,6 +119,8 @@ def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, place
     config = json.loads((tmp_path / "bert_config.json").read_text())
     assert config["vocab_size"] == size
 
+    if placement == "unused":
+        return
     # The same command resumes the run and does not grow it again.
     again = pretraining_options(old, tmp_path, **flags, num_train_steps=2)
     run_pretraining.run(again)

@@ -18,7 +18,13 @@ from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, chief_print, is_chief, set_precision
+from bert_tf.training.strategy import (
+    check_batch_size,
+    chief_print,
+    explain_lost_workers,
+    is_chief,
+    set_precision,
+)
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
@@ -45,7 +51,8 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
     options = dataclasses.replace(options, task=task.name)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
-    with locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext():
+    lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
+    with explain_lost_workers(), lock:
         return _fine_tune(options, task, strategy)
 
 

@@ -75,7 +75,8 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     strategy = make_strategy(options)
     # Evaluation alone may go on beside training.
     writes = options.do_train and is_chief(strategy)
-    with locked(options.output_dir) if writes else contextlib.nullcontext():
+    lock = locked(options.output_dir) if writes else contextlib.nullcontext()
+    with explain_lost_workers(), lock:
         return _pretrain(options, strategy, named)
 
 
@@ -107,7 +108,7 @@ def _pretrain(
     _announce(options, spec, trainer, phases, say)
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak))
-    with explain_lost_workers(), _bad_records_explained(phases):
+    with _bad_records_explained(phases):
         results = _run(options, spec, trainer, driver, phases)
     say(summary(options, spec, run))
     return results

@@ -1,6 +1,7 @@
 """Tokenizes the examples of text tasks once, before training."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,17 +46,7 @@ def encode_texts(
     """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
 
-    @tf.autograph.experimental.do_not_convert  # converting it would take seconds
-    def pack(*texts):
-        segments = [tokenizer.tokenize_flat(text) for text in texts]
-        num_tokens = tf.add_n([segment.row_lengths() for segment in segments])
-        truncated = num_tokens + len(segments) + 1 > max_seq_length
-        packed = pack_segments(segments, max_seq_length, tokenizer.vocab)
-        mask = tf.cast(packed["input_mask"], tf.bool)
-        ids = tf.ragged.boolean_mask(packed["input_word_ids"], mask)
-        types = tf.ragged.boolean_mask(packed["input_type_ids"], mask)
-        return ids, types, tf.math.count_nonzero(truncated)
-
+    pack = _packer(tokenizer, max_seq_length, len(columns))
     dataset = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(_TEXTS_PER_CALL)
     parts = []
     with progress_bar(total=len(examples), desc="Tokenizing", unit="example", leave=False) as bar:
@@ -72,6 +63,28 @@ def encode_texts(
         num_truncated=int(sum(truncated)),
         num_not_utf8=sum(not _is_utf8(text) for texts in columns for text in texts),
     )
+
+
+@functools.lru_cache(maxsize=2)
+def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int) -> Callable:
+    """Returns a function that packs texts; all splits share it, because tracing it takes seconds.
+
+    It maps `num_columns` string tensors [B] to ids and types [B, (length)] and the number of
+    examples that were truncated.
+    """
+
+    def pack(*texts):
+        segments = [tokenizer.tokenize_flat(text) for text in texts]
+        num_tokens = tf.add_n([segment.row_lengths() for segment in segments])
+        truncated = num_tokens + len(segments) + 1 > max_seq_length
+        packed = pack_segments(segments, max_seq_length, tokenizer.vocab)
+        mask = tf.cast(packed["input_mask"], tf.bool)
+        ids = tf.ragged.boolean_mask(packed["input_word_ids"], mask)
+        types = tf.ragged.boolean_mask(packed["input_type_ids"], mask)
+        return ids, types, tf.math.count_nonzero(truncated)
+
+    signature = [tf.TensorSpec([None], tf.string)] * num_columns
+    return tf.function(pack, signature, autograph=False)
 
 
 def _is_utf8(text: bytes) -> bool:

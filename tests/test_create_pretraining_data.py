@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import shlex
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -275,14 +273,3 @@ def test_bad_input_is_one_line_and_leaves_nothing(files, tmp_path, change, messa
     with pytest.raises((ValueError, OSError), match=message):
         run(Options(**files))
     assert contents() == before
-
-
-def test_the_command_ends_with_one_line_and_exit_code_1(files):
-    arguments = [f"--{name}={value}" for name, value in files.items()]
-    command = [sys.executable, "-m", "bert_tf.create_pretraining_data", *arguments]
-    done = subprocess.run([*command, "--max_seq_length=3"], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stdout == ""
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith("create_pretraining_data: error: max_seq_length is 3")
-    assert "Traceback" not in done.stderr

@@ -18,7 +18,8 @@ def open_iterator(dataset: Iterable) -> Iterator[list[Iterator]]:
     try:
         yield held
     finally:
-        release = threading.Thread(target=held.clear, daemon=True)
+        # Not a daemon: if Python ended amid TensorFlow's code, the process would abort.
+        release = threading.Thread(target=held.clear)
         release.start()
         release.join(_PATIENCE)
 

@@ -5,12 +5,15 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from typing import TextIO
 
 from tfrecords.writer import make_folder
 
 LOCK = "lock"
+# Seconds. A killed process holds its locks until the system has freed its memory.
+_PATIENCE = 3.0
 # What file systems answer that have no locks.
 _UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
 
@@ -64,7 +67,7 @@ def _acquire(folder: str) -> TextIO:
 
 def _lock(file: TextIO, folder: str) -> None:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(file)
     except BlockingIOError:
         with file:
             file.seek(0)
@@ -81,6 +84,18 @@ def _lock(file: TextIO, folder: str) -> None:
             f"WARNING: the file system of {folder} has no locks ({error.strerror}): make sure that "
             "no other process writes to it."
         )
+
+
+def _flock(file: TextIO) -> None:
+    """Locks a file; gives a process that was just killed time to end."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(0.05)
 
 
 def _is_at(file: TextIO, path: str) -> bool:

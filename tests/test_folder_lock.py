@@ -4,15 +4,18 @@ import errno
 import fcntl
 import os
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from bert_tf import folder_lock
 from bert_tf.folder_lock import locked
 
 
-def test_the_second_is_refused_and_told_who_is_first(tmp_path):
+def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):
     """Oracle: this process and machine; the folder is gone when nothing was left in it."""
+    monkeypatch.setattr(folder_lock, "_PATIENCE", 0.0)
     folder = tmp_path / "new" / "run"
     with locked(str(folder)):
         holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -34,8 +37,19 @@ def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
     assert os.listdir(tmp_path) == ["mine"]
 
 
-def test_at_most_one_of_many_is_inside(tmp_path):
+def test_a_process_that_is_just_ending_is_waited_for(tmp_path, monkeypatch):
+    """Oracle: the lock of an open file, which the kernel closes a moment after a kill."""
+    monkeypatch.setattr(folder_lock, "_PATIENCE", 60.0)
+    ending = open(tmp_path / "lock", "w")  # noqa: SIM115
+    fcntl.flock(ending, fcntl.LOCK_EX)
+    threading.Timer(0.1, ending.close).start()
+    with locked(str(tmp_path)):
+        assert ending.closed
+
+
+def test_at_most_one_of_many_is_inside(tmp_path, monkeypatch):
     """Oracle: a list of those inside, while holders come and go and the folder with them."""
+    monkeypatch.setattr(folder_lock, "_PATIENCE", 0.0)
     folder, inside, counts = str(tmp_path / "run"), [], []
 
     def enter(number: int) -> bool:

@@ -95,7 +95,7 @@ def _workers() -> list[str]:
         ) from None
     workers = [host for hosts in jobs.values() for host in hosts]
     _check_hosts("TF_CONFIG", workers)
-    if cluster and (kind not in jobs or index not in range(len(jobs[kind]))):
+    if cluster and (kind not in list(jobs) or index not in range(len(jobs[kind]))):
         places = [f"{job} 0 to {len(hosts) - 1}" for job, hosts in jobs.items() if hosts]
         raise ValueError(
             f"TF_CONFIG: the task of type {kind!r} and index {index!r} does not train: it must be "

@@ -80,6 +80,7 @@ def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     [
         (["a:1", "b:1"], {"type": "worker", "index": 2}, "'worker' and index 2 .* worker 0 to 1"),
         (["a:1", "b:1"], {"type": "worker", "index": -1}, "index -1 does not train"),
+        (["a:1", "b:1"], {"type": [], "index": 0}, r"type \[\] and index 0 does not train"),
         (["a:1", "b:1"], {"type": "worker", "index": "x"}, "index 'x' does not train"),
         (["a:1", "b:1"], {"type": "chief", "index": 0}, "'chief' and index 0 does not train"),
         (["a:1"], {"type": "ps", "index": 0}, "'ps' and index 0 .* must be one of worker 0 to 0"),

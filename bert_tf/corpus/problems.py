@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from bert_tf.corpus.compression import read_content
+from tfrecords.input_files import shortened
 
 # Enough for a compressed file without content.
 _SMALL = 100
-_NAMED_FILES = 5
 
 
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
@@ -21,14 +21,14 @@ def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) ->
     warnings = []
     if empty := [file for file in files if _is_empty(file)]:
         warnings.append(
-            f"WARNING: {len(empty):,} of {len(files):,} files are empty: {_some(empty)}."
+            f"WARNING: {len(empty):,} of {len(files):,} files are empty: {shortened(empty)}."
         )
     if invalid_lines:
         most = sorted(invalid_lines, key=lambda file: (-invalid_lines[file], file))
         counted = [f"{file} ({invalid_lines[file]:,})" for file in most]
         warnings.append(
             f"WARNING: dropped invalid bytes in {sum(invalid_lines.values()):,} lines that are not "
-            f"UTF-8: {_some(counted)}. Convert such files, for example with iconv."
+            f"UTF-8: {shortened(counted)}. Convert such files, for example with iconv."
         )
     return warnings
 
@@ -37,8 +37,3 @@ def _is_empty(file: str) -> bool:
     if tf.io.gfile.stat(file).length > _SMALL:
         return False
     return not b"".join(read_content(file)).strip()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_FILES
-    return ", ".join(names[:_NAMED_FILES]) + (f" and {more:,} more" if more > 0 else "")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 
 import keras
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches, train_batches
@@ -19,6 +18,7 @@ from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.starting import set_initial_weights
+from tfrecords.progress import say
 
 
 class FineTuner:
@@ -115,8 +115,7 @@ class FineTuner:
         metrics = self._task.score(outputs, features)
         problem = self._task.problem(outputs, features)
         if problem and is_chief(self.trainer.strategy):
-            # Unlike print, this leaves the progress bar intact.
-            tqdm.write(f"WARNING: step {self.driver.step:,}, {split}: {problem}")
+            say(f"WARNING: step {self.driver.step:,}, {split}: {problem}")
         return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
     def _batches(self, split: str, skip: int = 0) -> tf.distribute.DistributedDataset:

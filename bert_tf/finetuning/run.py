@@ -16,7 +16,7 @@ from bert_tf.folder_lock import LOCK, locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import ModelSpec, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.driver import BEST
+from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import (
     check_batch_size,

@@ -2,21 +2,18 @@
 
 import contextlib
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import tensorflow as tf
-from tqdm import tqdm
 
 from bert_tf.config import BertConfig
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining.advice import Baseline, announce_duration, summary
+from bert_tf.pretraining.advice import announce_duration, summary
 from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import (
     NamedRecords,
     PhaseRecords,
@@ -30,7 +27,7 @@ from bert_tf.pretraining.trained_on import check_unchanged, describe_records, re
 from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.run_folder import FLAGS, ModelSpec, RunFolder
 from bert_tf.training import optimizers, schedules
-from bert_tf.training.driver import Driver, Phase
+from bert_tf.training.driver import Driver
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.strategy import (
     check_batch_size,
@@ -45,14 +42,11 @@ from bert_tf.training.trainer import Trainer
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.starting import set_initial_weights
 from tfrecords.casing import warn_about_casing
-from tfrecords.order import records_of_step
-from tfrecords.reader import evaluation_batches, explain_bad_record, training_batches
-from tfrecords.record_set import RecordSet
-from tfrecords.writer import absolute_path, atomic_write
+from tfrecords.reader import explain_bad_record
+from tfrecords.writer import absolute_path
 
 # The key in flags.json for the files from which the run holds out records for evaluation.
 HELD_OUT_FROM = "split_files"
-_RECORDS_NAMED = 5
 
 
 def pretrain(options: PretrainingOptions) -> dict[str, float]:
@@ -92,15 +86,7 @@ def _pretrain(
     _check_batch_sizes(options, strategy, phases)
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
     peak, _ = peak_flops(strategy, options.precision)
-    driver = Driver(
-        run.path,
-        trainer,
-        save_checkpoints_steps=options.save_checkpoints_steps,
-        log_steps=options.log_steps,
-        iterations_per_loop=options.iterations_per_loop,
-        keep_checkpoints=options.keep_checkpoints,
-        peak_flops=peak,
-    )
+    driver = _make_driver(options, trainer, peak)
     _set_weights(options, driver, trainer.model, mapping, run, say)
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
@@ -167,21 +153,36 @@ def _make_trainer(
     with strategy.scope():
         model = BertPretrainer(config, options.rematerialize or default)
         optimizer = optimizers.OPTIMIZERS[options.optimizer](model.trainable_weights, **correction)
-    schedule = schedules.make_schedule(
+    return Trainer(
+        strategy,
+        model,
+        PretrainingObjective(next_sentence=objective != "mlm"),
+        optimizer,
+        _make_schedule(options),
+        accumulation_steps=options.gradient_accumulation_steps,
+        seed=options.random_seed,
+    )
+
+
+def _make_schedule(options: PretrainingOptions) -> schedules.Schedule:
+    return schedules.make_schedule(
         options.learning_rate_schedule,
         options.learning_rate,
         options.num_train_steps,
         options.num_warmup_steps,
         2.0 if options.learning_rate_power is None else options.learning_rate_power,
     )
-    return Trainer(
-        strategy,
-        model,
-        PretrainingObjective(next_sentence=objective != "mlm"),
-        optimizer,
-        schedule,
-        accumulation_steps=options.gradient_accumulation_steps,
-        seed=options.random_seed,
+
+
+def _make_driver(options: PretrainingOptions, trainer: Trainer, peak: float) -> Driver:
+    return Driver(
+        options.output_dir,
+        trainer,
+        save_checkpoints_steps=options.save_checkpoints_steps,
+        log_steps=options.log_steps,
+        iterations_per_loop=options.iterations_per_loop,
+        keep_checkpoints=options.keep_checkpoints,
+        peak_flops=peak,
     )
 
 
@@ -258,86 +259,11 @@ def _run(
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
     """Trains and evaluates all phases, or only evaluates."""
-    driver_phases = [_driver_phase(options, spec, trainer, phase) for phase in phases]
+    driver_phases = [PhaseData(options, spec, trainer, phase).phase() for phase in phases]
     if options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])
     return driver.evaluate(phase.evaluate)
-
-
-def _driver_phase(
-    options: PretrainingOptions, spec: ModelSpec, trainer: Trainer, phase: PhaseRecords
-) -> Phase:
-    @functools.cache
-    def eval_batches() -> tf.distribute.DistributedDataset:
-        return _distributed(trainer, evaluation_batches, phase.evaluation, options.eval_batch_size)
-
-    @functools.cache
-    def baseline() -> Baseline:
-        return Baseline(phase.evaluation, options.eval_batch_size, options.max_eval_steps)
-
-    def evaluate() -> dict[str, float]:
-        metrics = trainer.evaluate(eval_batches(), options.max_eval_steps)
-        _warn_of_constant_predictions(options, spec, trainer, metrics, baseline)
-        perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
-        return metrics | {"masked_lm_perplexity": perplexity}
-
-    def batches(step: int) -> tf.distribute.DistributedDataset:
-        first_step = step - phase.first_step
-        return _distributed(
-            trainer, training_batches, phase.train, phase.train_batch_size, first_step=first_step
-        )
-
-    records = phase.train
-    return Phase(
-        until_step=phase.until_step,
-        batch_size=phase.train_batch_size,
-        batches=batches,
-        evaluate=evaluate if options.do_eval else None,
-        flops_per_sequence=training_flops(
-            spec.config, records.max_seq_length, records.max_predictions_per_seq
-        ),
-        describe_batch=lambda step: _describe_batch(options.output_dir, phase, step),
-    )
-
-
-def _warn_of_constant_predictions(
-    options: PretrainingOptions,
-    spec: ModelSpec,
-    trainer: Trainer,
-    metrics: Mapping[str, float],
-    baseline: Callable[[], Baseline],
-) -> None:
-    step = int(trainer.step.numpy())
-    if not is_chief(trainer.strategy) or (options.do_train and step <= options.num_warmup_steps):
-        return
-    if warning := baseline().warning(step, metrics["masked_lm_accuracy"], spec.vocab):
-        # Unlike print, this leaves the progress bar intact.
-        tqdm.write(warning)
-
-
-def _distributed(
-    trainer: Trainer,
-    read: Callable[..., tf.data.Dataset],
-    records: RecordSet,
-    batch_size: int,
-    **arguments: int,
-) -> tf.distribute.DistributedDataset:
-    return trainer.strategy.distribute_datasets_from_function(
-        lambda context: read(
-            records, context.get_per_replica_batch_size(batch_size), context=context, **arguments
-        )
-    )
-
-
-def _describe_batch(folder: str, phase: PhaseRecords, step: int) -> str:
-    """Writes the names of a step's records to a file; returns a sentence with some of them."""
-    records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
-    path = f"{folder}/records-of-step-{step}.txt"
-    atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
-    some = ", ".join(f"{file} {number}" for file, number in records[:_RECORDS_NAMED])
-    more = len(records) - _RECORDS_NAMED
-    return f"Its records: {some}{f' and {more} more' if more > 0 else ''}, listed in {path}"
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrecords.input_files import shortened
 from tfrecords.writer import atomic_write
 
 BEST = "best"
@@ -182,8 +183,7 @@ def _describe(path: str) -> str:
     """Describes what is at a path that holds no checkpoint, or beside it."""
     if tf.io.gfile.isdir(path):
         names = sorted(tf.io.gfile.listdir(path))
-        rest = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        return f"the folder holds {', '.join(names[:5])}{rest}" if names else "the folder is empty"
+        return f"the folder holds {shortened(names)}" if names else "the folder is empty"
     folder = os.path.dirname(path) or "."
     if found := _checkpoints_of(folder):
         names = ", ".join(os.path.basename(name) for name in found[-5:])

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from bert_tf.pretraining import run as pretraining_run
+from bert_tf.pretraining import phase_data
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.metrics import read_metrics
@@ -33,13 +33,13 @@ def two_phases(flags, data, tmp_path) -> dict:
 def test_two_phases_are_one_run(two_phases, monkeypatch):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
-    real = pretraining_run.training_batches
+    real = phase_data.training_batches
 
     def spy(records, batch_size, *, context, first_step):
         seen.append((records.files[0].rpartition("/")[2], batch_size, first_step))
         return real(records, batch_size, context=context, first_step=first_step)
 
-    monkeypatch.setattr(pretraining_run, "training_batches", spy)
+    monkeypatch.setattr(phase_data, "training_batches", spy)
     run(Options(**two_phases))
     assert seen == [("train.tfrecord", 8, 0), ("dynamic.tfrecord", 4, 0)]
     folder = pathlib.Path(two_phases["output_dir"])

@@ -1,0 +1,105 @@
+"""What the driver trains and evaluates on in a phase."""
+
+import functools
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from bert_tf.models.flops import training_flops
+from bert_tf.pretraining.advice import Baseline
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.records import PhaseRecords
+from bert_tf.run_folder import ModelSpec
+from bert_tf.training.driver import Phase
+from bert_tf.training.strategy import is_chief
+from bert_tf.training.trainer import Trainer
+from tfrecords.input_files import shortened
+from tfrecords.order import records_of_step
+from tfrecords.progress import say
+from tfrecords.reader import evaluation_batches, training_batches
+from tfrecords.record_set import RecordSet
+from tfrecords.writer import atomic_write
+
+
+class PhaseData:
+    """Batches and evaluations of one phase."""
+
+    def __init__(
+        self, options: PretrainingOptions, spec: ModelSpec, trainer: Trainer, records: PhaseRecords
+    ):
+        self._options, self._spec, self._trainer = options, spec, trainer
+        self._records = records
+
+    def phase(self) -> Phase:
+        """Returns the phase for the driver."""
+        config, train = self._spec.config, self._records.train
+        return Phase(
+            until_step=self._records.until_step,
+            batch_size=self._records.train_batch_size,
+            batches=self._training_batches,
+            evaluate=self._evaluate if self._options.do_eval else None,
+            flops_per_sequence=training_flops(
+                config, train.max_seq_length, train.max_predictions_per_seq
+            ),
+            describe_batch=self._describe_batch,
+        )
+
+    def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:
+        records = self._records
+        return self._distributed(
+            training_batches,
+            records.train,
+            records.train_batch_size,
+            first_step=step - records.first_step,
+        )
+
+    @functools.cached_property
+    def _evaluation_batches(self) -> tf.distribute.DistributedDataset:
+        return self._distributed(
+            evaluation_batches, self._records.evaluation, self._options.eval_batch_size
+        )
+
+    @functools.cached_property
+    def _baseline(self) -> Baseline:
+        options = self._options
+        return Baseline(self._records.evaluation, options.eval_batch_size, options.max_eval_steps)
+
+    def _evaluate(self) -> dict[str, float]:
+        metrics = self._trainer.evaluate(self._evaluation_batches, self._options.max_eval_steps)
+        self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
+        perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
+        return metrics | {"masked_lm_perplexity": perplexity}
+
+    def _warn_of_constant_predictions(self, accuracy: float) -> None:
+        options, step = self._options, int(self._trainer.step.numpy())
+        warming_up = options.do_train and step <= options.num_warmup_steps
+        if warming_up or not is_chief(self._trainer.strategy):
+            return
+        if warning := self._baseline.warning(step, accuracy, self._spec.vocab):
+            say(warning)
+
+    def _describe_batch(self, step: int) -> str:
+        """Writes the names of a step's records to a file; returns a sentence with some of them."""
+        phase = self._records
+        records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
+        path = f"{self._options.output_dir}/records-of-step-{step}.txt"
+        atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
+        names = [f"{file} {number}" for file, number in records]
+        return f"Its records: {shortened(names)}, listed in {path}"
+
+    def _distributed(
+        self,
+        read: Callable[..., tf.data.Dataset],
+        records: RecordSet,
+        batch_size: int,
+        **arguments: int,
+    ) -> tf.distribute.DistributedDataset:
+        return self._trainer.strategy.distribute_datasets_from_function(
+            lambda context: read(
+                records,
+                context.get_per_replica_batch_size(batch_size),
+                context=context,
+                **arguments,
+            )
+        )

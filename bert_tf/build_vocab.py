@@ -3,7 +3,7 @@
 The text may be in any language and of any size: plain files, JSON lines (.jsonl), or either of them
 compressed (.gz, .bz2, .xz, .zst). The code that later tokenizes the text also splits it into words
 here, so every learned token can be found again. The same text gives the same file, byte for byte,
-on any number of cores. A vocabulary of other text or flags is replaced only with --overwrite.
+on any number of cores. A vocabulary from other text or flags is replaced only with --overwrite.
 
 A new vocabulary:
   python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt

@@ -1,4 +1,4 @@
-"""Keeps a second process out of a folder in which one is already working."""
+"""Keeps a second process out of a folder while the first one works in it."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from tfrecords.writer import make_folder
 LOCK = "lock"
 # Seconds. A killed process holds its locks until the system has freed its memory.
 _PATIENCE = 3.0
-# What file systems answer that have no locks.
+# The errors of file systems without locks.
 _UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
 
 
@@ -22,10 +22,10 @@ _UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVA
 def locked(folder: str) -> Iterator[None]:
     """Locks a folder for the block, and creates it if it does not exist.
 
-    The lock is a file in the folder, named `lock`, which tells who holds it. The operating system
-    releases it when the process ends for whatever reason. It also keeps out processes on other
-    machines if the network file system has locks, as NFS does. There are none on `gs://`. At the
-    end, the file is removed, and so is the folder if it is empty.
+    The lock is a file named `lock` in the folder, which names the process that holds it. The
+    operating system releases it when the process ends, for whatever reason. On network file systems
+    with locks, such as NFS, it also keeps out processes on other machines. On `gs://`, nothing is
+    locked. At the end, the file is removed, and so is the folder if it is empty.
 
     Raises:
         OSError: another process works in the folder, or it cannot be created.
@@ -37,7 +37,7 @@ def locked(folder: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Not the file of the next process, if the folder was removed in the meantime.
+            # If the folder was removed in the meantime, the file may be another process's.
             if _is_at(file, file.name):
                 os.remove(file.name)
             # On NFS, a removed file stays in its folder until it is closed.

@@ -6,11 +6,11 @@ embeddings of width 128 and a single set of weights for all layers.
 A preset narrower than base starts from wider weights than the published 0.02. A dense layer
 multiplies the standard deviation of its normalized input by initializer_range * sqrt(width), and
 the logits of attention start with a standard deviation of initializer_range**2 * width: 0.31 in
-base, but 0.05 at a width of 128, where attention starts uniform and takes thousands of steps to
-become anything else. These presets keep the product at that of base.
+base, but 0.05 at a width of 128, where attention starts almost uniform and stays so for thousands
+of steps. These presets keep the product at that of base.
 
-Presets of a width up to 256 train without dropout, which only slows down what is too small to
-overfit: docs/results.md has the runs of tiny.
+Presets of a width up to 256 train without dropout, which only slows down models that are too small
+to overfit: docs/results.md has the runs of tiny.
 """
 
 import math

@@ -6,7 +6,7 @@ must agree on it.
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -21,7 +21,7 @@ from tfrecords.vocabulary import Vocabulary, load_vocab
 # Configuration values that affect training only. They may differ from those of the initial
 # checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.
 _TRAINING_VALUES = frozenset(
-    """hidden_dropout_prob attention_probs_dropout_prob initializer_range""".split()
+    ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 )
 
 
@@ -55,20 +55,18 @@ def resolve_model(
     """
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
-    vocabs, casings = dict(vocabs), dict(casings)
     # What a start that failed before its first checkpoint left in the output folder does not count.
-    resumed = [run] if run.has_checkpoint() else []
-    # A checkpoint that is about to grow has the old vocabulary.
-    for folder in [*resumed, *([init] if init and not mapping else [])]:
-        if not replace_vocab:
-            vocabs[folder.file(VOCAB)] = folder.read_vocab()
-    for folder in [*resumed, *([init] if init else [])]:
-        casings[folder.file(TOKENIZER)] = folder.read_lower_case()
+    folders = [folder for folder in (run if run.has_checkpoint() else None, init) if folder]
+    if not replace_vocab:
+        # A checkpoint that is about to grow has the old vocabulary.
+        same = [folder for folder in folders if not (mapping and folder is init)]
+        vocabs = {**vocabs, **{folder.file(VOCAB): folder.read_vocab() for folder in same}}
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
-    _, lower_case = agreed("do_lower_case", casings)
+    stored = {folder.file(TOKENIZER): folder.read_lower_case() for folder in folders}
+    _, lower_case = agreed("do_lower_case", {**casings, **stored})
     if mapping and not replace_vocab:
         mapping.check_vocabs(init.read_vocab() if init else None, vocab)
-    config, source = _config(run, bert_config_file, preset, vocab, init)
+    config, source = _config(folders, bert_config_file, preset, vocab)
     if mapping:
         config = mapping.grow_config(config)
     if vocab and len(vocab) > config.vocab_size:
@@ -78,14 +76,8 @@ def resolve_model(
         )
     if init:
         _check_same_encoder(config, source, init, mapping)
-    if run.has_checkpoint() and preset and _differ_in_training_only(run.read_config(), config):
-        # A preset names a size; how the weights started is what the run says.
-        config = run.read_config()
-    if run.has_checkpoint() and (differences := _differences(config, run.read_config())):
-        raise ValueError(
-            f"{run.file(CONFIG)} differs from {source} in {differences}: choose another "
-            f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
-        )
+    if run.has_checkpoint():
+        config = _resumed_config(run, config, source, preset)
     return ModelSpec(config, vocab, lower_case)
 
 
@@ -99,13 +91,12 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def _config(
-    run: RunFolder,
+    folders: Sequence[RunFolder],
     bert_config_file: str | None,
     preset: str | None,
     vocab: Vocabulary | None,
-    init: RunFolder | None,
 ) -> tuple[BertConfig, str]:
-    """Returns the configuration and the name of its source."""
+    """Returns the configuration, of the first folder without a flag, and the name of its source."""
     if bert_config_file:
         return BertConfig.from_json_file(bert_config_file), bert_config_file
     if preset:
@@ -115,15 +106,24 @@ def _config(
                 "no manifest that holds it)"
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
-    for folder in (run if run.has_checkpoint() else None, init):
-        if folder and tf.io.gfile.exists(folder.file(CONFIG)):
+    for folder in folders:
+        if tf.io.gfile.exists(folder.file(CONFIG)):
             return folder.read_config(), folder.file(CONFIG)
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
 
 
-def _differ_in_training_only(one: BertConfig, other: BertConfig) -> bool:
-    values = {name: getattr(other, name) for name in _TRAINING_VALUES}
-    return dataclasses.replace(one, **values) == other
+def _resumed_config(
+    run: RunFolder, config: BertConfig, source: str, preset: str | None
+) -> BertConfig:
+    """Returns the configuration of a run that resumes; raises a ValueError if another is wanted."""
+    saved = run.read_config()
+    # A preset names a size; how the weights started is what the run says.
+    if differences := _differences(config, saved, _TRAINING_VALUES if preset else ()):
+        raise ValueError(
+            f"{run.file(CONFIG)} differs from {source} in {differences}: choose another "
+            f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
+        )
+    return saved
 
 
 def _check_same_encoder(
@@ -134,18 +134,16 @@ def _check_same_encoder(
         return
     saved = mapping.grow_config(init.read_config()) if mapping else init.read_config()
     if differences := _differences(config, saved, _TRAINING_VALUES):
-        mend = f"use --bert_config_file={init.file(CONFIG)}"
+        advice = f"use --bert_config_file={init.file(CONFIG)}"
         if differences.startswith("vocab_size") and not mapping:
-            mend += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
+            advice += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
         raise ValueError(
             f"{init.file(CONFIG)}, the configuration of --init_checkpoint, differs from {source} "
-            f"in {differences}: {mend}"
+            f"in {differences}: {advice}"
         )
 
 
-def _differences(
-    wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = frozenset()
-) -> str:
+def _differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = ()) -> str:
     """Describes the values that differ, in the order of the fields; "" if none does."""
     wanted, saved = dataclasses.asdict(wanted), dataclasses.asdict(saved)
     return ", ".join(
@@ -160,23 +158,23 @@ def _agreed_vocab(
 ) -> tuple[str | None, Vocabulary | None]:
     if replace_vocab:
         return next(iter(vocabs.items()))
-    mend = "use the vocabulary that weights and records were created with, or "
+    advice = "use the vocabulary that weights and records were created with, or "
     if can_grow and len({len(vocab) for vocab in vocabs.values() if vocab}) > 1:
-        mend += "give --init_vocab_mapping if build_vocab extended one to the other"
+        advice += "give --init_vocab_mapping if build_vocab extended one to the other"
     else:
-        mend += "insist on another one with --vocab_file and --replace_vocab"
-    return agreed("vocabulary", vocabs, mend)
+        advice += "use another one anyway with --vocab_file and --replace_vocab"
+    return agreed("vocabulary", vocabs, advice)
 
 
 def agreed(
-    what: str, values: Mapping[str, Any], mend: str = "they must agree"
+    what: str, values: Mapping[str, Any], advice: str = "they must agree"
 ) -> tuple[str | None, Any]:
     """Returns the first source that states a value, and the value; (None, None) if none does.
 
     Args:
         what: the name of the value.
         values: source -> value, or None if the source does not state it.
-        mend: what to do about a contradiction.
+        advice: what to do about a contradiction.
 
     Raises:
         ValueError: two sources contradict each other; names both.
@@ -187,7 +185,7 @@ def agreed(
         if value != expected:
             raise ValueError(
                 f"{what}: {first} says {_shown(expected)}, but {source} says {_shown(value)}: "
-                f"{mend}"
+                f"{advice}"
             )
     return stated[0] if stated else (None, None)
 

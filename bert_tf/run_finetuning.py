@@ -8,7 +8,7 @@ vocabulary and the casing; --preset=tiny --vocab_file=vocab.txt trains from scra
 command evaluates the dev set after every epoch and keeps the best weights in output_dir/best, which
 export.classifier exports as a SavedModel. Run the same command again to resume an interrupted run.
 Flags have the names and defaults of google-research/bert's run_classifier, except that
---eval_batch_size is 32. The command always trains and evaluates, without --do_train and --do_eval.
+--eval_batch_size is 32. The command always trains and evaluates: omit --do_train and --do_eval.
 
 Tasks: sst2 chooses the best epoch on dev.tsv and reports that accuracy, as is customary. imdb has
 no dev set, so a tenth of the training reviews is held out to choose the best epoch; the test set is

@@ -62,8 +62,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.training.checkpoints import latest_checkpoint
-    from bert_tf.training.checkpoints import BEST
+    from bert_tf.training.checkpoints import BEST, latest_checkpoint
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
     from export.saved_models import check_new_folder, save_folder

@@ -33,8 +33,8 @@ class Options(command.Options):
     )
     replace_vocab: bool = option(
         False,
-        help="Use --vocab_file although the run has another vocabulary. Right only if ids mean the "
-        "same, as when you renamed [unused] tokens.",
+        help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
+        "their meaning, for example if you renamed [unused] tokens.",
     )
     do_lower_case: bool | None = option(
         None, help="Whether to lower-case the text. Needed only if no run folder states it."

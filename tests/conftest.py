@@ -23,7 +23,7 @@ def make_two_devices() -> None:
 
 
 def pytest_collectstart() -> None:
-    """Waits for the collection, for which the process that starts parallel workers has no need."""
+    """Runs in every process that collects tests, so not in the one that starts parallel workers."""
     make_two_devices()
 
 
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def float32():
-    """A precision that one test has set is none of the next one's business."""
+    """Restores the precision after each test."""
     import keras
 
     yield
@@ -44,7 +44,7 @@ def float32():
 
 @pytest.fixture(scope="module")
 def quick_runs():
-    """Spares runs the seconds that measuring the CPU's peak and drawing the curves take."""
+    """Saves the seconds that runs take to measure the CPU's peak and to draw the curves."""
     from bert_tf.pretraining import run
     from bert_tf.training import reports
 
@@ -56,7 +56,7 @@ def quick_runs():
 
 @pytest.fixture(scope="session")
 def shared_data() -> pathlib.Path:
-    """Real corpora, vocabularies and weights; a test that needs them is skipped without."""
+    """Real corpora, vocabularies and weights; without them, tests that need them are skipped."""
     path = pathlib.Path(__file__).parents[2] / "shared" / "data"
     if not path.is_dir():
         pytest.skip("needs ../shared/data beside the checkout")

@@ -1,4 +1,4 @@
-"""Whether a vocabulary suits lower-cased text; its tokens tell."""
+"""Tells from the tokens of a vocabulary whether it suits lower-cased text."""
 
 import re
 import unicodedata

@@ -136,7 +136,7 @@ def _main(options_type: type, function: Callable[[Any], None], arguments: list[s
 def end_process(code: int) -> None:
     """Ends the process at once, after its exit handlers and with all output written.
 
-    The usual way waits for the threads of downloads, and for those of `tf.data`, which now and then
+    The usual way waits for the threads of downloads, and for those of `tf.data`, which sometimes
     take a minute to end.
     """
     # Among the handlers are those of multiprocessing and Beam, which end their processes.

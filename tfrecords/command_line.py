@@ -1,4 +1,4 @@
-"""Writes commands the way one types them, for messages that say what to run next."""
+"""Writes commands as users type them, for messages that say what to run next."""
 
 import itertools
 import os

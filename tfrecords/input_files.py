@@ -1,4 +1,4 @@
-"""Which files the flags name, and whether they are all that their manifests list."""
+"""Finds the files that flags name, and compares them with their manifests."""
 
 import fnmatch
 import os
@@ -40,8 +40,8 @@ def expand_files(patterns: str, allow_empty: bool = False) -> list[str]:
 def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
     """Checks that files are those that the manifests beside them list, and that none is missing.
 
-    A file is missing if its manifest lists it and a glob matches its name. Whoever wants only some
-    of the files names those, or uses a narrower glob.
+    A file is missing if its manifest lists it and a glob matches its name. To read
+    only some of the files, users name those or give a narrower glob.
 
     Args:
         patterns: names and globs as for `expand_files`.

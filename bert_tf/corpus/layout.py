@@ -9,10 +9,10 @@ class Layout:
     """How to find documents and lines in text.
 
     Attributes:
-        document_separator: what separates documents in plain text. "blank_line"; "file": each file
-            is one document; or a regular expression: a line in which it is found begins a document.
-            A line that it matches as a whole only separates and is left out.
-        unwrap: whether paragraphs are broken into lines of a fixed width, to be joined.
+        document_separator: what separates documents in plain text: "blank_line"; "file", which
+            makes each file one document; or a regular expression. Each line that contains a match
+            begins a document. A line that matches as a whole is a mere separator and is left out.
+        unwrap: whether to join the lines of paragraphs, which are broken at a fixed width.
         json_field: the field of JSON lines that holds a document.
 
     Raises:
@@ -39,3 +39,6 @@ class Layout:
     def only_separates(self, line: str) -> bool:
         """Returns whether a line that begins a document does not belong to it."""
         return bool(re.fullmatch(self.document_separator, line))
+
+
+DEFAULT_LAYOUT = Layout()

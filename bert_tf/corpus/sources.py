@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.corpus.compression import read_content
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
 _MAYBE_BLANK = re.compile(
     rb"\n([\t\x0b-\r\x1c- \xc2\x85\xa0\xe1-\xe3\x80-\x8a\x9a\x9f\xa8\xa9\xaf]*)(?=\n)"
 )
-
-_LAYOUT = Layout()
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
 
 
 def read_blocks(
-    files: Sequence[str], block_bytes: int, layout: Layout | None = _LAYOUT
+    files: Sequence[str], block_bytes: int, layout: Layout | None = DEFAULT_LAYOUT
 ) -> Iterator[Block]:
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 

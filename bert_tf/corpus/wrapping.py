@@ -1,7 +1,7 @@
 """Hard-wrapped text, whose paragraphs are broken into lines of a fixed width.
 
-A line was wrapped if the first word of the next line had no more room. Where it would have fitted,
-the author wanted the line to end, as in verse, tables and addresses.
+A line was wrapped if the first word of the next line did not fit on it. If the word would have
+fitted, the author wanted the line to end, as in verse, tables and addresses.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from bert_tf.corpus.cleaning import ends_sentence
 
 # Narrower lines are words or verse; wider ones are sentences or paragraphs.
 _MIN_WIDTH, _MAX_WIDTH = 30, 140
-# Wrapping by hand leaves some lines short, so that a word more may seem to fit.
+# Lines that were wrapped by hand may be so short that another word seems to fit.
 _FULL = 0.85
 _LIST_ITEM = re.compile(r"(?:[-–—*•·+]|\(?\d{1,3}[.)]|\(?[a-z]\))\s")
 _HYPHENATED = re.compile(r"(?<![\w‐-])([^\W\d_]+)[-‐]$")
@@ -25,7 +25,7 @@ _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 
 
 def wrap_width(lines: Sequence[str]) -> int:
-    """Returns the width that 95% of the lines that are not blank keep to, in characters."""
+    """Returns the width in characters that 95% of the lines, blank ones aside, do not exceed."""
     widths = sorted(len(line) for line in lines if line)
     return widths[-1 - len(widths) // 20] if widths else 0
 
@@ -46,11 +46,12 @@ def count_wrapped(lines: Sequence[str]) -> int:
 def unwrap(lines: Sequence[str], width: int) -> list[str]:
     """Joins the lines of every paragraph. Drops blank lines.
 
-    If most lines of a paragraph have room for the next word, as in verse, all such lines stay
-    apart. So do list items, and sentences that end with a short line.
+    If most lines of a paragraph have room for the next word, as in verse, no such line is joined
+    with the next one. Nor are list items, and short lines at which a sentence ends.
 
-    A hyphen at the end of a line is removed if the document spells the word without one elsewhere,
-    more often than with one. Chinese, Japanese and other text without spaces is joined without.
+    A hyphen at the end of a line is removed if the document has the word more often without the
+    hyphen than with it. Lines of Chinese, Japanese and other text without spaces are joined without
+    a space.
 
     Args:
         lines: the lines of a document without surrounding whitespace, with blank lines between

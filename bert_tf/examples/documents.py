@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.lines import decode, read_documents
 from bert_tf.corpus.sentences import check_language, split_sentences
 from bert_tf.corpus.sources import Block
@@ -40,7 +40,7 @@ class TextSettings:
     """
 
     lower_case: bool = True
-    layout: Layout = Layout()
+    layout: Layout = DEFAULT_LAYOUT
     split_sentences: bool = False
     language: str = "en"
     clean: bool = False

@@ -40,16 +40,16 @@ class DataOptions(command.Options):
     )
     document_separator: str | None = option(
         None,
-        help="What separates documents in text files. blank_line (the default). file: each file is "
-        "one document (the default with --unwrap). Anything else is a regular expression, such as "
-        "'^CHAPTER ': a line with a match begins a document. A line that matches as a whole only "
-        "separates and is left out.",
+        help="What separates documents in text files: blank_line (the default); file, which makes "
+        "each file one document (the default with --unwrap); or a regular expression such as "
+        "'^CHAPTER ', where each line that contains a match begins a document. A line that matches "
+        "as a whole is a mere separator and is left out.",
     )
     unwrap: bool = option(
         False,
-        help="Paragraphs are broken into lines of a fixed width, as in e-books of Project "
-        "Gutenberg or in mail: join the lines and split the paragraphs into sentences by the rules "
-        "of --language. Verse, tables and list items keep their lines.",
+        help="Join the lines of each paragraph and split it into sentences by the rules of "
+        "--language: for text that is broken into lines of a fixed width, such as books of Project "
+        "Gutenberg and mail. Verse, tables and list items keep their lines.",
     )
     split_sentences: bool = option(
         False, help="Lines are paragraphs: split them into sentences by the rules of --language."

@@ -17,7 +17,7 @@ _PASSES_PER_SHARD = 16
 _MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**16, 2**22
 # The records of a part are in memory at once: 8 million tokens are about 40 MB.
 _MAX_PART_TOKENS = 2**23
-# Examples of tiny chunks are mostly padding, so that tokens alone would not limit the memory.
+# Examples of tiny chunks are mostly padding, so a limit on tokens alone would not limit memory.
 _MAX_PART_PASSES = 2**14
 _MIN_PARTS = 16
 

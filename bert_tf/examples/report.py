@@ -86,8 +86,8 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
     if text.wrapped_lines > _MIN_WRAPPED * text.lines:
         lines.append(
             f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
-            "are full and end in mid-sentence. Every line was read as a sentence or paragraph, and "
-            f"there are {text.documents:,} documents in {len(job.input_files):,} files. --unwrap "
+            "are full and end in mid-sentence. Every line was read as a sentence or paragraph, "
+            f"which made {text.documents:,} documents of {len(job.input_files):,} files. --unwrap "
             "joins the lines of each paragraph and reads each file as one document."
         )
     if text.left_out_characters > _MAX_LOST * text.characters:
@@ -96,6 +96,11 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
             f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
             f"{text.characters:,} characters). --noclean keeps everything."
         )
+    return [*lines, *_document_warnings(text, job)]
+
+
+def _document_warnings(text: TextCounts, job: Job) -> list[str]:
+    lines = []
     separator = job.text.layout.document_separator
     files = len(job.input_files)
     if separator not in ("blank_line", "file") and text.documents <= files:
@@ -127,26 +132,31 @@ def _example_lines(statistics: CreationStatistics, job: Job) -> list[str]:
         f"Created {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
         f"--max_seq_length filled, {predictions}{labels[settings.objective]}."
     ]
-    if settings.objective == "mlm":
-        lines.append(
-            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
-            "without losing a token."
-        )
-    else:
-        lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
-        lines.append(
-            f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
-            f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
-        )
-        if lost > _MAX_LOST:
-            split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
-            lines.append(
-                f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
-                "--max_seq_length cuts less, and --objective=mlm cuts nothing."
-            )
+    lines += _truncation_lines(statistics, job)
     if examples.documents_without_pairs:
         lines.append(
             f"Skipped one-sentence documents without a second segment "
             f"{examples.documents_without_pairs:,} times."
+        )
+    return lines
+
+
+def _truncation_lines(statistics: CreationStatistics, job: Job) -> list[str]:
+    examples = statistics.examples
+    if job.examples.objective == "mlm":
+        return [
+            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
+            "without losing a token."
+        ]
+    lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
+    lines = [
+        f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
+        f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
+    ]
+    if lost > _MAX_LOST:
+        split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
+        lines.append(
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
+            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
         )
     return lines

@@ -1,7 +1,7 @@
 """The flags of run_finetuning.
 
-They have the names and defaults of google-research/bert's run_classifier, but --eval_batch_size is
-32 instead of 8, and `absent_flags` lists what this command does without.
+They have the names and defaults of google-research/bert's run_classifier, except that
+--eval_batch_size is 32 instead of 8. `absent_flags` lists the flags that are missing here.
 """
 
 from collections.abc import Mapping
@@ -59,8 +59,8 @@ class FineTuningOptions(DeviceOptions):
     )
     replace_vocab: bool = option(
         False,
-        help="Use --vocab_file although --init_checkpoint has another vocabulary. Right only if "
-        "ids mean the same, as when you renamed [unused] tokens.",
+        help="Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
+        "ids keep their meaning, for example if you renamed [unused] tokens.",
     )
     do_lower_case: bool | None = option(
         None,

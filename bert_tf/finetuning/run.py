@@ -109,14 +109,12 @@ def _resolve_model(
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
-    if spec.lower_case is None:
-        if init or resumes:
-            raise ValueError(
-                "the checkpoint does not say whether its text is lower-cased: give --do_lower_case "
-                "or --nodo_lower_case"
-            )
-        return dataclasses.replace(spec, lower_case=True)
-    return spec
+    if spec.lower_case is None and (init or resumes):
+        raise ValueError(
+            "the checkpoint does not say whether its text is lower-cased: give --do_lower_case or "
+            "--nodo_lower_case"
+        )
+    return dataclasses.replace(spec, lower_case=spec.lower_case is not False)
 
 
 def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:

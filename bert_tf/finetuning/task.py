@@ -64,7 +64,7 @@ class Task(abc.ABC):
         """
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:
-        """Returns what is wrong with predictions, such as that all are alike; None if nothing is.
+        """Returns what is wrong with the predictions, for a warning; None if nothing is.
 
         Args:
             outputs, features: as for `score`.

@@ -1,4 +1,4 @@
-"""What a run says besides its figures: how long it takes, whether it learns, what to run next."""
+"""Tells the user how long a run will take, whether it learns, and what to run next."""
 
 import math
 import shlex
@@ -20,7 +20,7 @@ from tfrecords.vocabulary import Vocabulary
 # about 0.35 for base and 0.12 to 0.2 for tiny and mini, whose narrow products fill them less.
 _BASE_UTILIZATION, _BASE_WIDTH = 0.35, 768
 _UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
-# A model that has learned nothing predicts the most frequent token, give or take a few.
+# A model that has learned nothing nearly always predicts the most frequent token.
 _NO_BETTER = 1.1
 
 
@@ -43,8 +43,8 @@ def announce_duration(
     duration = _in_words(flops / (utilization * peak_flops))
     return (
         f"{phases[-1].until_step - step:,} steps will take roughly {duration}, if they reach "
-        f"{utilization:.0%} of the devices' {peak_flops / 1e12:,.3g} TFLOP/s. The progress bar "
-        "will know better after the first steps."
+        f"{utilization:.0%} of the devices' {peak_flops / 1e12:,.3g} TFLOP/s. After the first "
+        "steps, the progress bar shows a better estimate."
     )
 
 
@@ -58,8 +58,7 @@ def _in_words(seconds: float) -> str:
 class Baseline:
     """What a model that always predicts the most frequent token would reach in an evaluation.
 
-    Such a model has learned nothing: the share of that token is the highest accuracy that any
-    constant prediction can have.
+    The share of that token is the highest accuracy that any constant prediction can have.
 
     Args:
         records: the records of the evaluation.

@@ -42,7 +42,8 @@ class PretrainingOptions(DeviceOptions):
     replace_vocab: bool = option(
         False,
         help="Use --vocab_file although the records, the run or --init_checkpoint have another "
-        "vocabulary. Right only if ids mean the same, as when you renamed [unused] tokens.",
+        "vocabulary. Only correct if ids keep their meaning, for example if you renamed [unused] "
+        "tokens.",
     )
     do_lower_case: bool | None = option(
         None,

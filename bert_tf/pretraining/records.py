@@ -236,7 +236,7 @@ def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
             raise ValueError(
                 f"{path} says that the records were not created with the model's vocabulary of "
                 f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "
-                "or insist on yours with --vocab_file and --replace_vocab"
+                "or use yours anyway with --vocab_file and --replace_vocab"
             )
 
 
@@ -246,7 +246,7 @@ def _length(named: NamedRecords, name: str) -> int:
     if name == "max_predictions_per_seq":
         # Dynamic records hold no predictions yet, so their manifest only suggests a number.
         dynamic = [path for path, kind in named.settings("masking").items() if kind == "dynamic"]
-        # Next to masked records, they are an error that `check_files` explains.
+        # `check_files` explains the error if there are masked records as well.
         if getattr(named.phase, name) is not None or len(dynamic) < len(stated):
             stated = {k: v for k, v in stated.items() if k not in dynamic}
     _, length = agreed(name, {f"--{name}": getattr(named.phase, name)} | stated)

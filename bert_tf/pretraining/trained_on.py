@@ -2,7 +2,7 @@
 
 `records.json` in the run folder maps each --input_file and --eval_input_file, as the user gave it,
 to its files: their sizes, and their checksums from the manifest or else those of their first bytes.
-Whoever gives another --input_file changes the records on purpose; nothing is compared then.
+Another --input_file changes the records on purpose, so nothing is compared then.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from tfrecords.input_files import listed_files, shortened
 from tfrecords.manifest import manifest_path
 from tfrecords.writer import atomic_write
 
-# Examples made anew differ from the first on. Large files are never read as a whole.
+# Examples that are created again differ from the first on. Large files are never read as a whole.
 _FIRST_BYTES = 2**16
 
 # --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
@@ -55,13 +55,13 @@ def check_unchanged(run: RunFolder, contents: Contents) -> None:
             raise ValueError(
                 f"{run.path} was trained on other records than {pattern} names now "
                 f"({shortened(found)}): restore them, or start a new run with "
-                f"--init_checkpoint={run.path}, or remove {run.file(RECORDS)} to resume on what is "
-                "there"
+                f"--init_checkpoint={run.path}, or remove {run.file(RECORDS)} to resume on the "
+                "records as they are"
             )
 
 
 def remember_records(run: RunFolder, contents: Contents) -> None:
-    """Writes what the run is trained on, and keeps what it was trained on under other names.
+    """Writes what the run is trained on; keeps entries for every other --input_file.
 
     Raises:
         OSError: the file cannot be written.
@@ -85,6 +85,6 @@ def _differences(before: Mapping[str, dict], now: Mapping[str, dict]) -> Iterato
             yield f"{file} is new"
         elif before[file]["bytes"] != now[file]["bytes"]:
             yield f"{file} had {before[file]['bytes']:,} bytes and has {now[file]['bytes']:,}"
-        # A manifest may have come or gone.
+        # The kinds of checksum differ if a manifest was added or removed since.
         elif any(before[file][key] != now[file][key] for key in before[file].keys() & now[file]):
-            yield f"{file} has another content"
+            yield f"{file} has other content"

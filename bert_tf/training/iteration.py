@@ -11,8 +11,8 @@ _PATIENCE = 0.5  # seconds; to free an iterator usually takes a tenth of it
 def open_iterator(dataset: Iterable) -> Iterator[list[Iterator]]:
     """Yields a list with an iterator over the dataset, which is freed at the end.
 
-    The threads of `tf.data` now and then take a minute to end; this waits half a second for them.
-    The caller must not keep another reference to the iterator, hence the list.
+    The threads of `tf.data` sometimes take a minute to end; this waits half a second for them. The
+    list is there so that the caller keeps no other reference to the iterator.
     """
     held = [iter(dataset)]
     try:

@@ -103,8 +103,8 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     _write(options, extended, provenance)
     _print_coverage(options, extend_vocab, old, counts)
     _print_coverage(options, output_file, extended, counts)
-    print(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
     print(
+        f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.\n"
         f"Wrote {len(extended):,} tokens to {output_file}{_with_casing(options)}, and "
         f"{mapping_file}."
     )

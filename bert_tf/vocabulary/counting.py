@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.lines import decode, read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -24,8 +24,6 @@ MAX_WORDS = 4_000_000
 BYTES_PER_WORKER = 2**25
 # The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
-
-_LAYOUT = Layout()
 
 
 @dataclass
@@ -52,7 +50,7 @@ class WordCounts:
 def count_words(
     texts: Mapping[str, Sequence[str]],
     lower_case: bool,
-    layout: Layout = _LAYOUT,
+    layout: Layout = DEFAULT_LAYOUT,
     num_workers: int = 1,
     max_words: int = MAX_WORDS,
 ) -> WordCounts:
@@ -128,19 +126,20 @@ def _count_task(
 
 
 def count_block(
-    block: Block, lower_case: bool, layout: Layout = _LAYOUT
+    block: Block, lower_case: bool, layout: Layout = DEFAULT_LAYOUT
 ) -> tuple[list[str], list[int], dict[str, int], int]:
     """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes."""
     invalid_lines: dict[str, int] = {}
     lines: list[str] = []
+    reads_lines = block.kind == "json" or layout.unwrap
     for file, part in block.parts():
         text, invalid = decode(part)
         if invalid:
             invalid_lines[file] = invalid
-        if block.kind == "json" or layout.unwrap:
+        if reads_lines:
             for document in read_documents(text, block.kind, file, layout):
                 lines += document
-    data = "\n".join(lines).encode() if block.kind == "json" or layout.unwrap else block.data
+    data = "\n".join(lines).encode() if reads_lines else block.data
     # Whitespace always separates words, so the tokenizer only needs to see each string once.
     tokens = Counter(data.translate(_NO_SPACE).split())
     if not tokens:

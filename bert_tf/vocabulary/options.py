@@ -25,7 +25,7 @@ class VocabularyOptions(command.Options):
     do_lower_case: bool | None = option(
         None,
         help="Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
-        "true for a new vocabulary; as the vocabulary for --extend_vocab and --report_vocab.",
+        "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
     min_frequency: int | None = option(
         None, at_least=1, help="How often a token must occur to be included. Default: 2."
@@ -54,8 +54,9 @@ class VocabularyOptions(command.Options):
     )
     unwrap: bool = option(
         False,
-        help="Paragraphs are broken into lines of a fixed width: join them, and words that are "
-        "divided at the end of a line. Give the same flag to create_pretraining_data.",
+        help="Join the lines of each paragraph, and words divided at the end of a line: for text "
+        "that is broken into lines of a fixed width. Give the same flag to "
+        "create_pretraining_data.",
     )
     overwrite: bool = option(
         False, help="Replace a vocabulary that was built with other flags or from other text."

@@ -17,7 +17,7 @@ from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
-# They change where and how fast the vocabulary is written, not its tokens.
+# These change where and how fast the vocabulary is written, but not its tokens.
 _IRRELEVANT = ("input_file", "output_file", "report_vocab", "num_workers", "overwrite")
 
 

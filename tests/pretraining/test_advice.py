@@ -1,4 +1,4 @@
-"""What a run says about its duration and about predictions that are all alike."""
+"""What a run says about its duration and about constant predictions."""
 
 import dataclasses
 
@@ -38,8 +38,8 @@ def phase(records: RecordSet, first_step: int, until_step: int, batch_size: int)
 def test_the_duration_is_about_right(
     preset, length, predictions, batch_size, peak, seconds_per_step
 ):
-    """Oracle: the steps that docs/results.md measured, and the peak of that machine; 1.5 times off
-    is near enough for a first estimate."""
+    """Oracle: the steps that docs/results.md measured, and the peak of that machine. A factor of
+    1.5 is close enough for a first estimate."""
     config = preset_config(preset)
     records = dataclasses.replace(
         RECORDS, max_seq_length=length, max_predictions_per_seq=predictions

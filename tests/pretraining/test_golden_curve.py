@@ -1,4 +1,4 @@
-"""The loss curve of the published tiny, which only a change of the algorithm may move.
+"""The loss curve of the published tiny, which only a change of the algorithm may change.
 
 `python tests/pretraining/test_golden_curve.py FOLDER` wrote `golden_curve.json` on a CPU in
 float32. Rewrite it only with a reason in the changelog.

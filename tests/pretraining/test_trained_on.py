@@ -31,7 +31,7 @@ def test_other_records_under_the_same_name_are_named(tmp_path, monkeypatch):
     (tmp_path / "run" / "ckpt-1.index").touch()
     differences(r"than \*.tfrecord names now \(./a.tfrecord had 21 bytes and has 19\): restore")
     files[0].write_text("RECORDS of " + files[0].name)
-    differences(r"\(./a.tfrecord has another content\)")
+    differences(r"\(./a.tfrecord has other content\)")
     files[2].write_text("more")
     files[1].unlink()
     differences("content, ./b.tfrecord is gone, ./c.tfrecord is new")
@@ -45,6 +45,6 @@ def test_other_records_under_the_same_name_are_named(tmp_path, monkeypatch):
     remember_records(run, contents(input_file="c.tfrecord"))
     entry = shard_entry("c.tfrecord", 1) | {"sha256": "0" * 64}
     write_manifest("c.manifest.json", {"shards": [entry]})
-    differences("c.tfrecord has another content", input_file="c.tfrecord")
+    differences("c.tfrecord has other content", input_file="c.tfrecord")
     (tmp_path / "run" / "records.json").unlink()
     check_unchanged(run, contents(input_file="c.tfrecord"))

@@ -1,4 +1,4 @@
-"""Commands as one types them."""
+"""Commands as users type them."""
 
 import shlex
 

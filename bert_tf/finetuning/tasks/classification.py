@@ -15,7 +15,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
-# Share of the examples from which on predictions of one class count as constant.
+# From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
 
 
@@ -120,7 +120,7 @@ class ClassificationTask(Task):
         return {"loss": float(losses.mean()), "accuracy": float(correct.mean())}
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
-        """Reports predictions of (nearly) one class alone if the examples have several."""
+        """Reports (nearly) constant predictions, unless most labels are that class."""
         predicted = outputs["logits"].argmax(axis=-1)
         label = np.bincount(predicted).argmax()
         count, true = (int(np.sum(x == label)) for x in (predicted, features.targets["labels"]))

@@ -8,7 +8,7 @@
     records.json            after pre-training: the records trained on; see `trained_on`
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
-    lock                    names the process that trains in the folder; see `folder_lock`
+    lock                    names the process that is training here; see `folder_lock`
     best/                   after fine-tuning: the best weights, a run folder of its own
 
 Vocabulary and casing are missing if no source stated them, as with records of other programs.

@@ -214,8 +214,14 @@ class Driver:
         saved = step > 0 and (step % self._save_steps == 0 or step in ends)
         return saved and reports.last_evaluation.get("global_step") != step
 
-    def _evaluate(self, evaluate: Callable[[], Metrics], reports: Reports) -> None:
-        results = evaluate()
+    def _evaluate(
+        self, evaluate: Callable[[], Metrics], reports: Reports, stop: StopRequest | None = None
+    ) -> None:
+        """Evaluates. A signal that `stop` receives ends it at once: resuming makes up for it."""
+        # Of several workers, the others would wait for the one that received the signal.
+        interruptible = stop and not has_several_workers(self._trainer.strategy)
+        with stop.raising() if interruptible else contextlib.nullcontext():
+            results = evaluate()
         if self._best_metric and self._is_best(results):
             self._best_results = results | {"global_step": self.step}
             self._best.save()
@@ -261,23 +267,9 @@ class Driver:
             if stopped:
                 raise Interrupted(stop.signal or signal.SIGTERM)
             if save and phase.evaluate:
-                self._evaluate(self._interruptible(phase.evaluate, stop), reports)
+                self._evaluate(phase.evaluate, reports, stop)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
-
-    def _interruptible(
-        self, evaluate: Callable[[], Metrics], stop: StopRequest
-    ) -> Callable[[], Metrics]:
-        """Returns `evaluate`, which a signal ends at once: resuming makes up for it."""
-        # The other workers would wait for this one.
-        if has_several_workers(self._trainer.strategy):
-            return evaluate
-
-        def evaluate_or_stop() -> Metrics:
-            with stop.raising():
-                return evaluate()
-
-        return evaluate_or_stop
 
     def _limited(self, steps: int, step: int, phase: Phase) -> int:
         """Returns at most `steps`, up to the next log line, checkpoint or end of the phase."""

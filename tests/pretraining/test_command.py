@@ -367,4 +367,4 @@ def test_the_command_is_quiet_and_needs_no_tensorflow_text(flags):
     compiled = r"WARNING: All log messages before absl.*\n.*Compiled cluster using XLA!.*\n"
     bars = re.split(r"[\r\n]+", re.sub(compiled, "\n", done.stderr).strip())
     assert all(re.match(r"\s*\d+% \d/2 \[", bar) for bar in bars), done.stderr
-    assert "Next: python -m export.encoder --checkpoint=" in done.stdout
+    assert "): python -m export.encoder --checkpoint=" in done.stdout

@@ -174,7 +174,7 @@ def test_hard_wrapped_text_is_noticed(files, books, tmp_path, capsys):
     run(Options(**files, dry_run=True))
     printed = capsys.readouterr().out
     assert f"the text is hard-wrapped: {full} of {lines} lines are full" in printed
-    assert "there are 24 documents in 4 files. --unwrap joins" in printed
+    assert "which made 24 documents of 4 files. --unwrap joins" in printed
     assert f"WARNING: 1 of 4 files are empty: {tmp_path}/book-3.txt." in printed
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -151,3 +152,18 @@ class BertConfig:
     def to_json_file(self, path: str) -> None:
         """Writes a `bert_config.json` atomically."""
         atomic_write(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSpec:
+    """The model that weights belong to.
+
+    Attributes:
+        config: the encoder's configuration.
+        vocab: its vocabulary; None if unknown.
+        lower_case: whether its text is lower-cased; None if unknown.
+    """
+
+    config: BertConfig
+    vocab: Vocabulary | None = None
+    lower_case: bool | None = None

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 import keras
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
 from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import part_of
 from tfrecords.casing import warn_about_casing
 
 
@@ -51,11 +51,11 @@ def load(path: str) -> LoadedRun:
         FileNotFoundError: there is no checkpoint, or no bert_config.json beside it.
         ValueError: the checkpoint does not match the configuration.
     """
-    checkpoint = chosen_checkpoint(path)
-    spec = RunFolder.of_checkpoint(checkpoint).read()
-    parts = {name.split("/")[0] for name in saved_shapes(checkpoint)}
-    model = (BertPretrainer if "pretrainer" in parts else BertEncoder)(spec.config)
-    load_weights(checkpoint, model.weights)
+    checkpoint = open_checkpoint(path)
+    spec = checkpoint.spec
+    parts = {part_of(name) for name in checkpoint.tensors}
+    model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:

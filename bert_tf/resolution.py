@@ -1,19 +1,18 @@
 """Decides which configuration, vocabulary and casing a command uses.
 
-The sources are flags, the manifests beside records, and run folders. All sources that state a value
-must agree on it.
+The sources are flags, the manifests beside records, run folders and initial checkpoints. All
+sources that state a value must agree on it.
 """
 
 import dataclasses
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, ModelSpec, RunFolder
+from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, RunFolder
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.casing import warn_about_casing
 from tfrecords.vocabulary import Vocabulary, load_vocab
@@ -32,7 +31,7 @@ def resolve_model(
     preset: str | None = None,
     vocabs: Mapping[str, Vocabulary | None],
     casings: Mapping[str, bool | None],
-    init: RunFolder | None = None,
+    init: Checkpoint | None = None,
     mapping: VocabularyMapping | None = None,
     replace_vocab: bool = False,
 ) -> ModelSpec:
@@ -45,7 +44,7 @@ def resolve_model(
     Args:
         run: the output folder.
         vocabs, casings: the values that flags and data state, by the name of their source.
-        init: the folder of the initial checkpoint.
+        init: the initial checkpoint.
         mapping: grows the vocabulary of `init`.
         replace_vocab: take the first vocabulary in `vocabs`, whatever the other sources say.
 
@@ -56,17 +55,21 @@ def resolve_model(
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     # What a start that failed before its first checkpoint left in the output folder does not count.
-    folders = [folder for folder in (run if run.has_checkpoint() else None, init) if folder]
-    if not replace_vocab:
+    resumed = run if run.has_checkpoint() else None
+    if resumed:
+        casings = {**casings, run.file(TOKENIZER): run.read_lower_case()}
+        if not replace_vocab:
+            vocabs = {**vocabs, run.file(VOCAB): run.read_vocab()}
+    if init:
+        casings = {**casings, init.path: init.spec.lower_case}
         # A checkpoint that is about to grow has the old vocabulary.
-        same = [folder for folder in folders if not (mapping and folder is init)]
-        vocabs = {**vocabs, **{folder.file(VOCAB): folder.read_vocab() for folder in same}}
+        if not (replace_vocab or mapping):
+            vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
-    stored = {folder.file(TOKENIZER): folder.read_lower_case() for folder in folders}
-    _, lower_case = agreed("do_lower_case", {**casings, **stored})
+    _, lower_case = agreed("do_lower_case", casings)
     if mapping and not replace_vocab:
-        mapping.check_vocabs(init.read_vocab() if init else None, vocab)
-    config, source = _config(folders, bert_config_file, preset, vocab)
+        mapping.check_vocabs(init.spec.vocab if init else None, vocab)
+    config, source = _config(resumed, init, bert_config_file, preset, vocab)
     if mapping:
         config = mapping.grow_config(config)
     if vocab and len(vocab) > config.vocab_size:
@@ -76,7 +79,7 @@ def resolve_model(
         )
     if init:
         _check_same_encoder(config, source, init, mapping)
-    if run.has_checkpoint():
+    if resumed:
         config = _resumed_config(run, config, source, preset)
     return ModelSpec(config, vocab, lower_case)
 
@@ -91,12 +94,13 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def _config(
-    folders: Sequence[RunFolder],
+    resumed: RunFolder | None,
+    init: Checkpoint | None,
     bert_config_file: str | None,
     preset: str | None,
     vocab: Vocabulary | None,
 ) -> tuple[BertConfig, str]:
-    """Returns the configuration, of the first folder without a flag, and the name of its source."""
+    """Returns the configuration and the name of its source."""
     if bert_config_file:
         return BertConfig.from_json_file(bert_config_file), bert_config_file
     if preset:
@@ -106,9 +110,10 @@ def _config(
                 "no manifest that holds it)"
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
-    for folder in folders:
-        if tf.io.gfile.exists(folder.file(CONFIG)):
-            return folder.read_config(), folder.file(CONFIG)
+    if resumed:
+        return resumed.read_config(), resumed.file(CONFIG)
+    if init:
+        return init.spec.config, init.config_file or init.path
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
 
 
@@ -127,19 +132,17 @@ def _resumed_config(
 
 
 def _check_same_encoder(
-    config: BertConfig, source: str, init: RunFolder, mapping: VocabularyMapping | None
+    config: BertConfig, source: str, init: Checkpoint, mapping: VocabularyMapping | None
 ) -> None:
     """Raises a ValueError if the weights of `init` belong to a different encoder."""
-    if not tf.io.gfile.exists(init.file(CONFIG)):
-        return
-    saved = mapping.grow_config(init.read_config()) if mapping else init.read_config()
+    saved = mapping.grow_config(init.spec.config) if mapping else init.spec.config
     if differences := _differences(config, saved, _TRAINING_VALUES):
-        advice = f"use --bert_config_file={init.file(CONFIG)}"
+        advice = "leave out --preset and --bert_config_file"
         if differences.startswith("vocab_size") and not mapping:
             advice += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
         raise ValueError(
-            f"{init.file(CONFIG)}, the configuration of --init_checkpoint, differs from {source} "
-            f"in {differences}: {advice}"
+            f"{init.config_file or init.path}, the configuration of --init_checkpoint, differs "
+            f"from {source} in {differences}: {advice}"
         )
 
 
@@ -246,7 +249,7 @@ def read_vocab_file(
 
 
 def resolve_vocab(
-    run: RunFolder | None,
+    checkpoint: Checkpoint | None,
     vocab_file: str | None = None,
     do_lower_case: bool | None = None,
     replace_vocab: bool = False,
@@ -256,7 +259,7 @@ def resolve_vocab(
     Prints a warning if they do not suit each other.
 
     Args:
-        run: the run to export; None for an export from a vocabulary alone.
+        checkpoint: the checkpoint to export; None for an export from a vocabulary alone.
         vocab_file, do_lower_case, replace_vocab: the values of the flags.
 
     Returns:
@@ -267,19 +270,19 @@ def resolve_vocab(
         OSError: the vocabulary cannot be read.
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
-    if run:
+    if checkpoint:
         if not replace_vocab:
-            vocabs[run.file(VOCAB)] = run.read_vocab()
-        casings[run.file(TOKENIZER)] = run.read_lower_case()
+            vocabs[checkpoint.vocab_file or checkpoint.path] = checkpoint.spec.vocab
+        casings[checkpoint.path] = checkpoint.spec.lower_case
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)
     if not vocab_source:
-        raise ValueError(f"{run.path} holds no {VOCAB}: give --vocab_file")
-    if run and len(vocab) > (size := run.read_config().vocab_size):
+        raise ValueError(f"{checkpoint.path} comes without a vocabulary: give --vocab_file")
+    if checkpoint and len(vocab) > (size := checkpoint.spec.config.vocab_size):
         raise ValueError(
             f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size {size} of "
-            f"{run.file(CONFIG)}: use the vocabulary of the run"
+            f"{checkpoint.config_file or checkpoint.path}: use the vocabulary it was trained with"
         )
-    path = vocab_file or run.file(VOCAB)
+    path = vocab_file or checkpoint.vocab_file
     source, lower_case = agreed("do_lower_case", casings)
     if not source:
         raise ValueError(

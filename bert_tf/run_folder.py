@@ -14,7 +14,6 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -22,8 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-from bert_tf.training.checkpoints import chosen_checkpoint
+from bert_tf.config import BertConfig, ModelSpec
 from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -40,21 +38,6 @@ _LOCATION_FLAGS = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class ModelSpec:
-    """The model that the weights of a run belong to.
-
-    Attributes:
-        config: the encoder's configuration.
-        vocab: its vocabulary; None if unknown.
-        lower_case: whether its text is lower-cased; None if unknown.
-    """
-
-    config: BertConfig
-    vocab: Vocabulary | None = None
-    lower_case: bool | None = None
-
-
 class RunFolder:
     """A run on disk; see the module's docstring for the files.
 
@@ -64,15 +47,6 @@ class RunFolder:
 
     def __init__(self, path: str):
         self.path = path
-
-    @classmethod
-    def of_checkpoint(cls, checkpoint: str) -> "RunFolder":
-        """Returns the folder of the checkpoint that a path stands for; see `chosen_checkpoint`.
-
-        Raises:
-            FileNotFoundError: there is no checkpoint.
-        """
-        return cls(os.path.dirname(chosen_checkpoint(checkpoint)))
 
     def file(self, name: str) -> str:
         """Returns the path of a file of the folder."""
@@ -116,14 +90,21 @@ class RunFolder:
             raise ValueError(f"{self.file(TOKENIZER)}: do_lower_case is {value!r}, not a boolean")
         return value
 
-    def read(self) -> ModelSpec:
+    def read(self, config: BertConfig | None = None, *, replace_vocab: bool = False) -> ModelSpec:
         """Reads configuration, vocabulary and casing.
+
+        Args:
+            config: the configuration if the folder has none.
+            replace_vocab: do not read the vocabulary, because it will be replaced.
 
         Raises:
             ValueError: the vocabulary has more tokens than the encoder, or a file is damaged.
             OSError: a file cannot be read.
         """
-        spec = ModelSpec(self.read_config(), self.read_vocab(), self.read_lower_case())
+        if not config or tf.io.gfile.exists(self.file(CONFIG)):
+            config = self.read_config()
+        vocab = None if replace_vocab else self.read_vocab()
+        spec = ModelSpec(config, vocab, self.read_lower_case())
         if spec.vocab and len(spec.vocab) > spec.config.vocab_size:
             raise ValueError(
                 f"{self.file(VOCAB)} has {len(spec.vocab)} tokens, more than the vocab_size "

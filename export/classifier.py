@@ -57,6 +57,7 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
         ValueError: `run_folder` does not hold a fine-tuning run, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.registry import get_task
     from bert_tf.finetuning.run import FINISHED
     from bert_tf.resolution import resolve_vocab
@@ -82,11 +83,12 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
             f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
         )
     task = task or get_task(flags["task"])
-    vocab_file, lower_case = resolve_vocab(folder)
+    checkpoint = open_checkpoint(folder.file(BEST))
+    vocab_file, lower_case = resolve_vocab(checkpoint)
     # Outputs are float32, whatever the precision of training was.
     set_precision("float32")
-    model = task.build_model(folder.read_config())
-    load_weights(latest_checkpoint(folder.file(BEST)), model.weights)
+    model = task.build_model(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
     module = task.serving(model, tokenizer, flags["max_seq_length"])
     save_folder(module, output_dir, {"serving_default": module.serving})

@@ -51,38 +51,38 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
-    from bert_tf.run_folder import RunFolder
-    from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
     from bert_tf.weights.loading import load_weights
+    from bert_tf.weights.names import part_of
     from export.saved_models import check_new_folder
 
     check_new_folder(options.output_dir)
-    checkpoint = chosen_checkpoint(options.checkpoint)
-    folder = RunFolder.of_checkpoint(checkpoint)
-    if not any(path.startswith("pretrainer/") for path in saved_shapes(checkpoint)):
+    checkpoint = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+    if "masked_lm" not in map(part_of, checkpoint.tensors):
         raise ValueError(
             f"{options.checkpoint} is a fine-tuning run: export it with export.classifier"
         )
     vocab_file, lower_case = resolve_vocab(
-        folder, options.vocab_file, options.do_lower_case, options.replace_vocab
+        checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
     # Outputs are float32, whatever the precision of training was.
-    model = BertPretrainer(folder.read_config(), dtype="float32")
-    load_weights(checkpoint, model.weights)
+    model = BertPretrainer(checkpoint.spec.config, dtype="float32")
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     export_encoder(model, vocab_file, options.output_dir, do_lower_case=lower_case)
     casing = "uncased" if lower_case else "cased"
     preprocessor = command_line(
         "export.preprocessor",
-        checkpoint=folder.path,
+        checkpoint=options.checkpoint,
         vocab_file=options.vocab_file,
         do_lower_case=options.do_lower_case,
         replace_vocab=options.replace_vocab or None,
         output_dir=unused_name("preprocessor"),
     )
     print(
-        f"Wrote the {casing} encoder of {checkpoint} to {options.output_dir}.\nNext: {preprocessor}"
+        f"Wrote the {casing} encoder of {checkpoint.path} to {options.output_dir}.\n"
+        f"Next: {preprocessor}"
     )
 
 

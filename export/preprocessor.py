@@ -58,22 +58,26 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.resolution import check_length, resolve_vocab
-    from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import check_new_folder, save_folder
     from tfrecords.vocabulary import load_vocab
 
     check_new_folder(options.output_dir)
-    folder = RunFolder.of_checkpoint(options.checkpoint) if options.checkpoint else None
+    checkpoint = (
+        open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+        if options.checkpoint
+        else None
+    )
     length = options.max_seq_length or 128
-    if folder:
-        config = folder.read_config()
+    if checkpoint:
+        config = checkpoint.spec.config
         length = options.max_seq_length or min(length, config.max_position_embeddings)
         check_length(config, length)
     vocab_file, lower_case = resolve_vocab(
-        folder, options.vocab_file, options.do_lower_case, options.replace_vocab
+        checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
     module = PreprocessorModule(tokenizer, length, vocab_file)

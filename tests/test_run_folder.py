@@ -6,10 +6,11 @@ import re
 
 import pytest
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
@@ -59,6 +60,13 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
     assert changed == {"rate": (0.1, 0.2)}
 
 
+def opened(run: RunFolder, **options) -> Checkpoint:
+    """Returns the checkpoint of a run, without weights."""
+    spec = run.read(**options)
+    vocab_file = run.file("vocab.txt") if spec.vocab else None
+    return Checkpoint(run.path, "", spec, {}, None, run.file("bert_config.json"), vocab_file)
+
+
 def test_a_damaged_file_is_named(run):
     run.write(ModelSpec(CONFIG, VOCAB, True), {})
     for name, read in (("flags.json", run.read_flags), ("tokenizer_config.json", run.read)):
@@ -84,11 +92,11 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     nothing = dict(vocabs={}, casings={})
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
         resolve_model(run, **nothing)
-    assert resolve_model(run, **nothing, init=init) == ModelSpec(CONFIG, VOCAB, False)
+    assert resolve_model(run, **nothing, init=opened(init)) == ModelSpec(CONFIG, VOCAB, False)
     dropout = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
     dropout.to_json_file(str(tmp_path / "dropout.json"))
     given = dict(bert_config_file=str(tmp_path / "dropout.json"))
-    assert resolve_model(run, **nothing, init=init, **given).config == dropout
+    assert resolve_model(run, **nothing, init=opened(init), **given).config == dropout
     run.write(ModelSpec(CONFIG, VOCAB, False))
     # What a start that failed left behind does not count.
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
@@ -137,10 +145,10 @@ def test_contradictions_name_both_sources(run, tmp_path):
         f"layer_norm_eps (1e-12, not 0.5): "
     )
     with pytest.raises(ValueError, match=f"run/bert_config.json, .*, differs from {values}"):
-        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
+        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=opened(run))
     dataclasses.replace(CONFIG, vocab_size=9).to_json_file(config)
     with pytest.raises(ValueError, match=r"vocab_size \(7, not 9\): .*--init_vocab_mapping if"):
-        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=run)
+        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=opened(run))
     deeper.to_json_file(config)
     save_checkpoint(run)
     with pytest.raises(ValueError, match=f"run/bert_config.json differs from {values}"):
@@ -154,7 +162,7 @@ def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     longer = Vocabulary((*VOCAB.tokens, "c"))
     mapping = VocabularyMapping(7, 8, {7: (1,)}, {7: "c"})
     vocabs = {"--vocab_file=v": longer}
-    spec = resolve_model(run, vocabs=vocabs, casings={}, init=init, mapping=mapping)
+    spec = resolve_model(run, vocabs=vocabs, casings={}, init=opened(init), mapping=mapping)
     assert spec == ModelSpec(dataclasses.replace(CONFIG, vocab_size=8), longer, False)
     # Of the same size: another extension of the same vocabulary, and one of another vocabulary.
     for tokens, message in (
@@ -163,7 +171,7 @@ def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     ):
         vocabs = {"--vocab_file=v": Vocabulary(tokens)}
         with pytest.raises(ValueError, match=message):
-            resolve_model(run, vocabs=vocabs, casings={}, init=init, mapping=mapping)
+            resolve_model(run, vocabs=vocabs, casings={}, init=opened(init), mapping=mapping)
 
 
 def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
@@ -175,15 +183,15 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     write_vocab(path, swapped)
     for read in (
         run.read,
-        lambda: resolve_vocab(run),
+        lambda: opened(run),
         lambda: resolve_model(run, vocabs={}, casings={}),
         lambda: flag_values(path, None),
     ):
         with pytest.raises(ValueError, match="run/vocab.txt has changed .*restore it"):
             read()
-    assert resolve_vocab(run, path, replace_vocab=True) == (path, False)
+    assert resolve_vocab(opened(run, replace_vocab=True), path, replace_vocab=True) == (path, False)
     with pytest.raises(ValueError, match="--replace_vocab needs --vocab_file"):
-        resolve_vocab(run, replace_vocab=True)
+        resolve_vocab(opened(run, replace_vocab=True), replace_vocab=True)
     # A file of another name is not what tokenizer_config.json describes.
     write_vocab(str(tmp_path / "run" / "other.txt"), swapped)
     _, casings = flag_values(str(tmp_path / "run" / "other.txt"), None)
@@ -203,12 +211,12 @@ def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
     """Oracle: a cased run; whatever would export it as uncased is refused."""
     run.write(ModelSpec(CONFIG, VOCAB, False))
     vocab_file = run.file("vocab.txt")
-    assert resolve_vocab(run, None, None) == (vocab_file, False)
+    assert resolve_vocab(opened(run), None, None) == (vocab_file, False)
     # A copy of the flag's own beside the casing, and a vocabulary without one.
     assert resolve_vocab(None, vocab_file, None) == (vocab_file, False)
-    for folder in (run, None):
+    for checkpoint in (opened(run), None):
         with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but"):
-            resolve_vocab(folder, vocab_file, True)
+            resolve_vocab(checkpoint, vocab_file, True)
     alone = tmp_path / "vocab.txt"
     alone.write_text("\n".join(VOCAB.tokens))
     with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
@@ -216,18 +224,18 @@ def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
     assert resolve_vocab(None, str(alone), True) == (str(alone), True)
     bare = RunFolder(str(tmp_path / "bare"))
     bare.write(ModelSpec(CONFIG))
-    with pytest.raises(ValueError, match="bare holds no vocab.txt: give --vocab_file"):
-        resolve_vocab(bare, None, True)
+    with pytest.raises(ValueError, match="bare comes without a vocabulary: give --vocab_file"):
+        resolve_vocab(opened(bare), None, True)
 
 
 def test_a_vocabulary_larger_than_the_encoder_is_named(run):
     run.write(ModelSpec(CONFIG, Vocabulary((*VOCAB.tokens, "c")), False))
     with pytest.raises(ValueError, match="run/vocab.txt has 8 tokens, more than the vocab_size 7"):
-        resolve_vocab(run)
+        run.read()
 
 
 def test_an_export_whose_casing_contradicts_the_vocabulary_warns(run, capsys):
     """Oracle: the vocabulary has no capitals."""
     run.write(ModelSpec(CONFIG, VOCAB, False))
-    resolve_vocab(run)
+    resolve_vocab(opened(run))
     assert capsys.readouterr().out.startswith(f"WARNING: {run.file('vocab.txt')} is uncased, but")

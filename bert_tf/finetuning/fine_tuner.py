@@ -16,6 +16,7 @@ from bert_tf.training.driver import Driver, Phase
 from bert_tf.training.reports import EVAL_RESULTS, write_results
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Trainer
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.starting import set_initial_weights
 from tfrecords.progress import say
@@ -66,11 +67,12 @@ class FineTuner:
         )
 
     def set_initial_weights(
-        self, mapping: VocabularyMapping | None, say: Callable[[str], None]
+        self, init: Checkpoint | None, mapping: VocabularyMapping | None, say: Callable[[str], None]
     ) -> None:
-        """Resumes, or sets the encoder's weights from --init_checkpoint; see `weights.starting`.
+        """Resumes, or sets the encoder's weights; see `weights.starting`.
 
         Args:
+            init: the initial checkpoint.
             mapping: grows the word embeddings of the checkpoint.
             say: prints a line that tells the user where the weights come from.
         """
@@ -78,7 +80,7 @@ class FineTuner:
             self.driver,
             self.model,
             self.model.encoder.weights,
-            self._options.init_checkpoint,
+            init,
             mapping,
             say,
         )

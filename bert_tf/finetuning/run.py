@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_init_checkpoint
+from bert_tf.config import ModelSpec
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
@@ -14,7 +16,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import LOCK, locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
@@ -25,6 +27,7 @@ from bert_tf.training.strategy import (
     is_chief,
     set_precision,
 )
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
@@ -61,7 +64,10 @@ def _fine_tune(
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_print(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    spec = _resolve_model(options, run, mapping)
+    init = open_init_checkpoint(
+        options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
+    )
+    spec = _resolve_model(options, run, init, mapping)
     if _is_finished(options, run):
         say(f"{run.path} holds a finished run; choose another --output_dir to repeat it.")
         return read_results(run.file(EVAL_RESULTS))
@@ -70,7 +76,7 @@ def _fine_tune(
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     set_precision(options.precision)
     tuner = FineTuner(options, task, spec.config, _read(options, task, spec, say), strategy)
-    tuner.set_initial_weights(mapping, say)
+    tuner.set_initial_weights(init, mapping, say)
     flags = dataclasses.asdict(options)
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
@@ -83,7 +89,10 @@ def _fine_tune(
 
 
 def _resolve_model(
-    options: FineTuningOptions, run: RunFolder, mapping: VocabularyMapping | None
+    options: FineTuningOptions,
+    run: RunFolder,
+    init: Checkpoint | None,
+    mapping: VocabularyMapping | None,
 ) -> ModelSpec:
     """Returns the encoder's configuration with its vocabulary and casing."""
     if mapping and not options.init_checkpoint:
@@ -91,10 +100,6 @@ def _resolve_model(
     resumes = run.has_checkpoint()
     if not (options.init_checkpoint or options.preset or options.bert_config_file or resumes):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
-    init = None
-    # A run that resumes no longer needs the checkpoint that it started from.
-    if options.init_checkpoint and not resumes:
-        init = RunFolder.of_checkpoint(options.init_checkpoint)
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
     spec = resolve_model(
         run,

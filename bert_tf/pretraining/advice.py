@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.reader import evaluation_batches
 from tfrecords.record_set import RecordSet

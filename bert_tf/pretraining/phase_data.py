@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from bert_tf.config import ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.advice import Baseline
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.run_folder import ModelSpec
 from bert_tf.training.driver import Phase
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Trainer

@@ -9,10 +9,10 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.choices import OBJECTIVES
+from bert_tf.config import ModelSpec
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.resolution import agreed, check_length
-from bert_tf.run_folder import ModelSpec
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files
 from tfrecords.manifest import find_manifests, stored_vocabulary

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.checkpoint import open_init_checkpoint
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
@@ -25,7 +26,7 @@ from bert_tf.pretraining.records import (
 )
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records, remember_records
 from bert_tf.resolution import flag_values, resolve_model
-from bert_tf.run_folder import FLAGS, ModelSpec, RunFolder
+from bert_tf.run_folder import FLAGS, RunFolder
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver
 from bert_tf.training.peak import peak_flops
@@ -39,6 +40,7 @@ from bert_tf.training.strategy import (
     set_precision,
 )
 from bert_tf.training.trainer import Trainer
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.starting import set_initial_weights
 from tfrecords.casing import warn_about_casing
@@ -79,7 +81,10 @@ def _pretrain(
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_print(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    spec = _resolve_model(options, run, named, mapping)
+    init = open_init_checkpoint(
+        options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
+    )
+    spec = _resolve_model(options, run, named, init, mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
     phases = check_records(options, spec, named, _held_out_from(run))
@@ -87,7 +92,7 @@ def _pretrain(
     trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
     peak, _ = peak_flops(strategy, options.precision)
     driver = _make_driver(options, trainer, peak)
-    _set_weights(options, driver, trainer.model, mapping, run, say)
+    _set_weights(options, driver, trainer.model, init, mapping, run, say)
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
@@ -104,13 +109,10 @@ def _resolve_model(
     options: PretrainingOptions,
     run: RunFolder,
     named: Sequence[NamedRecords],
+    init: Checkpoint | None,
     mapping: VocabularyMapping | None,
 ) -> ModelSpec:
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
-    init = None
-    # A run that resumes no longer needs the checkpoint that it started from.
-    if options.init_checkpoint and not run.has_checkpoint():
-        init = RunFolder.of_checkpoint(options.init_checkpoint)
     return resolve_model(
         run,
         bert_config_file=options.bert_config_file,
@@ -190,15 +192,14 @@ def _set_weights(
     options: PretrainingOptions,
     driver: Driver,
     model: keras.Model,
+    init: Checkpoint | None,
     mapping: VocabularyMapping | None,
     run: RunFolder,
     say: Callable[[str], None],
 ) -> None:
     if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    resumed = set_initial_weights(
-        driver, model, model.weights, options.init_checkpoint, mapping, say
-    )
+    resumed = set_initial_weights(driver, model, model.weights, init, mapping, say)
     if resumed and options.do_train:
         for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")

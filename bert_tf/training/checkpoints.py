@@ -1,9 +1,11 @@
 """Saves and restores checkpoints, with every variable under its own name."""
 
 import contextlib
+import dataclasses
+import functools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import keras
 import numpy as np
@@ -105,7 +107,8 @@ class Checkpointer:
 
     def restore_from(self, path: str) -> None:
         """Restores one checkpoint; raises what `restore` raises."""
-        check_shapes(path, saved_shapes(path), self._weights)
+        saved = {name: tensor.shape for name, tensor in saved_tensors(path).items()}
+        check_shapes(path, saved, self._weights)
         with _reading(path):
             try:
                 self._checkpoint.read(path).assert_existing_objects_matched()
@@ -191,39 +194,58 @@ def _describe(path: str) -> str:
     return "it is a file" if tf.io.gfile.exists(path) else "it does not exist"
 
 
-def saved_shapes(checkpoint: str) -> dict[str, tuple[int, ...]]:
-    """Returns the paths and shapes of the model weights in a checkpoint written by `Checkpointer`.
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor on disk.
+
+    Attributes:
+        shape: its shape.
+        read: reads its values; raises an OSError if they are damaged.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]
+
+
+def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
+    """Returns the model weights in a checkpoint written by `Checkpointer`, by their paths.
 
     Raises:
         ValueError: the checkpoint holds no such weights.
         OSError: the checkpoint is damaged.
     """
-    with _reading(checkpoint):
-        shapes = tf.train.load_checkpoint(checkpoint).get_variable_to_shape_map()
-    paths = {_path(key): tuple(shape) for key, shape in shapes.items() if _path(key)}
-    if not paths:
+    tensors = tensors_by_key(checkpoint)
+    weights = {_path(key): tensor for key, tensor in tensors.items() if _path(key)}
+    if not weights:
         raise ValueError(
-            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(shapes)}): only "
+            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(tensors)}): only "
             "checkpoints of run_pretraining and run_finetuning can be loaded"
         )
-    return paths
+    return weights
 
 
-def _some_names(shapes: Mapping[str, object]) -> str:
-    names = sorted(shapes)
-    return f"{names[0]} and {len(names) - 1} more variables" if names else "no variables"
-
-
-def read_weights(checkpoint: str, paths: Collection[str]) -> dict[str, np.ndarray]:
-    """Reads the weights with these paths from a checkpoint written by `Checkpointer`.
+def tensors_by_key(checkpoint: str) -> dict[str, Tensor]:
+    """Returns all tensors of a TensorFlow checkpoint, by their keys.
 
     Raises:
         OSError: the checkpoint is damaged.
     """
     with _reading(checkpoint):
         reader = tf.train.load_checkpoint(checkpoint)
-        keys = [key for key in reader.get_variable_to_shape_map() if _path(key) in paths]
-        return {_path(key): np.asarray(reader.get_tensor(key)) for key in keys}
+        shapes = reader.get_variable_to_shape_map()
+
+    def read(key: str) -> np.ndarray:
+        with _reading(checkpoint):
+            return np.asarray(reader.get_tensor(key))
+
+    return {
+        key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()
+    }
+
+
+def _some_names(found: Collection[str]) -> str:
+    names = sorted(found)
+    return f"{names[0]} and {len(names) - 1} more variables" if names else "no variables"
 
 
 @contextlib.contextmanager

@@ -1,40 +1,55 @@
-"""Loads the weights of a checkpoint into a model."""
+"""Sets the weights of a model from those on disk."""
 
 from collections.abc import Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
-from bert_tf.training import checkpoints
+from bert_tf.training.checkpoints import Tensor, check_shapes
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.names import part_of
 
 
 def load_weights(
-    checkpoint: str,
+    source: str,
+    tensors: Mapping[str, Tensor],
     weights: Sequence[keras.Variable],
     mapping: VocabularyMapping | None = None,
-) -> None:
-    """Sets all of `weights` from a checkpoint written by `Checkpointer`.
+    optional_parts: Sequence[str] = (),
+) -> list[str]:
+    """Sets `weights` from the tensors with the same paths.
 
     Args:
+        source: the checkpoint that the tensors are from, for messages.
         mapping: grows the tables with one row per token to an extended vocabulary.
+        optional_parts: parts of `names.PARTS` that keep their values if the checkpoint has none of
+            their weights.
+
+    Returns:
+        the paths of the weights that kept their values.
 
     Raises:
         ValueError: a weight is missing from the checkpoint or has another shape there; no weight
             is changed in that case.
         OSError: the checkpoint is damaged.
     """
+    found = {part_of(path) for path in tensors}
+    absent = [part for part in optional_parts if part not in found]
     targets = {weight.path: weight.value for weight in weights}
-    shapes = checkpoints.saved_shapes(checkpoint)
+    kept = [path for path in targets if part_of(path) in absent]
+    targets = {path: target for path, target in targets.items() if path not in kept}
+    shapes = {path: tensor.shape for path, tensor in tensors.items()}
     if mapping:
-        shapes |= _grown_shapes(checkpoint, shapes, targets, mapping)
-    checkpoints.check_shapes(checkpoint, shapes, targets)
-    for path, value in checkpoints.read_weights(checkpoint, targets).items():
-        targets[path].assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
+        shapes |= _grown_shapes(source, shapes, targets, mapping)
+    check_shapes(source, shapes, targets)
+    for path, target in targets.items():
+        value = tensors[path].read()
+        target.assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
+    return kept
 
 
 def _grown_shapes(
-    checkpoint: str,
+    source: str,
     saved: Mapping[str, tuple[int, ...]],
     targets: Mapping[str, tf.Variable],
     mapping: VocabularyMapping,
@@ -43,7 +58,7 @@ def _grown_shapes(
     grown = {}
     for path in sorted(filter(mapping.grows, targets.keys() & saved.keys())):
         for size, expected, owner in (
-            (saved[path][0], mapping.old_size, checkpoint),
+            (saved[path][0], mapping.old_size, source),
             (targets[path].shape[0], mapping.new_size, "this model"),
         ):
             if size != expected:

@@ -4,17 +4,22 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from bert_tf.training.checkpoints import chosen_checkpoint, saved_shapes
 from bert_tf.training.driver import Driver
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
+from tfrecords.input_files import shortened
+
+# The parts that a checkpoint may lack: task-specific ones, and the pooler, which Hugging Face's
+# models without a prediction per sequence lack.
+OPTIONAL = ("pooler", "masked_lm", "next_sentence")
 
 
 def set_initial_weights(
     driver: Driver,
     model: keras.Model,
     weights: Sequence[keras.Variable],
-    init_checkpoint: str | None,
+    init: Checkpoint | None,
     mapping: VocabularyMapping | None,
     say: Callable[[str], None],
 ) -> bool:
@@ -22,12 +27,13 @@ def set_initial_weights(
 
     1. The run's own newest readable checkpoint, which restores the whole state, so that training
        resumes exactly.
-    2. `init_checkpoint`, which must hold all of `weights`; `mapping` grows its tables.
+    2. `init`, the initial checkpoint, whose tables `mapping` grows. Pooler and heads that it lacks
+       keep their random values.
     3. The random values that the model was created with.
 
     Args:
         model: the model that `driver` trains.
-        weights: the weights of the model that `init_checkpoint` must hold.
+        weights: the weights of the model that are set from `init`.
         say: prints a line that tells the user which source was used.
 
     Returns:
@@ -35,22 +41,25 @@ def set_initial_weights(
 
     Raises:
         ValueError: the checkpoint belongs to another model.
-        OSError: there is no readable checkpoint at `init_checkpoint`.
+        OSError: the checkpoint is damaged.
     """
     if path := driver.restore():
         say(f"Resuming from {path}, step {driver.step:,}.")
         return True
-    if not init_checkpoint:
+    if not init:
         say("Initializing all weights randomly.")
         return False
-    path = chosen_checkpoint(init_checkpoint)
-    load_weights(path, weights, mapping)
-    loaded = {weight.path for weight in weights}
-    say(f"Initializing {len(loaded)} weights from {path}.")
+    kept = load_weights(init.path, init.tensors, weights, mapping, OPTIONAL)
+    loaded = {weight.path for weight in weights} - set(kept)
+    say(f"Initializing {len(loaded)} weights from {init.path}{_kind(init)}.")
     if mapping:
         say(mapping.describe())
     if random := [weight.path for weight in model.weights if weight.path not in loaded]:
         say(f"Initializing randomly: {', '.join(random)}.")
-    if unused := sorted(saved_shapes(path).keys() - loaded):
-        say(f"Not used from the checkpoint: {', '.join(unused)}.")
+    if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
+        say(f"Not used from the checkpoint: {shortened(unused)}.")
     return False
+
+
+def _kind(init: Checkpoint) -> str:
+    return f" ({init.format})" if init.format else ""

@@ -15,9 +15,9 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
 from export import encoder
 from tfrecords.vocabulary import Vocabulary

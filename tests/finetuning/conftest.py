@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from bert_tf.training import checkpoints
 from tfrecords.vocabulary import Vocabulary
 

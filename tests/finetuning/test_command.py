@@ -72,7 +72,11 @@ def finished(finished_and_printed) -> Options:
 
 def best_model(output_dir: str, config: BertConfig) -> BertTaskModel:
     model = BertTaskModel(config, 2)
-    load_weights(checkpoints.latest_checkpoint(f"{output_dir}/best"), model.weights)
+    load_weights(
+        path := checkpoints.latest_checkpoint(f"{output_dir}/best"),
+        checkpoints.saved_tensors(path),
+        model.weights,
+    )
     return model
 
 
@@ -201,7 +205,11 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     run(options)
     spec = RunFolder(pretrained).read()
     expected = BertPretrainer(spec.config)
-    load_weights(checkpoints.latest_checkpoint(pretrained), expected.weights)
+    load_weights(
+        path := checkpoints.latest_checkpoint(pretrained),
+        checkpoints.saved_tensors(path),
+        expected.weights,
+    )
     model = best_model(options.output_dir, spec.config)
     for weight, other in zip(model.encoder.weights, expected.encoder.weights, strict=True):
         np.testing.assert_array_equal(weight, other)

@@ -16,7 +16,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
 from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import load_vocab
@@ -54,7 +54,9 @@ def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sen
     texts, labels = zip(*sentences(160, seed=len("test")), strict=True)
     inputs = pack_segments([tokenizer.tokenize_flat(texts)], 24, tokenizer.vocab)
     model = BertTaskModel(config, 2)
-    load_weights(latest_checkpoint(f"{options.output_dir}/best"), model.weights)
+    load_weights(
+        path := latest_checkpoint(f"{options.output_dir}/best"), saved_tensors(path), model.weights
+    )
     correct = np.argmax(model(inputs), axis=-1) == labels
     assert results["test_accuracy"] == pytest.approx(correct.mean())
     assert "train: 144 examples" in printed and "dev: 16 examples" in printed

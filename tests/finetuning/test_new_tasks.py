@@ -16,7 +16,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
 from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import load_vocab
@@ -152,7 +152,9 @@ def test_another_kind_of_task_is_one_object(
     )
 
     model = task.build_model(config)
-    load_weights(latest_checkpoint(f"{options.output_dir}/best"), model.weights)
+    load_weights(
+        path := latest_checkpoint(f"{options.output_dir}/best"), saved_tensors(path), model.weights
+    )
     tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
     features = task.featurize(task.read_splits(None, 0)["test"], tokenizer, 24)
     batches = [*eval_batches(features, 1).as_numpy_iterator()]

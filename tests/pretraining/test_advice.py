@@ -5,10 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from bert_tf.config import ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.pretraining.advice import Baseline, announce_duration, summary
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.record_set import RecordSet

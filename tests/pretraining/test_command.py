@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bert_tf import create_pretraining_data, run_pretraining
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.folder_lock import locked
 from bert_tf.presets import preset_config
 from bert_tf.pretraining.records import (
@@ -25,7 +25,7 @@ from bert_tf.pretraining.records import (
     stored_vocabularies,
 )
 from bert_tf.resolution import resolve_model
-from bert_tf.run_folder import ModelSpec, RunFolder
+from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab

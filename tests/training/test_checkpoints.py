@@ -9,7 +9,12 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, chosen_checkpoint, latest_checkpoint
+from bert_tf.training.checkpoints import (
+    Checkpointer,
+    chosen_checkpoint,
+    latest_checkpoint,
+    saved_tensors,
+)
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.loading import load_weights
 
@@ -48,17 +53,17 @@ def test_weights_are_loaded_by_name_or_not_at_all(
     path = make_checkpointer(tmp_path, trainer).save()
     keras.utils.set_random_seed(5)
     encoder = BertPretrainer(config).encoder
-    load_weights(path, encoder.weights)
+    load_weights(path, saved_tensors(path), encoder.weights)
     for ours, theirs in zip(encoder.weights, trainer.model.encoder.weights, strict=True):
         np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
 
     other = BertPretrainer(dataclasses.replace(config, intermediate_size=40))
     before = [weight.numpy() for weight in other.weights]
     with pytest.raises(ValueError, match=r"layer_0/intermediate_kernel has shape \(32, 64\) there"):
-        load_weights(path, other.weights)
+        load_weights(path, saved_tensors(path), other.weights)
     deeper = BertPretrainer(dataclasses.replace(config, num_hidden_layers=2))
     with pytest.raises(ValueError, match="has no encoder/layer_1/"):
-        load_weights(path, deeper.weights)
+        load_weights(path, saved_tensors(path), deeper.weights)
     for weight, value in zip(other.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
 
@@ -86,7 +91,7 @@ def test_a_deeper_checkpoint_is_of_another_model(
     with pytest.raises(
         ValueError, match="has an additional encoder/layer_1/.*: it belongs to another model"
     ):
-        load_weights(path, BertPretrainer(config).encoder.weights)
+        load_weights(path, saved_tensors(path), BertPretrainer(config).encoder.weights)
 
 
 def _damage(folder, step: int, damage: str) -> None:
@@ -169,7 +174,7 @@ def test_what_is_found_in_place_of_a_checkpoint_is_named(
             latest_checkpoint(str(tmp_path / name))
     foreign = tf.train.Checkpoint(bert=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(ValueError, match=r"holds no weights of bert_tf \(it holds .* 1 more var"):
-        load_weights(foreign, [])
+        saved_tensors(foreign)
     assert latest_checkpoint(path) == path
 
 
@@ -186,7 +191,7 @@ def test_a_run_without_a_readable_checkpoint_does_not_start_over(
         make_checkpointer(tmp_path, trainer).restore()
     _damage(tmp_path, 0, "data lost")
     with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
-        load_weights(path, trainer.model.weights)
+        load_weights(path, saved_tensors(path), trainer.model.weights)
 
 
 def test_a_lost_state_file_does_not_start_a_run_over(

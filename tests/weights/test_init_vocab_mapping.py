@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf import build_vocab, run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, saved_shapes
+from bert_tf.training.checkpoints import Checkpointer, saved_tensors
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
 from tfrecords.features import serialize_examples
@@ -91,7 +91,7 @@ def pretraining_options(old: pathlib.Path, folder: pathlib.Path, **changes):
 
 def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
     reader = tf.train.load_checkpoint(str(checkpoint))
-    names = {path: f"model/{path.replace('/', '.S')}" for path in saved_shapes(str(checkpoint))}
+    names = {path: f"model/{path.replace('/', '.S')}" for path in saved_tensors(str(checkpoint))}
     return {
         path: reader.get_tensor(f"{name}/.ATTRIBUTES/VARIABLE_VALUE")
         for path, name in names.items()
@@ -179,6 +179,6 @@ def test_a_mapping_of_other_sizes_is_refused(old):
         ),
     ]:
         with pytest.raises(ValueError, match=message):
-            load_weights(str(old / "ckpt-9"), model.weights, mapping)
+            load_weights(path := str(old / "ckpt-9"), saved_tensors(path), model.weights, mapping)
     for weight, value in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)

@@ -1,0 +1,54 @@
+"""Opens checkpoints of any format."""
+
+import os
+
+from bert_tf.config import BertConfig
+from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
+from bert_tf.weights.checkpoint import Checkpoint
+
+
+def open_checkpoint(
+    path: str, config: BertConfig | None = None, *, replace_vocab: bool = False
+) -> Checkpoint:
+    """Opens a checkpoint; reads everything but the values of the weights.
+
+    Args:
+        path: a run folder or a checkpoint in one.
+        config: the configuration if there is none beside the checkpoint.
+        replace_vocab: do not read the vocabulary, because it will be replaced.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint, or no configuration.
+        ValueError: the checkpoint cannot be used; says why.
+        OSError: a file cannot be read.
+    """
+    checkpoint = chosen_checkpoint(path)
+    folder = RunFolder(os.path.dirname(checkpoint))
+    spec = folder.read(config, replace_vocab=replace_vocab)
+    return Checkpoint(
+        path=checkpoint,
+        format="",
+        spec=spec,
+        tensors=saved_tensors(checkpoint),
+        config_file=folder.file(CONFIG),
+        vocab_file=folder.file(VOCAB) if spec.vocab else None,
+    )
+
+
+def open_init_checkpoint(
+    path: str | None, bert_config_file: str | None, replace_vocab: bool, run: RunFolder
+) -> Checkpoint | None:
+    """Opens the checkpoint that a run starts from.
+
+    Args:
+        path, bert_config_file, replace_vocab: the flags; `path` is --init_checkpoint.
+        run: the output folder. A run that resumes no longer needs the checkpoint.
+
+    Raises:
+        ValueError, OSError: as `open_checkpoint`.
+    """
+    if not path or run.has_checkpoint():
+        return None
+    config = BertConfig.from_json_file(bert_config_file) if bert_config_file else None
+    return open_checkpoint(path, config, replace_vocab=replace_vocab)

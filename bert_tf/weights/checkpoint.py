@@ -1,0 +1,53 @@
+"""A checkpoint of any format, seen under the names of this project."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Collection, Mapping
+
+from bert_tf.config import ModelSpec
+from bert_tf.training.checkpoints import Tensor
+
+HEADS = ("classifier", "multiple_choice", "tagger", "span")
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What the head of a fine-tuned model predicts.
+
+    Attributes:
+        kind: one of `HEADS`. "classifier" and "multiple_choice" read the pooled output, "tagger"
+            and "span" the sequence output.
+        labels: the names of the outputs, in their order; () if unknown.
+    """
+
+    kind: str
+    labels: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """The weights of a model, and what is known about the model.
+
+    Attributes:
+        path: what messages call the checkpoint.
+        format: the name of a foreign format; "" for our own.
+        spec: configuration, vocabulary and casing.
+        tensors: the weights by the paths of our models; see `weights.names`.
+        head: what `task_model/head` predicts, if the checkpoint has such a head.
+        config_file, vocab_file: the files of configuration and vocabulary, if there are any.
+        unused: the names in the file that stand for no weight, such as optimizer states.
+    """
+
+    path: str
+    format: str
+    spec: ModelSpec
+    tensors: Mapping[str, Tensor]
+    head: Head | None = None
+    config_file: str | None = None
+    vocab_file: str | None = None
+    unused: tuple[str, ...] = ()
+
+
+def matches(name: str, patterns: Collection[str]) -> bool:
+    """Returns whether a name matches one of the patterns, in which * stands for any characters."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

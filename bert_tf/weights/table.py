@@ -1,0 +1,169 @@
+"""Tables that translate between the weights of a foreign format and ours, in both directions."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import matches
+from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """How a format stores one of our weights.
+
+    Attributes:
+        ours: the path of our weight; {} is the index of a layer.
+        theirs: the format's name; or the names of query, key and value, which ours joins along the
+            last axis.
+        transposed: whether theirs has the last two axes of ours exchanged.
+        shape: the shape of each of theirs if it has more axes than ours; names as in
+            `names.sizes`.
+    """
+
+    ours: str
+    theirs: str | tuple[str, ...]
+    transposed: bool = False
+    shape: tuple[str, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A `Row` for one layer of one model.
+
+    Attributes:
+        ours, theirs, transposed: as in `Row`.
+        our_shape: the shape of our weight.
+        their_shape: the shape of each of theirs.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    transposed: bool
+    our_shape: tuple[int, ...]
+    their_shape: tuple[int, ...]
+
+    def to_ours(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Returns our weight for theirs."""
+        if self.transposed:
+            arrays = [array.T for array in arrays]
+        width = self.our_shape[-1] // len(arrays)
+        pieces = [array.reshape(*self.our_shape[:-1], width) for array in arrays]
+        return np.ascontiguousarray(np.concatenate(pieces, axis=-1) if pieces[1:] else pieces[0])
+
+    def to_theirs(self, array: np.ndarray) -> list[np.ndarray]:
+        """Returns theirs for our weight."""
+        pieces = np.split(array, len(self.theirs), axis=-1)
+        if self.transposed:
+            pieces = [piece.T for piece in pieces]
+        return [np.ascontiguousarray(piece.reshape(self.their_shape)) for piece in pieces]
+
+
+def entries(
+    rows: Sequence[Row], config: BertConfig, parts: Collection[str], classes: int = 0
+) -> Iterator[Entry]:
+    """Yields the entries of the parts, layer by layer within the rows of the layers.
+
+    Args:
+        parts: those of `names.PARTS` that the model has.
+        classes: outputs of the head.
+    """
+    values = sizes(config, classes)
+    shapes = {path: shape for part in PARTS.values() for path, shape in part.items()}
+    per_layer = {False: [0], True: range(num_layers(config))}
+    # Consecutive rows of layers belong together: first all of layer 0, then all of layer 1.
+    for in_layer, group in itertools.groupby(rows, key=lambda row: "{}" in row.ours):
+        group = [row for row in group if part_of(row.ours) in parts]
+        for index, row in itertools.product(per_layer[in_layer], group):
+            ours = tuple(values[name] for name in shapes[row.ours])
+            theirs = (row.theirs,) if isinstance(row.theirs, str) else row.theirs
+            piece = (*ours[:-1], ours[-1] // len(theirs))
+            named = row.shape and tuple(values[name] for name in row.shape)
+            yield Entry(
+                row.ours.format(index),
+                tuple(name.format(index) for name in theirs),
+                row.transposed,
+                ours,
+                named or (piece[::-1] if row.transposed else piece),
+            )
+
+
+def import_tensors(
+    path: str,
+    rows: Sequence[Row],
+    config: BertConfig,
+    theirs: Mapping[str, Tensor],
+    ignored: Collection[str] = (),
+    classes: int = 0,
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Translates the tensors of a foreign checkpoint; accounts for every one.
+
+    A part of which the checkpoint holds nothing is left out, except the encoder.
+
+    Args:
+        path: the checkpoint, for messages.
+        theirs: the tensors by their names.
+        ignored: patterns of names that stand for no weight, such as optimizer states, or that the
+            user wants to leave out.
+        classes: outputs of the head.
+
+    Returns:
+        our tensors, which read lazily, and the names that were left out.
+
+    Raises:
+        ValueError: tensors are missing, additional or have other shapes; lists them.
+    """
+    tensors, used, missing, misshapen = {}, set(), [], []
+    for part in PARTS:
+        if part == "projection" and not config.embedding_size:
+            continue
+        found = list(entries(rows, config, [part], classes))
+        names = [name for entry in found for name in entry.theirs]
+        if part not in ("encoder", "projection") and not theirs.keys() & set(names):
+            continue
+        missing += [name for name in names if name not in theirs]
+        for entry in found:
+            misshapen += [
+                f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
+                for name in entry.theirs
+                if name in theirs and theirs[name].shape != entry.their_shape
+            ]
+            used |= set(entry.theirs)
+            tensors[entry.ours] = Tensor(entry.our_shape, functools.partial(_read, entry, theirs))
+    left = sorted(theirs.keys() - used)
+    extra = [name for name in left if not matches(name, ignored)]
+    problems = {
+        "it lacks": missing,
+        "it also holds": extra,
+        "shapes differ from the configuration": misshapen,
+    }
+    if found := [f"{what}: {', '.join(names)}" for what, names in problems.items() if names]:
+        raise ValueError(f"{path}: {'; '.join(found)}")
+    return tensors, tuple(left)
+
+
+def _read(entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
+    return entry.to_ours([theirs[name].read() for name in entry.theirs])
+
+
+def export_tensors(
+    rows: Sequence[Row], config: BertConfig, tensors: Mapping[str, Tensor]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the names and values of a foreign checkpoint, in the order of the table.
+
+    Raises:
+        ValueError: the format has no place for a weight; names it.
+    """
+    head = tensors.get("task_model/head/dense_bias")
+    classes = head.shape[0] if head else 0
+    parts = {part_of(path) for path in tensors}
+    found = list(entries(rows, config, parts, classes))
+    if homeless := sorted(tensors.keys() - {entry.ours for entry in found}):
+        raise ValueError(f"this format has no place for {', '.join(homeless)}")
+    for entry in found:
+        yield from zip(entry.theirs, entry.to_theirs(tensors[entry.ours].read()), strict=True)

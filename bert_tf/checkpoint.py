@@ -31,6 +31,7 @@ def open_checkpoint(
         format="",
         spec=spec,
         tensors=saved_tensors(checkpoint),
+        head=folder.read_head(),
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
     )

@@ -6,6 +6,7 @@
                             checksum of vocab.txt
     flags.json              the flags of the last start
     records.json            after pre-training: the records trained on; see `trained_on`
+    head.json               after converting a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
     lock                    names the process that is training here; see `folder_lock`
@@ -14,6 +15,7 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
@@ -22,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.weights.checkpoint import HEADS, Head
 from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -32,6 +35,7 @@ FLAGS = "flags.json"
 # The key in tokenizer_config.json for `Vocabulary.sha256`. Other libraries ignore it.
 _CHECKSUM = "vocab_sha256"
 RECORDS = "records.json"
+HEAD = "head.json"
 # Flags that do not affect what a run learns: its location and its devices.
 _LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
@@ -159,6 +163,30 @@ class RunFolder:
             self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
         if flags is not None:
             atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
+
+    def read_head(self) -> Head | None:
+        """Reads what the head of a converted model predicts; returns None if it has none.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        values = _read_json(self.file(HEAD))
+        if not values:
+            return None
+        kind, labels = values.get("kind"), values.get("labels", [])
+        if kind not in HEADS:
+            raise ValueError(f"{self.file(HEAD)}: kind is {kind!r}, not one of {', '.join(HEADS)}")
+        if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+            raise ValueError(f"{self.file(HEAD)}: labels is {labels!r}, not a list of strings")
+        return Head(kind, tuple(labels))
+
+    def write_head(self, head: Head) -> None:
+        """Writes what the head of a converted model predicts.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        atomic_write(self.file(HEAD), json.dumps(dataclasses.asdict(head), indent=2) + "\n")
 
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""

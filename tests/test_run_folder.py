@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
 from bert_tf.run_folder import RunFolder
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, Head
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
@@ -37,6 +38,26 @@ def test_a_run_reads_what_it_wrote(run, spec):
     run.write(spec, {"seed": 1})
     assert run.read() == spec
     assert run.read_flags() == {"seed": 1}
+
+
+@pytest.mark.parametrize("head", [Head("classifier", ("no", "yes")), Head("span")])
+def test_a_run_reads_the_head_it_wrote(run, head):
+    """Oracle: round trip."""
+    assert run.read_head() is None
+    run.write_head(head)
+    assert run.read_head() == head
+
+
+@pytest.mark.parametrize(
+    "values, match", [('{"kind": "x"}', "kind is 'x', not"), ('{"kind": "span", "labels": 2}', "2")]
+)
+def test_a_damaged_head_is_said(run, values, match):
+    """Oracle: the name of the file and the value."""
+    os.makedirs(run.path)
+    with open(run.file("head.json"), "w") as file:
+        file.write(values)
+    with pytest.raises(ValueError, match=f"head.json: .*{match}"):
+        run.read_head()
 
 
 def test_other_libraries_read_the_tokenizer(run):

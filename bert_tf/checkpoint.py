@@ -1,28 +1,51 @@
 """Opens checkpoints of any format."""
 
 import os
+from collections.abc import Callable, Collection
 
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import google
+
+# The formats of other programs, asked in turn whether a path is theirs.
+FORMATS = (google,)
+# Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
+DOWNLOADS: dict[str, Callable[[str], str]] = {}
 
 
 def open_checkpoint(
-    path: str, config: BertConfig | None = None, *, replace_vocab: bool = False
+    path: str,
+    config: BertConfig | None = None,
+    *,
+    replace_vocab: bool = False,
+    ignored: Collection[str] = (),
 ) -> Checkpoint:
     """Opens a checkpoint; reads everything but the values of the weights.
 
     Args:
-        path: a run folder or a checkpoint in one.
+        path: a run folder or a checkpoint in one; or a checkpoint of another program, see `FORMATS`
+            and `DOWNLOADS`.
         config: the configuration if there is none beside the checkpoint.
-        replace_vocab: do not read the vocabulary, because it will be replaced.
+        replace_vocab: do not read the vocabulary of a run, because it will be replaced.
+        ignored: patterns of names, as another program's checkpoint has them, that may be left out.
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no configuration.
         ValueError: the checkpoint cannot be used; says why.
         OSError: a file cannot be read.
     """
+    prefix, _, name = path.partition(":")
+    if prefix in DOWNLOADS:
+        path = DOWNLOADS[prefix](name)
+    for module in FORMATS:
+        if module.recognizes(path):
+            return module.open_(path, config, ignored)
+    return _open_run(path, config, replace_vocab)
+
+
+def _open_run(path: str, config: BertConfig | None, replace_vocab: bool) -> Checkpoint:
     checkpoint = chosen_checkpoint(path)
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)

@@ -12,6 +12,7 @@ from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
+HEADS = ("classifier", "multiple_choice", "tagger", "span")
 
 # Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
@@ -167,3 +168,17 @@ class ModelSpec:
     config: BertConfig
     vocab: Vocabulary | None = None
     lower_case: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """What the head of a fine-tuned model predicts.
+
+    Attributes:
+        kind: one of `HEADS`. "classifier" and "multiple_choice" read the pooled output, "tagger"
+            and "span" the sequence output.
+        labels: the names of the outputs, in their order; () if unknown.
+    """
+
+    kind: str
+    labels: tuple[str, ...] = ()

@@ -23,8 +23,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.weights.checkpoint import HEADS, Head
+from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
 from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
 from bert_tf.run_folder import RunFolder
-from bert_tf.weights.checkpoint import Checkpoint, Head
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 

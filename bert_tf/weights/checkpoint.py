@@ -4,24 +4,8 @@ import dataclasses
 import fnmatch
 from collections.abc import Collection, Mapping
 
-from bert_tf.config import ModelSpec
+from bert_tf.config import Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
-
-HEADS = ("classifier", "multiple_choice", "tagger", "span")
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """What the head of a fine-tuned model predicts.
-
-    Attributes:
-        kind: one of `HEADS`. "classifier" and "multiple_choice" read the pooled output, "tagger"
-            and "span" the sequence output.
-        labels: the names of the outputs, in their order; () if unknown.
-    """
-
-    kind: str
-    labels: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -66,8 +66,9 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
     from bert_tf.training.checkpoints import BEST, latest_checkpoint
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
-    from export.saved_models import check_new_folder, save_folder
+    from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
+    from tfrecords.writer import check_new_folder
 
     check_new_folder(output_dir)
     folder = RunFolder(run_folder)

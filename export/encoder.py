@@ -56,7 +56,7 @@ def run(options: Options) -> None:
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.loading import load_weights
     from bert_tf.weights.names import part_of
-    from export.saved_models import check_new_folder
+    from tfrecords.writer import check_new_folder
 
     check_new_folder(options.output_dir)
     checkpoint = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)

@@ -62,8 +62,9 @@ def run(options: Options) -> None:
     from bert_tf.resolution import check_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.preprocessor_module import PreprocessorModule
-    from export.saved_models import check_new_folder, save_folder
+    from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
+    from tfrecords.writer import check_new_folder
 
     check_new_folder(options.output_dir)
     checkpoint = (

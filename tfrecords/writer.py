@@ -46,6 +46,42 @@ def make_folder(path: str) -> None:
         raise OSError(f"cannot create the folder {path}: {error.message}") from error
 
 
+def check_new_folder(path: str) -> None:
+    """Raises a ValueError unless `path` is new or an empty folder."""
+    if not tf.io.gfile.exists(path):
+        return
+    if not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a file: name a new folder")
+    if tf.io.gfile.listdir(path):
+        raise ValueError(f"{path} exists and is not empty: remove it or name another folder")
+
+
+@contextlib.contextmanager
+def whole_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder that becomes `path` when the block succeeds.
+
+    If the block raises, the temporary folder is removed. Creates parent folders.
+
+    Raises:
+        ValueError: `path` exists and is not an empty folder.
+        OSError: the folder cannot be written.
+    """
+    check_new_folder(path)
+    path = path.rstrip("/")
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        tf.io.gfile.makedirs(temporary)
+        yield temporary
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.rmtree(path)
+        tf.io.gfile.rename(temporary, path)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot write {path}: {error.message}") from error
+    finally:
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
+
+
 def atomic_write(path: str, data: bytes | str) -> None:
     """Writes `data` to `path` atomically.
 

@@ -45,7 +45,7 @@ class BertConfig:
     `hidden_act` is the activation of the feed-forward layers and of the masked-LM transform.
     "gelu" is the exact form (erf) and "gelu_new" the tanh approximation, as in Hugging Face's
     files. google-research/bert wrote "gelu" for both at different times; a checkpoint must keep
-    the form it was trained with.
+    the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
     BERT's own files lack the last three fields, which are written only if they are set:
 
@@ -111,11 +111,12 @@ class BertConfig:
         """Creates a configuration from the keys of `bert_config.json`.
 
         Missing keys keep their defaults. Additional keys of published files are accepted if they
-        do not affect what is computed.
+        do not affect what is computed. "gelu_approximate" says which form of GELU "gelu" is.
 
         Raises:
             ValueError: a key is unknown, or a value is not supported.
         """
+        values = _with_gelu_form(values)
         own = {field.name for field in dataclasses.fields(cls)}
         for key, value in values.items():
             if key in _FIXED and value != _FIXED[key]:
@@ -153,6 +154,22 @@ class BertConfig:
     def to_json_file(self, path: str) -> None:
         """Writes a `bert_config.json` atomically."""
         atomic_write(path, json.dumps(self.to_dict(), indent=2) + "\n")
+
+
+def _with_gelu_form(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keys and values with "gelu_approximate" turned into a value of hidden_act."""
+    values = dict(values)
+    approximate = values.pop("gelu_approximate", None)
+    if approximate is None:
+        return values
+    if type(approximate) is not bool:
+        raise ValueError(f"gelu_approximate must be true or false, not {approximate!r}")
+    wanted = "gelu_new" if approximate else "gelu"
+    if values.get("hidden_act", "gelu") not in ("gelu", wanted):
+        raise ValueError(
+            f"gelu_approximate {approximate!r} contradicts hidden_act {values['hidden_act']!r}"
+        )
+    return values | {"hidden_act": wanted}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -111,7 +111,7 @@ class RunFolder:
         if spec.vocab and len(spec.vocab) > spec.config.vocab_size:
             raise ValueError(
                 f"{self.file(VOCAB)} has {len(spec.vocab)} tokens, more than the vocab_size "
-                f"{spec.config.vocab_size} of {CONFIG}: restore the vocabulary of the run"
+                f"{spec.config.vocab_size} of {CONFIG}: use the vocabulary it was trained with"
             )
         return spec
 

@@ -29,7 +29,8 @@ class Options(command.Options):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_pretraining, or one checkpoint in it, such as run/ckpt-1000."
+        help="Output folder of run_pretraining, one checkpoint in it, such as run/ckpt-1000, or a "
+        "checkpoint of another program (docs/checkpoints.md)."
     )
     output_dir: str = option(help="Folder to write; must be new or empty.")
     vocab_file: str | None = option(

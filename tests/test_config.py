@@ -114,6 +114,11 @@ def test_round_trip(tmp_path):
         ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
         ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
+        ({"gelu_approximate": 1}, "gelu_approximate must be true or false, not 1"),
+        (
+            {"gelu_approximate": True, "hidden_act": "relu"},
+            "gelu_approximate True contradicts hidden_act 'relu'",
+        ),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),

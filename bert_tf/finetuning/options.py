@@ -34,8 +34,9 @@ class FineTuningOptions(DeviceOptions):
     )
     init_checkpoint: str | None = option(
         None,
-        help="Run folder of run_pretraining, or a checkpoint in one, whose encoder to start "
-        "from. Configuration, vocabulary and casing come from the folder.",
+        help="Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
+        "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
+        "casing come from the folder.",
     )
     init_vocab_mapping: str | None = option(
         None,

@@ -58,7 +58,9 @@ class PretrainingOptions(DeviceOptions):
         "then on long ones.",
     )
     init_checkpoint: str | None = option(
-        None, help="Run folder, or a checkpoint in one, whose weights to start from."
+        None,
+        help="Run folder, a checkpoint in one, or a checkpoint of another program "
+        "(docs/checkpoints.md), whose weights to start from.",
     )
     init_vocab_mapping: str | None = option(
         None,

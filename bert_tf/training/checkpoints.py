@@ -163,8 +163,8 @@ def latest_checkpoint(path: str) -> str:
         found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
-            f"{path}: no checkpoint found ({_describe(path)}): name a run folder, or a checkpoint "
-            "in one, such as run/ckpt-1000"
+            f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
+            "one, such as run/ckpt-1000, or one in a format that docs/checkpoints.md lists"
         )
     return found
 
@@ -218,8 +218,8 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
     weights = {_path(key): tensor for key, tensor in tensors.items() if _path(key)}
     if not weights:
         raise ValueError(
-            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(tensors)}): only "
-            "checkpoints of run_pretraining and run_finetuning can be loaded"
+            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(tensors)}): "
+            "docs/checkpoints.md lists the formats that can be read"
         )
     return weights
 

@@ -1,17 +1,20 @@
 """Checkpoints of google-research/bert: TensorFlow 1, with bert_config.json and vocab.txt beside."""
 
 import dataclasses
+import json
+import math
 import os
 import re
 from collections.abc import Collection, Sequence
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.config import BertConfig, Head
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
-from bert_tf.training.checkpoints import latest_checkpoint, tensors_by_key
+from bert_tf.training.checkpoints import tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.table import Row, import_tensors
+from bert_tf.weights.table import Row, export_tensors, import_tensors
+from tfrecords.writer import atomic_write
 
 NAME = "Google"
 
@@ -58,19 +61,20 @@ ROWS = (
     ),
     Row("pretrainer/next_sentence/dense_bias", "cls/seq_relationship/output_bias"),
 )
-# Where run_classifier.py and run_squad.py keep their heads.
+# The scopes in which run_classifier.py and run_squad.py keep their heads.
 _HEADS = {"classifier": "", "span": "cls/squad/"}
 # States of the optimizers and loss scales of published programs.
 _IGNORED = (
     *("*/adam_m", "*/adam_v", "*/Adam", "*/Adam_1", "beta1_power", "beta2_power", "global_step"),
     *("good_steps", "bad_steps", "loss_scale", "current_loss_scale"),
 )
-# The names of Google's models, as in `validate_case_matches_checkpoint` of google-research/bert.
-_CASINGS = (
-    (r"uncased", True),
-    (r"cased", False),
-    (r"(multilingual|chinese)_L-\d", True),
-)
+# What the names of Google's models say about their casing; google-research/bert tokenization.py
+# `validate_case_matches_checkpoint`.
+_CASINGS = ((r"uncased", True), (r"cased", False), (r"(multilingual|chinese)_L-\d", True))
+# The epsilon that google-research/bert computes with, whatever bert_config.json says.
+_EPSILON = 1e-12
+# The last eight bytes of a checkpoint of version 1, which is a single file.
+_V1_END = bytes.fromhex("57fb808b247547db")
 
 
 def _rows(kind: str | None) -> Sequence[Row]:
@@ -87,11 +91,14 @@ def _rows(kind: str | None) -> Sequence[Row]:
 
 def recognizes(path: str) -> bool:
     """Returns whether a path is a checkpoint of this format, or a folder that holds one."""
+    prefix = _find(path)
+    if not prefix:
+        return _is_v1(path)
     try:
-        names = tensors_by_key(_prefix(path))
+        return any(name.startswith("bert/embeddings/") for name in tensors_by_key(prefix))
     except OSError:
-        return False
-    return any(name.startswith("bert/embeddings/") for name in names)
+        # Damaged. Run folders and the Model Garden have these names.
+        return not re.fullmatch(r"ckpt-\d+", os.path.basename(prefix))
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
@@ -106,42 +113,119 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         ValueError: the checkpoint does not fit its configuration or vocabulary.
         OSError: a file is missing or damaged.
     """
-    prefix = _prefix(path)
+    prefix = _find(path)
+    if not prefix:
+        raise ValueError(
+            f"{path} is a checkpoint of version 1, as TensorFlow before 0.12 wrote it: restore and "
+            "save it again with tf.compat.v1.train.Saver"
+        )
+    theirs = tensors_by_key(prefix)
+    if not tf.io.gfile.glob(f"{prefix}.data-*"):
+        raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
     folder = RunFolder(os.path.dirname(prefix))
     spec = folder.read(config)
-    theirs = tensors_by_key(prefix)
+    config_file = folder.file(CONFIG) if tf.io.gfile.exists(folder.file(CONFIG)) else None
+    _check(spec.config, config_file or prefix, "only plain BERT can be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
-    classes = theirs[f"{_HEADS[kind]}output_bias"].shape[0] if kind else 0
+    classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
     tensors, unused = import_tensors(
         prefix, _rows(kind), spec.config, theirs, (*_IGNORED, *ignored), classes
     )
+    if spec.lower_case is None:
+        spec = dataclasses.replace(spec, lower_case=_casing(folder.path))
     return Checkpoint(
         path=prefix,
         format=NAME,
-        spec=_with_casing(spec, folder.path),
+        spec=spec,
         tensors=tensors,
         head=kind and Head(kind),
-        config_file=folder.file(CONFIG) if tf.io.gfile.exists(folder.file(CONFIG)) else None,
+        config_file=config_file,
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
         unused=unused,
     )
 
 
-def _prefix(path: str) -> str:
-    """Returns the prefix of the files of a checkpoint; raises a FileNotFoundError if none."""
-    path = path.removesuffix(".meta")
+def write(checkpoint: Checkpoint, folder: str) -> None:
+    """Writes a checkpoint into a folder: bert_model.ckpt, bert_config.json, vocab.txt, and the
+    casing in tokenizer_config.json.
+
+    Raises:
+        ValueError: google-research/bert has no such model or head.
+        OSError: a file cannot be read or written.
+    """
+    spec, kind = checkpoint.spec, checkpoint.head and checkpoint.head.kind
+    _check(spec.config, checkpoint.path, "convert it to another format")
+    if kind and kind not in _HEADS:
+        raise ValueError(f"{checkpoint.path}: google-research/bert has no head of kind {kind}")
+    if spec.config.layer_norm_eps != _EPSILON:
+        print(
+            f"WARNING: {checkpoint.path} was trained with layer_norm_eps "
+            f"{spec.config.layer_norm_eps:g}, but google-research/bert always uses {_EPSILON:g}"
+        )
+    # Sorted, as in Google's files.
+    arrays = dict(sorted(export_tensors(_rows(kind), spec.config, checkpoint.tensors)))
+    try:
+        tf.raw_ops.SaveV2(
+            prefix=os.path.join(folder, "bert_model.ckpt"),
+            tensor_names=list(arrays),
+            shape_and_slices=[""] * len(arrays),
+            tensors=list(arrays.values()),
+        )
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot write a checkpoint to {folder}: {error.message}") from error
+    run = RunFolder(folder)
+    run.write(spec)
+    atomic_write(run.file(CONFIG), json.dumps(_config_values(spec.config), indent=2) + "\n")
+
+
+def _config_values(config: BertConfig) -> dict:
+    """Returns the keys and values of bert_config.json, in which both forms of GELU are "gelu"."""
+    values = config.to_dict()
+    if config.hidden_act in ("gelu", "gelu_new"):
+        values |= {"hidden_act": "gelu", "gelu_approximate": config.hidden_act == "gelu_new"}
+    return values
+
+
+def _check(config: BertConfig, source: str, advice: str) -> None:
+    """Raises a ValueError if google-research/bert has no such model."""
+    for key in ("embedding_size", "num_hidden_groups", "is_decoder"):
+        if value := getattr(config, key):
+            raise ValueError(
+                f"{source}: {key} is {value!r}, which google-research/bert does not have: {advice}"
+            )
+
+
+def _find(path: str) -> str | None:
+    """Returns the prefix of the files of a checkpoint; None if there is none.
+
+    Of the checkpoints in a folder, it is the one that the file `checkpoint` names, or else that of
+    the last step.
+    """
     if not tf.io.gfile.isdir(path):
-        return latest_checkpoint(path)
-    found = tf.io.gfile.glob(os.path.join(path, "*.ckpt.index"))
-    return latest_checkpoint(found[0] if len(found) == 1 else path)
+        prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
+        return prefix if tf.io.gfile.exists(f"{prefix}.index") else None
+    found = {}
+    for name in tf.io.gfile.listdir(path):
+        if match := re.fullmatch(r"(.*?(?:-(\d+))?)\.index", name):
+            found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
+    last = found[max(found)] if found else []
+    # The file `checkpoint` may be of another machine, and then says nothing.
+    listed = tf.train.latest_checkpoint(path) if found else None
+    if listed in sum(found.values(), []):
+        return listed
+    return last[0] if len(last) == 1 else None
 
 
-def _with_casing(spec: ModelSpec, folder: str) -> ModelSpec:
-    """Adds the casing, which Google's checkpoints state in the name of their folder only."""
+def _is_v1(path: str) -> bool:
+    """Returns whether a path is a checkpoint of version 1."""
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        return False
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.seek(max(file.size() - len(_V1_END), 0))
+        return file.read() == _V1_END
+
+
+def _casing(folder: str) -> bool | None:
+    """Returns the casing that the name of a folder states, as Google's models do; None if none."""
     name = os.path.basename(os.path.abspath(folder))
-    stated = (lower_case for pattern, lower_case in _CASINGS if re.search(pattern, name))
-    return (
-        spec
-        if spec.lower_case is not None
-        else dataclasses.replace(spec, lower_case=next(stated, None))
-    )
+    return next((value for pattern, value in _CASINGS if re.search(pattern, name)), None)

@@ -1,13 +1,24 @@
 """Checkpoints of google-research/bert, against those that TensorFlow 1's own Saver writes."""
 
+import dataclasses
+import json
+import os
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.presets import preset_config
 from bert_tf.run_folder import RunFolder
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import google
+from bert_tf.weights.loading import load_weights
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
 CONFIG = BertConfig(len(VOCAB), 8, 2, 2, 12, max_position_embeddings=10)
@@ -52,10 +63,17 @@ def variables(config: BertConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def save(prefix: str, shapes: dict[str, tuple[int, ...]], adam: bool = False) -> dict:
-    """Saves variables with random values as a TensorFlow 1 program does; returns the values."""
+def random_values(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
-    values = {name: random.normal(size=shape).astype("f") for name, shape in shapes.items()}
+    return {name: random.normal(size=shape).astype("f") for name, shape in shapes.items()}
+
+
+def save(prefix: str, values: dict[str, np.ndarray], adam: bool = False) -> None:
+    """Saves variables as a TensorFlow 1 program does.
+
+    Args:
+        adam: whether the program is in training, with an optimizer, and saves its graph, too.
+    """
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         created = [v1.get_variable(name, initializer=value) for name, value in values.items()]
@@ -64,8 +82,14 @@ def save(prefix: str, shapes: dict[str, tuple[int, ...]], adam: bool = False) ->
             step = v1.train.get_or_create_global_step()
             v1.train.AdamOptimizer().minimize(loss, step, created)
         session.run(v1.global_variables_initializer())
-        v1.train.Saver().save(session, prefix, write_meta_graph=adam)
-    return values
+        step = None if prefix.endswith("bert_model.ckpt") else 1000
+        v1.train.Saver().save(session, prefix, step, write_meta_graph=adam)
+
+
+VALUES = random_values(variables(CONFIG))
+SQUAD = random_values({"cls/squad/output_weights": (2, 8), "cls/squad/output_bias": (2,)})
+CLASSES = random_values({"output_weights": (3, 8), "output_bias": (3,)})
+ENCODER = {name: value for name, value in VALUES.items() if name.startswith("bert/")}
 
 
 @pytest.fixture
@@ -80,17 +104,17 @@ def folder(tmp_path):
 def test_a_checkpoint_of_tensorflow_1_is_read(folder):
     """Oracle: the values given to TensorFlow 1's Saver; QKV joined by hand."""
     prefix = str(folder / "bert_model.ckpt")
-    values = save(prefix, variables(CONFIG), adam=True)
+    save(prefix, VALUES, adam=True)
     for path in (str(folder), prefix, f"{prefix}.meta", f"{prefix}.data-00000-of-00001"):
         opened = open_checkpoint(path)
         assert (opened.path, opened.format, opened.head) == (prefix, "Google", None)
         assert opened.spec == ModelSpec(CONFIG, VOCAB, True)
     assert opened.vocab_file == str(folder / "vocab.txt")
     assert {"global_step", "bert/pooler/dense/kernel/Adam_1", "beta1_power"} < set(opened.unused)
-    assert not set(opened.unused) & values.keys()
+    assert not set(opened.unused) & VALUES.keys()
     ours = {path: tensor.read() for path, tensor in opened.tensors.items()}
     layer = "bert/encoder/layer_1/attention/self"
-    joined = [values[f"{layer}/{name}/kernel"] for name in ("query", "key", "value")]
+    joined = [VALUES[f"{layer}/{name}/kernel"] for name in ("query", "key", "value")]
     np.testing.assert_array_equal(
         ours["encoder/layer_1/attention/qkv_kernel"], np.concatenate(joined, axis=1)
     )
@@ -99,8 +123,235 @@ def test_a_checkpoint_of_tensorflow_1_is_read(folder):
         ("encoder/layer_0/output_kernel", "bert/encoder/layer_0/output/dense/kernel"),
         ("pretrainer/masked_lm/output_bias", "cls/predictions/output_bias"),
     ):
-        np.testing.assert_array_equal(ours[path], values[name])
+        np.testing.assert_array_equal(ours[path], VALUES[name])
     np.testing.assert_array_equal(
         ours["pretrainer/next_sentence/dense_kernel"],
-        values["cls/seq_relationship/output_weights"].T,
+        VALUES["cls/seq_relationship/output_weights"].T,
     )
+
+
+def test_the_folder_of_a_tensorflow_1_run_is_read(folder):
+    """Oracle: the file `checkpoint` that TensorFlow 1 writes; without it, the last step."""
+    save(str(folder / "model.ckpt"), ENCODER | CLASSES)
+    save(str(folder / "bert_model.ckpt"), ENCODER)
+    # The Saver of the second program knows of one checkpoint only.
+    assert open_checkpoint(str(folder)).head is None
+    for text in (None, 'model_checkpoint_path: "/elsewhere/model.ckpt-2000"'):
+        (folder / "checkpoint").unlink()
+        if text:
+            (folder / "checkpoint").write_text(text)
+        opened = open_checkpoint(str(folder))
+        assert opened.path == str(folder / "model.ckpt-1000")
+        (folder / "checkpoint").touch()
+
+
+@pytest.mark.parametrize(("kind", "head"), [("classifier", CLASSES), ("span", SQUAD)])
+def test_heads_travel_in_both_directions(folder, tmp_path, kind, head):
+    """Oracle: run_classifier.py keeps its head at the top, run_squad.py under cls/squad."""
+    save(str(folder / "model.ckpt"), ENCODER | head)
+    opened = open_checkpoint(str(folder))
+    assert opened.head == Head(kind)
+    written = tmp_path / "written"
+    written.mkdir()
+    google.write(opened, str(written))
+    assert read_all(written) == {name: value.tobytes() for name, value in (ENCODER | head).items()}
+
+
+def read_all(folder) -> dict[str, bytes]:
+    """Returns the variables in a folder, as TensorFlow reads them."""
+    reader = tf.train.load_checkpoint(str(folder / "bert_model.ckpt"))
+    return {name: reader.get_tensor(name).tobytes() for name in reader.get_variable_to_shape_map()}
+
+
+def test_tensorflow_1_reads_what_is_written(folder, tmp_path):
+    """Oracle: TensorFlow 1's Saver; names, shapes and values bit for bit, in Google's order."""
+    save(str(folder / "bert_model.ckpt"), VALUES)
+    written = tmp_path / "written"
+    written.mkdir()
+    google.write(open_checkpoint(str(folder)), str(written))
+    assert sorted(os.listdir(written)) == [
+        "bert_config.json",
+        "bert_model.ckpt.data-00000-of-00001",
+        "bert_model.ckpt.index",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    data = b"".join(VALUES[name].tobytes() for name in sorted(VALUES))
+    assert (written / "bert_model.ckpt.data-00000-of-00001").read_bytes() == data
+    prefix, v1 = str(written / "bert_model.ckpt"), tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        found = {name: v1.get_variable(name, value.shape) for name, value in VALUES.items()}
+        # `get_assignment_map_from_checkpoint` of google-research/bert.
+        names = {name: name for name, _ in tf.train.list_variables(prefix)}
+        assert names.keys() == VALUES.keys()
+        v1.train.init_from_checkpoint(prefix, names)
+        session.run(v1.global_variables_initializer())
+        for name, value in session.run(found).items():
+            np.testing.assert_array_equal(value, VALUES[name])
+        v1.train.Saver().restore(session, prefix)
+    again = open_checkpoint(str(written))
+    # The name of this folder says nothing about the casing.
+    assert again.spec == ModelSpec(CONFIG, VOCAB, True)
+
+
+@pytest.mark.parametrize("name", ["uncased_L-8_H-512_A-8", "chinese_L-12_H-768_A-12"])
+def test_published_checkpoints_have_the_names_and_shapes_of_the_table(shared_data, tmp_path, name):
+    """Oracle: the index files of two published checkpoints, before a file of zeros."""
+    source = shared_data / "weights" / "google_checkpoint_index"
+    prefix = tmp_path / name / "bert_model.ckpt"
+    prefix.parent.mkdir()
+    shutil.copy(source / f"{name}.bert_model.ckpt.index", f"{prefix}.index")
+    shutil.copy(source / f"{name}.bert_config.json", prefix.parent / "bert_config.json")
+    rows = (source / f"{name}.variables.tsv").read_text().splitlines()[1:]
+    with open(f"{prefix}.data-00000-of-00001", "wb") as file:
+        file.truncate(sum(int(row.split("\t")[4]) for row in rows))
+    opened = open_checkpoint(str(prefix.parent))
+    assert opened.spec.lower_case is True
+    shapes = variables(opened.spec.config)
+    assert [row.split("\t")[:2] for row in rows] == [
+        [name, ",".join(map(str, shapes[name]))] for name in sorted(shapes)
+    ]
+    with pytest.raises(OSError, match="bert_model.ckpt is damaged or incomplete"):
+        opened.tensors["encoder/pooler/dense_bias"].read()
+
+
+def test_real_bert_tiny_gives_its_reference_outputs(shared_data, tmp_path):
+    """Oracle: the outputs of the published weights in another implementation."""
+    weights = dict(np.load(shared_data / "weights/bert_tiny_sst2_encoder.npz"))
+    reference = np.load(shared_data / "weights/bert_tiny_sst2_encoder_reference.npz")
+    config = preset_config("tiny", 30)
+    embeddings = {name: shape for name, shape in variables(config).items() if "embedd" in name}
+    config.to_json_file(str(tmp_path / "bert_config.json"))
+    save(str(tmp_path / "model.ckpt"), random_values(embeddings) | weights)
+    opened = open_checkpoint(str(tmp_path))
+    model = BertTaskModel(config, 2)
+    load_weights(opened.path, opened.tensors, model.weights)
+    x = reference["embedding_output"][None]
+    for index, block in enumerate(model.encoder.blocks):
+        x = block(x, np.ones((1, 1, 1, x.shape[1]), bool))
+        np.testing.assert_allclose(x[0], reference[f"layer_{index}_output"], atol=1e-5)
+    pooled = model.encoder.pooler(x)
+    np.testing.assert_allclose(pooled[0], reference["pooled_output"], atol=1e-5)
+    np.testing.assert_allclose(model.head(pooled)[0], reference["logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["gelu", "gelu_new"])
+def test_the_form_of_gelu_is_stated(tmp_path, form):
+    """Oracle: round trip; google-research/bert knows one name only."""
+    config = dataclasses.replace(CONFIG, hidden_act=form)
+    google.write(made_up(config), str(tmp_path))
+    values = json.loads((tmp_path / "bert_config.json").read_text())
+    assert values["hidden_act"] == "gelu" and values["gelu_approximate"] is (form == "gelu_new")
+    opened = open_checkpoint(str(tmp_path))
+    assert opened.spec.config == config
+    del values["gelu_approximate"]
+    (tmp_path / "bert_config.json").write_text(json.dumps(values))
+    assert open_checkpoint(str(tmp_path)).spec.config.hidden_act == "gelu"
+
+
+def made_up(config: BertConfig, head: Head | None = None) -> Checkpoint:
+    """Returns a checkpoint without weights beyond the encoder's, all zero."""
+    theirs = {
+        name: Tensor(shape, lambda shape=shape: np.zeros(shape, "f"))
+        for name, shape in variables(config).items()
+        if name.startswith("bert/")
+    }
+    tensors, _ = google.import_tensors("x", google.ROWS, config, theirs)
+    return Checkpoint("run/ckpt-1", "", ModelSpec(config), tensors, head)
+
+
+@pytest.mark.parametrize(
+    ("name", "lower_case"),
+    [
+        ("uncased_L-2_H-128_A-2", True),
+        ("cased_L-12_H-768_A-12", False),
+        ("multi_cased_L-12_H-768_A-12", False),
+        ("multilingual_L-12_H-768_A-12", True),
+        ("chinese_L-12_H-768_A-12", True),
+        ("wwm_uncased_L-24_H-1024_A-16", True),
+        ("chinese_model", None),
+    ],
+)
+def test_the_name_of_the_folder_states_the_casing(tmp_path, name, lower_case):
+    """Oracle: the names of Google's models, and which google-research/bert takes as lower-cased."""
+    folder = tmp_path / name
+    folder.mkdir()
+    google.write(made_up(CONFIG), str(folder))
+    assert open_checkpoint(str(folder)).spec.lower_case is lower_case
+
+
+def test_models_that_google_does_not_have_are_named(tmp_path, capsys):
+    """Oracle: google-research/bert modeling.py, which has no such keys and a fixed epsilon."""
+    for key, value in (("embedding_size", 4), ("num_hidden_groups", 1), ("is_decoder", True)):
+        config = dataclasses.replace(CONFIG, **{key: value})
+        spec = ModelSpec(config)
+        with pytest.raises(ValueError, match=f"^run/ckpt-1: {key} is {value}, which google-res"):
+            google.write(Checkpoint("run/ckpt-1", "", spec, {}), str(tmp_path))
+    with pytest.raises(ValueError, match="run/ckpt-1: google-research/bert has no head of kind ta"):
+        google.write(made_up(CONFIG, Head("tagger")), str(tmp_path))
+    assert not os.listdir(tmp_path)
+    google.write(made_up(dataclasses.replace(CONFIG, layer_norm_eps=1e-5)), str(tmp_path))
+    assert capsys.readouterr().out == (
+        "WARNING: run/ckpt-1 was trained with layer_norm_eps 1e-05, but google-research/bert "
+        "always uses 1e-12\n"
+    )
+
+
+def test_bad_checkpoints_are_one_clear_line(folder):
+    """Oracle: one file or variable changed by hand at a time."""
+    prefix = str(folder / "bert_model.ckpt")
+
+    def problem(values: dict[str, np.ndarray] = VALUES) -> str:
+        names = list(values)
+        tf.raw_ops.SaveV2(
+            prefix=prefix,
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[values[name] for name in names],
+        )
+        return problem_of(prefix)
+
+    def problem_of(path: str) -> str:
+        with pytest.raises((ValueError, OSError)) as caught:
+            open_checkpoint(path)
+        assert "\n" not in str(caught.value)
+        return str(caught.value)
+
+    bias = "bert/pooler/dense/bias"
+    lacking = {name: value for name, value in VALUES.items() if name != bias}
+    assert problem(lacking) == f"{prefix}: it lacks: {bias}"
+    extra = VALUES | {"bert/extra": np.zeros(1, "f")}
+    assert problem(extra) == f"{prefix}: it also holds: bert/extra"
+    assert open_checkpoint(prefix, ignored=["bert/ext*"]).unused == ("bert/extra",)
+    wrong = f"{prefix}: shapes differ from the configuration: {bias} [9] instead of [8]"
+    assert problem(VALUES | {bias: np.zeros(9, "f")}) == wrong
+    assert problem(ENCODER | {"output_bias": np.float32(1)}).startswith(
+        f"{prefix}: it lacks: output_weights; shapes differ from the configuration: output_bias []"
+    )
+    write_vocab(str(folder / "vocab.txt"), Vocabulary((*VOCAB.tokens, "c")))
+    (folder / "tokenizer_config.json").unlink()
+    message = "vocab.txt has 8 tokens, more than the vocab_size 7 of bert_config.json: use the"
+    assert message in problem()
+    write_vocab(str(folder / "vocab.txt"), VOCAB)
+    values = CONFIG.to_dict() | {"embedding_size": 4}
+    (folder / "bert_config.json").write_text(json.dumps(values))
+    assert problem() == (
+        f"{folder}/bert_config.json: embedding_size is 4, which google-research/bert does not "
+        "have: only plain BERT can be read"
+    )
+    (folder / "bert_config.json").unlink()
+    assert "bert_config.json: no such file" in problem()
+    assert open_checkpoint(prefix, CONFIG).config_file is None
+    CONFIG.to_json_file(str(folder / "bert_config.json"))
+    os.remove(f"{prefix}.data-00000-of-00001")
+    assert problem_of(prefix).startswith(f"{prefix}.data-00000-of-00001 is missing")
+    save(prefix, VALUES)
+    with open(f"{prefix}.index", "r+b") as file:
+        file.truncate(100)
+    assert problem_of(str(folder)) == f"{prefix} is damaged or incomplete"
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.compat.v1.get_variable("bert/x", initializer=1.0)
+        session.run(variable.initializer)
+        saver = tf.compat.v1.train.Saver(write_version=1)
+        old = saver.save(session, str(folder / "old.ckpt"), write_meta_graph=False)
+    assert problem_of(old).startswith(f"{old} is a checkpoint of version 1")

@@ -47,13 +47,15 @@ class BertConfig:
     files. google-research/bert wrote "gelu" for both at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last three fields, which are written only if they are set:
+    BERT's own files lack the last five fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
     - `num_hidden_groups` is the number of layers that have weights of their own. Each of them is
       applied several times in a row. If None, every layer has its own weights.
     - `is_decoder` makes attention causal: a position attends to itself and to earlier ones.
+    - `masked_lm_act` and `masked_lm_layer_norm_eps` are those of the masked-LM head, if they differ
+      from `hidden_act` and `layer_norm_eps`, as in KerasHub.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -77,6 +79,8 @@ class BertConfig:
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
     is_decoder: bool = False
+    masked_lm_act: str | None = None
+    masked_lm_layer_norm_eps: float | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -84,7 +88,7 @@ class BertConfig:
             counts = field.type is int or (field.type == int | None and value is not None)
             if counts and not (type(value) is int and value > 0):
                 raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
-            if field.type is float:
+            if field.type is float or (field.type == float | None and value is not None):
                 if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
                     raise ValueError(f"{field.name} must be a finite number >= 0, not {value!r}")
                 if field.name.endswith("_prob") and value >= 1:
@@ -101,10 +105,19 @@ class BertConfig:
             )
         if type(self.is_decoder) is not bool:
             raise ValueError(f"is_decoder must be true or false, not {self.is_decoder!r}")
-        if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(
-                f"hidden_act {self.hidden_act!r} is not one of {', '.join(ACTIVATIONS)}"
-            )
+        for key in ("hidden_act", "masked_lm_act"):
+            value = getattr(self, key)
+            if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
+                raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
+
+    @property
+    def masked_lm_form(self) -> tuple[str, float]:
+        """The activation and the layer-norm epsilon of the masked-LM head."""
+        epsilon = self.masked_lm_layer_norm_eps
+        return (
+            self.masked_lm_act or self.hidden_act,
+            self.layer_norm_eps if epsilon is None else epsilon,
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -133,9 +146,11 @@ class BertConfig:
         Omits keys that BERT's own files lack if they have their default values, so that every
         published tool can read the file of a plain BERT.
         """
-        extras = ("embedding_size", "num_hidden_groups", "is_decoder")
-        values = dataclasses.asdict(self)
-        return {key: value for key, value in values.items() if value or key not in extras}
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.default not in (None, False) or getattr(self, field.name) != field.default
+        }
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:

@@ -83,6 +83,7 @@ def test_a_plain_file_has_only_the_keys_of_bert():
     [
         {"embedding_size": 5, "num_hidden_groups": 3},
         {"is_decoder": True},
+        {"masked_lm_act": "relu", "masked_lm_layer_norm_eps": 0.0},
         {"embedding_size": None, "num_hidden_groups": None, "is_decoder": False},
     ],
 )
@@ -119,6 +120,8 @@ def test_round_trip(tmp_path):
             {"gelu_approximate": True, "hidden_act": "relu"},
             "gelu_approximate True contradicts hidden_act 'relu'",
         ),
+        ({"masked_lm_act": "swish"}, "masked_lm_act 'swish'"),
+        ({"masked_lm_layer_norm_eps": -1}, "masked_lm_layer_norm_eps must be a finite number"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),

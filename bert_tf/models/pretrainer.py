@@ -36,8 +36,7 @@ class BertPretrainer(keras.Model):
         self.encoder = BertEncoder(config, rematerialize, **policy)
         self.masked_lm = MaskedLMHead(
             config.vocab_size,
-            config.hidden_act,
-            config.layer_norm_eps,
+            *config.masked_lm_form,
             config.initializer_range,
             name="masked_lm",
             **policy,

@@ -157,7 +157,7 @@ def export_tensors(
     """Yields the names and values of a foreign checkpoint, in the order of the table.
 
     Raises:
-        ValueError: the format has no place for a weight; names it.
+        ValueError: the format has no place for a weight or for the form of the masked-LM head.
     """
     head = tensors.get("task_model/head/dense_bias")
     classes = head.shape[0] if head else 0
@@ -165,5 +165,10 @@ def export_tensors(
     found = list(entries(rows, config, parts, classes))
     if homeless := sorted(tensors.keys() - {entry.ours for entry in found}):
         raise ValueError(f"this format has no place for {', '.join(homeless)}")
+    if "masked_lm" in parts and config.masked_lm_form != (config.hidden_act, config.layer_norm_eps):
+        raise ValueError(
+            "this format has no place for masked_lm_act and masked_lm_layer_norm_eps: leave the "
+            "masked-LM head out"
+        )
     for entry in found:
         yield from zip(entry.theirs, entry.to_theirs(tensors[entry.ours].read()), strict=True)

@@ -1,0 +1,74 @@
+"""Tensors in HDF5 files, as Keras writes them."""
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+
+import h5py
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.training.checkpoints import Tensor
+
+
+def tensors(path: str) -> dict[str, Tensor]:
+    """Returns the tensors of a file, by their paths in it; values are read as float32.
+
+    Links to other files are not followed.
+
+    Raises:
+        ValueError: the file refers to other files, or declares more than it holds.
+        OSError: the file is damaged or cannot be read.
+    """
+    found: dict[str, Tensor] = {}
+
+    def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset):
+            _check(path, item, size)
+            found[name] = Tensor(item.shape, functools.partial(_read, path, name))
+
+    with _opened(path) as file:
+        size = tf.io.gfile.stat(path).length
+        file.visititems(add)
+    return found
+
+
+def write(path: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes arrays by their paths in the file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with h5py.File(path, "w") as file:
+        for name, array in arrays:
+            file[name] = array
+
+
+def _check(path: str, dataset: h5py.Dataset, size: int) -> None:
+    """Checks a tensor before memory is taken for it."""
+    if dataset.external or dataset.is_virtual:
+        raise ValueError(f"{path}: {dataset.name} is kept in another file, which is not read")
+    # Keras writes no compressed tensors.
+    if dataset.nbytes > min(dataset.id.get_storage_size(), size):
+        raise ValueError(f"{path}: {dataset.name} declares more values than the file holds")
+
+
+def _read(path: str, name: str) -> np.ndarray:
+    with _opened(path) as file:
+        array = file[name][()]
+        if file[name].attrs.get("dtype") == "bfloat16":
+            array = array.view(ml_dtypes.bfloat16)
+        return array.astype(np.float32)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[h5py.File]:
+    """Opens a file; turns the various errors for damaged files into one OSError."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as source, h5py.File(source, "r") as file:
+            yield file
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    except (OSError, KeyError, RuntimeError, TypeError) as error:
+        raise OSError(f"{path} is damaged or incomplete: fetch it again") from error

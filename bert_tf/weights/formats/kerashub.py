@@ -1,0 +1,360 @@
+"""Presets of KerasHub's BertBackbone, BertMaskedLM and BertTextClassifier.
+
+A preset is a folder of JSON files that describe Keras objects, HDF5 files of weights, and the
+vocabulary. The objects are neither loaded nor created: only their values are read and written.
+"""
+
+import dataclasses
+import itertools
+import json
+import os
+import re
+from collections.abc import Collection
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import hdf5
+from bert_tf.weights.names import part_of
+from bert_tf.weights.table import Row, export_tensors, import_tensors
+from tfrecords.vocabulary import load_vocab, write_vocab
+from tfrecords.writer import atomic_write, make_folder
+
+NAME = "KerasHub"
+
+_LAYER = "layers/transformer_encoder_{}"
+_ATTENTION = f"{_LAYER}/_self_attention_layer"
+_QKV = ("query", "key", "value")
+_MASKED_LM = "task/layers/masked_lm_head"
+_CLASSIFIER = "task/layers/dense/vars"
+# Names in task.weights.h5 begin with "task/" here.
+ROWS = (
+    Row("encoder/embeddings/word_embeddings", "layers/reversible_embedding/vars/0"),
+    Row("encoder/embeddings/position_embeddings", "layers/position_embedding/vars/0"),
+    Row("encoder/embeddings/token_type_embeddings", "layers/embedding/vars/0"),
+    Row("encoder/embeddings/layer_norm/gamma", "layers/layer_normalization/vars/0"),
+    Row("encoder/embeddings/layer_norm/beta", "layers/layer_normalization/vars/1"),
+    Row(
+        "encoder/layer_{}/attention/qkv_kernel",
+        tuple(f"{_ATTENTION}/{name}_dense/vars/0" for name in _QKV),
+        shape=("hidden", "heads", "head size"),
+    ),
+    Row(
+        "encoder/layer_{}/attention/qkv_bias",
+        tuple(f"{_ATTENTION}/{name}_dense/vars/1" for name in _QKV),
+        shape=("heads", "head size"),
+    ),
+    Row(
+        "encoder/layer_{}/attention/output_kernel",
+        f"{_ATTENTION}/output_dense/vars/0",
+        shape=("heads", "head size", "hidden"),
+    ),
+    Row("encoder/layer_{}/attention/output_bias", f"{_ATTENTION}/output_dense/vars/1"),
+    Row("encoder/layer_{}/attention_norm/gamma", f"{_LAYER}/_self_attention_layer_norm/vars/0"),
+    Row("encoder/layer_{}/attention_norm/beta", f"{_LAYER}/_self_attention_layer_norm/vars/1"),
+    Row("encoder/layer_{}/intermediate_kernel", f"{_LAYER}/_feedforward_intermediate_dense/vars/0"),
+    Row("encoder/layer_{}/intermediate_bias", f"{_LAYER}/_feedforward_intermediate_dense/vars/1"),
+    Row("encoder/layer_{}/output_kernel", f"{_LAYER}/_feedforward_output_dense/vars/0"),
+    Row("encoder/layer_{}/output_bias", f"{_LAYER}/_feedforward_output_dense/vars/1"),
+    Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/_feedforward_layer_norm/vars/0"),
+    Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/_feedforward_layer_norm/vars/1"),
+    Row("encoder/pooler/dense_kernel", "layers/dense/vars/0"),
+    Row("encoder/pooler/dense_bias", "layers/dense/vars/1"),
+    Row("pretrainer/masked_lm/transform_kernel", f"{_MASKED_LM}/_intermediate_dense/vars/0"),
+    Row("pretrainer/masked_lm/transform_bias", f"{_MASKED_LM}/_intermediate_dense/vars/1"),
+    Row("pretrainer/masked_lm/layer_norm/gamma", f"{_MASKED_LM}/_intermediate_layer_norm/vars/0"),
+    Row("pretrainer/masked_lm/layer_norm/beta", f"{_MASKED_LM}/_intermediate_layer_norm/vars/1"),
+    Row("pretrainer/masked_lm/output_bias", f"{_MASKED_LM}/vars/0"),
+    Row("task_model/head/dense_kernel", f"{_CLASSIFIER}/0"),
+    Row("task_model/head/dense_bias", f"{_CLASSIFIER}/1"),
+)
+# States of optimizers and of random generators.
+_IGNORED = ("optimizer/*", "task/optimizer/*", "*/seed_generator/vars/*")
+
+# Our keys -> the arguments of BertBackbone.
+_KEYS = {
+    "vocab_size": "vocabulary_size",
+    "num_hidden_layers": "num_layers",
+    "num_attention_heads": "num_heads",
+    "hidden_size": "hidden_dim",
+    "intermediate_size": "intermediate_dim",
+    "hidden_dropout_prob": "dropout",
+    "max_position_embeddings": "max_sequence_length",
+    "type_vocab_size": "num_segments",
+}
+# What BertBackbone and BertMaskedLM compute, whatever their arguments.
+_FIXED = {
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-12,
+    "embedding_size": None,
+    "num_hidden_groups": None,
+    "is_decoder": False,
+}
+_MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
+
+_CONFIG, _WEIGHTS, _SHARDS = "config.json", "model.weights.h5", "model.weights.json"
+_TASK_WEIGHTS, _TOKENIZER = "task.weights.h5", "tokenizer.json"
+_VOCAB = "assets/tokenizer/vocabulary.txt"
+
+
+def download(name: str) -> str:
+    """Downloads a preset, such as "bert_tiny_en_uncased", or opens the copy that is kept.
+
+    Args:
+        name: a preset of KerasHub's own list, or a handle of Kaggle.
+
+    Returns:
+        the folder.
+
+    Raises:
+        ModuleNotFoundError: KerasHub is not installed; names the package.
+        ValueError: there is no such preset, or it is not a BERT.
+        OSError: the download failed.
+    """
+    try:
+        import kagglehub
+        import keras_hub
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"keras:{name} needs KerasHub: pip install 'bert-tf[kerashub]'"
+        ) from error
+    presets = keras_hub.models.BertBackbone.presets
+    handle = presets[name]["kaggle_handle"] if name in presets else name
+    handle = handle.removeprefix("kaggle://")
+    if handle.count("/") < 3:
+        raise ValueError(
+            f"keras:{name}: no such BERT: give one of {', '.join(sorted(presets))}, or a handle of "
+            "Kaggle, such as keras/bert/keras/bert_tiny_en_uncased"
+        )
+    try:
+        return kagglehub.model_download(handle)
+    # The library raises errors of its own, of requests and of the operating system.
+    except Exception as error:
+        line = " ".join(str(error).split())
+        raise OSError(f"keras:{name}: the download failed: {line}") from error
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a path is a preset's folder."""
+    files = (_WEIGHTS, _SHARDS)
+    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in files)
+
+
+def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
+    """Opens a preset.
+
+    Args:
+        path: the folder.
+        config: not used, because every preset has a configuration.
+        ignored: patterns of additional weights to leave out, beside states of optimizers.
+
+    Raises:
+        ValueError: it is not a preset of BERT, or a file does not fit the others.
+        OSError: a file is missing or damaged.
+    """
+    theirs = _tensors(path)
+    config = _read_config(path)
+    if any(name.startswith(_MASKED_LM) for name in theirs):
+        config = dataclasses.replace(config, **_MASKED_LM_FORM)
+    bias = theirs.get(f"{_CLASSIFIER}/1")
+    classes = bias.shape[0] if bias else 0
+    tensors, unused = import_tensors(path, ROWS, config, theirs, (*_IGNORED, *ignored), classes)
+    vocab_file = os.path.join(path, _VOCAB)
+    vocab = load_vocab(vocab_file) if tf.io.gfile.exists(vocab_file) else None
+    if vocab and len(vocab) > config.vocab_size:
+        raise ValueError(
+            f"{vocab_file} has {len(vocab)} tokens, more than the vocabulary_size "
+            f"{config.vocab_size} of {_CONFIG}: restore the preset"
+        )
+    return Checkpoint(
+        path=path,
+        format=NAME,
+        spec=ModelSpec(config, vocab, _read_lower_case(path)),
+        tensors=tensors,
+        head=Head("classifier") if bias else None,
+        config_file=os.path.join(path, _CONFIG),
+        vocab_file=vocab_file if vocab else None,
+        unused=unused,
+    )
+
+
+def write(checkpoint: Checkpoint, folder: str) -> None:
+    """Writes a preset into an empty folder, for the model that the weights make up.
+
+    That is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
+
+    Raises:
+        ValueError: KerasHub has no model that computes the same; names the key or the weights.
+        OSError: a file cannot be written.
+    """
+    spec = checkpoint.spec
+    parts = {part_of(path) for path in checkpoint.tensors}
+    _check_config(spec.config, "masked_lm" in parts)
+    if "pooler" not in parts:
+        raise ValueError("BertBackbone has a pooler, but this checkpoint has none")
+    if checkpoint.head and checkpoint.head.kind != "classifier":
+        raise ValueError(f"KerasHub has no BERT with a head of the kind {checkpoint.head.kind}")
+    config = dataclasses.replace(spec.config, masked_lm_act=None, masked_lm_layer_norm_eps=None)
+    arrays = export_tensors(ROWS, config, checkpoint.tensors)
+    # The table begins with the rows of model.weights.h5.
+    for in_task, group in itertools.groupby(arrays, lambda item: item[0].startswith("task/")):
+        file = os.path.join(folder, _TASK_WEIGHTS if in_task else _WEIGHTS)
+        hdf5.write(file, ((_their_name(name), array) for name, array in group))
+    _write_objects(checkpoint, folder, parts)
+
+
+def _write_objects(checkpoint: Checkpoint, folder: str, parts: Collection[str]) -> None:
+    """Writes the files of a preset that hold no weights."""
+    spec = checkpoint.spec
+    values = {theirs: getattr(spec.config, ours) for ours, theirs in _KEYS.items()}
+    objects = {_CONFIG: _object("BertBackbone", **values)}
+    if spec.vocab:
+        if spec.lower_case is None:
+            raise ValueError(f"the casing of {checkpoint.vocab_file} is unknown")
+        make_folder(os.path.dirname(os.path.join(folder, _VOCAB)))
+        write_vocab(os.path.join(folder, _VOCAB), spec.vocab)
+        # BERT strips the accents of text that it lower-cases.
+        objects[_TOKENIZER] = _object(
+            "BertTokenizer", lowercase=spec.lower_case, strip_accents=spec.lower_case
+        )
+    if task := _task(checkpoint, parts):
+        name, arguments = task
+        tokenizer = objects.get(_TOKENIZER)
+        length = spec.config.max_position_embeddings
+        preprocessor = tokenizer and _object(
+            f"{name}Preprocessor", tokenizer=tokenizer, sequence_length=length
+        )
+        objects["task.json"] = _object(
+            name, backbone=objects[_CONFIG], preprocessor=preprocessor, **arguments
+        )
+        if preprocessor:
+            objects["preprocessor.json"] = preprocessor
+    for file, value in objects.items():
+        atomic_write(os.path.join(folder, file), json.dumps(value, indent=4) + "\n")
+
+
+def _task(checkpoint: Checkpoint, parts: Collection[str]) -> tuple[str, dict[str, Any]] | None:
+    """Returns the class and the arguments of KerasHub's model with a head."""
+    if "head" in parts:
+        bias = checkpoint.tensors["task_model/head/dense_bias"]
+        return "BertTextClassifier", {"num_classes": bias.shape[0]}
+    return ("BertMaskedLM", {}) if "masked_lm" in parts else None
+
+
+def _object(name: str, **config: Any) -> dict[str, Any]:
+    """Describes an object of one of KerasHub's classes as Keras does."""
+    module = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=M)(?=P)", "_", name).lower()
+    return {
+        "module": f"keras_hub.src.models.bert.{module}",
+        "class_name": name,
+        "config": config,
+        "registered_name": f"keras_hub>{name}",
+    }
+
+
+def _check_config(config: BertConfig, masked_lm: bool) -> None:
+    """Checks that KerasHub's models compute the same; raises a ValueError that names the key."""
+    values = dataclasses.asdict(config) | dict(
+        zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True)
+    )
+    for key, value in (_FIXED | (_MASKED_LM_FORM if masked_lm else {})).items():
+        if values[key] != value:
+            model = "BertMaskedLM" if key in _MASKED_LM_FORM else "BertBackbone"
+            advice = ": leave the masked-LM head out" if key in _MASKED_LM_FORM else ""
+            raise ValueError(
+                f"KerasHub's {model} has {key} {value!r}, this model {values[key]!r}{advice}"
+            )
+
+
+def _tensors(folder: str) -> dict[str, Tensor]:
+    """Returns the weights in all files of a preset."""
+    files = [_WEIGHTS]
+    if not tf.io.gfile.exists(os.path.join(folder, _WEIGHTS)):
+        files = _shards(os.path.join(folder, _SHARDS))
+    found: dict[str, Tensor] = {}
+    for file in files:
+        for name, tensor in hdf5.tensors(os.path.join(folder, file)).items():
+            if found.setdefault(_renamed(name), tensor) is not tensor:
+                raise ValueError(f"{folder}: two of its files hold {name}: restore the preset")
+    task = os.path.join(folder, _TASK_WEIGHTS)
+    if tf.io.gfile.exists(task):
+        found |= {f"task/{name}": tensor for name, tensor in hdf5.tensors(task).items()}
+    return found
+
+
+def _shards(index: str) -> list[str]:
+    """Returns the names of the files of a preset in several files."""
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index} is damaged (it has no weight_map)")
+    lists = (names if isinstance(names, list) else [names] for names in weight_map.values())
+    names = {str(name) for names in lists for name in names}
+    if outside := sorted(name for name in names if os.path.basename(name) != name):
+        raise ValueError(f"{index}: {outside[0]} is not a file in the same folder")
+    return sorted(names)
+
+
+def _renamed(name: str) -> str:
+    """Returns the table's name for a name in a file of any version of Keras."""
+    name = name.replace("_layer_checkpoint_dependencies/", "layers/")
+    name = re.sub(r"/_(query|key|value|output)_dense/", r"/\1_dense/", name)
+    return re.sub(r"^layers/transformer_encoder/", _LAYER.format(0) + "/", name)
+
+
+def _their_name(name: str) -> str:
+    """Returns the name in a file for a name in the table."""
+    return name.removeprefix("task/").replace("/transformer_encoder_0/", "/transformer_encoder/")
+
+
+def _read_config(folder: str) -> BertConfig:
+    """Reads the configuration; raises a ValueError that names the file and the value."""
+    path = os.path.join(folder, _CONFIG)
+    name, values = _read_object(path)
+    if name != "BertBackbone":
+        raise ValueError(f"{path}: a preset of {name}, but only BertBackbone can be read")
+    if missing := sorted(set(_KEYS.values()) - values.keys()):
+        raise ValueError(f"{path}: {missing[0]} is missing: restore the preset")
+    try:
+        return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
+    except ValueError as error:
+        raise ValueError(f"{path}: {_in_their_words(str(error))}") from None
+
+
+def _in_their_words(message: str) -> str:
+    return re.sub(r"\w+", lambda word: _KEYS.get(word[0], word[0]), message)
+
+
+def _read_lower_case(folder: str) -> bool | None:
+    """Reads the casing; returns None if it is not stated."""
+    path = os.path.join(folder, _TOKENIZER)
+    if not tf.io.gfile.exists(path):
+        return None
+    value = _read_object(path)[1].get("lowercase")
+    if not isinstance(value, bool | None):
+        raise ValueError(f"{path}: lowercase is {value!r}, not a boolean")
+    return value
+
+
+def _read_object(path: str) -> tuple[str, dict[str, Any]]:
+    """Reads the description of a Keras object: the name of its class, and its values."""
+    values = _read_json(path)
+    config = values.get("config")
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} does not describe an object of Keras")
+    return str(values.get("class_name")), config
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            values = json.loads(file.read())
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error})") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is damaged (not a JSON object)")
+    return values

@@ -1,0 +1,305 @@
+import dataclasses
+import json
+import os
+import shutil
+
+import h5py
+import keras
+import keras_hub
+import numpy as np
+import pytest
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import kerashub
+from bert_tf.weights.loading import load_weights
+from tfrecords.vocabulary import Vocabulary
+
+VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] a b cafe ##s e f g".split()
+INPUTS = {
+    "token_ids": np.array([[2, 5, 6, 3, 0], [2, 7, 8, 9, 3]]),
+    "padding_mask": np.array([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]),
+    "segment_ids": np.array([[0, 0, 1, 1, 0], [0, 0, 0, 0, 0]]),
+}
+POSITIONS = {"mask_positions": np.array([[1, 2], [2, 3]])}
+pytestmark = pytest.mark.filterwarnings("ignore:Skipping variable loading for optimizer")
+
+
+@pytest.fixture(scope="module")
+def models():
+    """KerasHub's models by the names of their presets, with weights that matter."""
+    keras.utils.set_random_seed(1)
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=12,
+        num_layers=2,
+        num_heads=2,
+        hidden_dim=8,
+        intermediate_dim=16,
+        max_sequence_length=10,
+    )
+    tokenizer = keras_hub.models.BertTokenizer(VOCAB, lowercase=True)
+    preprocessor = keras_hub.models.BertMaskedLMPreprocessor(tokenizer, sequence_length=10)
+    masked_lm = keras_hub.models.BertMaskedLM(backbone, preprocessor=preprocessor)
+    classifier = keras_hub.models.BertTextClassifier(backbone, num_classes=3)
+    values = np.random.default_rng(1)
+    for variable in masked_lm.weights:
+        variable.assign(values.normal(scale=0.5, size=variable.shape))
+    return {"masked_lm": masked_lm, "classifier": classifier, "backbone": backbone}
+
+
+@pytest.fixture(scope="module")
+def presets(models, tmp_path_factory):
+    """The folder of the presets."""
+    folder = tmp_path_factory.mktemp("presets")
+    for name, model in models.items():
+        model.save_to_preset(str(folder / name))
+    models["backbone"].save_to_preset(str(folder / "shards"), max_shard_size=1e-6)
+    return folder
+
+
+@pytest.fixture
+def preset(presets, tmp_path):
+    """A copy of the preset of a masked LM, to damage."""
+    return shutil.copytree(presets / "masked_lm", tmp_path / "preset")
+
+
+def assert_same_tensors(first, second):
+    assert first.tensors.keys() == second.tensors.keys()
+    for name, tensor in first.tensors.items():
+        np.testing.assert_array_equal(tensor.read(), second.tensors[name].read())
+
+
+def written(checkpoint, tmp_path):
+    folder = tmp_path / "written"
+    folder.mkdir()
+    kerashub.write(checkpoint, str(folder))
+    return str(folder)
+
+
+class TestReading:
+    def test_outputs(self, models, presets):
+        """Oracle: KerasHub's own outputs of every layer, and the vocabulary it was given."""
+        checkpoint = open_checkpoint(str(presets / "masked_lm"))
+        assert checkpoint.spec.vocab == Vocabulary(tuple(VOCAB))
+        assert checkpoint.spec.lower_case is True
+        model = BertPretrainer(checkpoint.spec.config)
+        load_weights(
+            checkpoint.path, checkpoint.tensors, model.weights, optional_parts=["next_sentence"]
+        )
+        theirs = models["backbone"]
+        ours = model(
+            {
+                "input_word_ids": INPUTS["token_ids"],
+                "input_mask": INPUTS["padding_mask"],
+                "input_type_ids": INPUTS["segment_ids"],
+                "masked_lm_positions": POSITIONS["mask_positions"],
+            }
+        )
+        layers = keras.Model(theirs.input, [layer.output for layer in theirs.transformer_layers])
+        for mine, expected in zip(ours["encoder_outputs"], layers(INPUTS), strict=True):
+            np.testing.assert_allclose(mine, expected, atol=1e-5)
+        np.testing.assert_allclose(
+            ours["pooled_output"], theirs(INPUTS)["pooled_output"], atol=1e-5
+        )
+        logits = models["masked_lm"](INPUTS | POSITIONS)
+        np.testing.assert_allclose(ours["mlm_logits"], logits, atol=1e-5)
+
+    def test_shards(self, presets):
+        """Oracle: the same weights in one file."""
+        whole, shards = (open_checkpoint(str(presets / n)) for n in ("backbone", "shards"))
+        assert_same_tensors(whole, shards)
+
+    def test_bfloat16(self, models, tmp_path):
+        """Oracle: KerasHub's variables."""
+        backbone = keras_hub.models.BertBackbone(12, 1, 2, 8, 16, dtype="bfloat16")
+        backbone.save_to_preset(str(tmp_path))
+        read = open_checkpoint(str(tmp_path)).tensors["encoder/pooler/dense_kernel"].read()
+        kernel = keras.ops.convert_to_numpy(backbone.pooled_dense.kernel)
+        assert read.dtype == np.float32
+        np.testing.assert_array_equal(read, kernel.astype(np.float32))
+
+    def test_names_of_earlier_versions(self, models, preset):
+        """Oracle: Keras, which still loads a file with such names, and the usual names."""
+        before = open_checkpoint(str(preset))
+        values = {name: tensor.read() for name, tensor in before.tensors.items()}
+        with h5py.File(preset / "model.weights.h5", "a") as file:
+            for index in ("", "_1"):
+                group = file[f"layers/transformer_encoder{index}/_self_attention_layer"]
+                for name in ("query", "key", "value", "output"):
+                    group.move(f"{name}_dense", f"_{name}_dense")
+            file.move("layers", "_layer_checkpoint_dependencies")
+        backbone = keras_hub.models.BertBackbone.from_preset(str(preset), load_weights=False)
+        backbone.load_weights(preset / "model.weights.h5")
+        for mine, expected in zip(backbone.weights, models["backbone"].weights, strict=True):
+            np.testing.assert_array_equal(mine, expected)
+        for name, tensor in open_checkpoint(str(preset)).tensors.items():
+            np.testing.assert_array_equal(tensor.read(), values[name])
+
+    def test_classifier(self, models, presets):
+        """Oracle: KerasHub's variable."""
+        checkpoint = open_checkpoint(str(presets / "classifier"))
+        assert checkpoint.head == Head("classifier")
+        kernel = checkpoint.tensors["task_model/head/dense_kernel"].read()
+        np.testing.assert_array_equal(kernel, models["classifier"].output_dense.kernel)
+
+
+class TestWriting:
+    @pytest.mark.parametrize("name", ["masked_lm", "classifier", "backbone"])
+    def test_kerashub_loads_it(self, models, presets, name, tmp_path):
+        """Oracle: the outputs of KerasHub's model that the weights are from."""
+        checkpoint = open_checkpoint(str(presets / name))
+        folder = written(checkpoint, tmp_path)
+        inputs = INPUTS | (POSITIONS if name == "masked_lm" else {})
+        loaded = type(models[name]).from_preset(folder)
+        theirs, ours = models[name](inputs), loaded(inputs)
+        for first, second in zip(keras.tree.flatten(theirs), keras.tree.flatten(ours), strict=True):
+            np.testing.assert_allclose(first, second, atol=1e-5)
+        again = open_checkpoint(folder)
+        assert_same_tensors(checkpoint, again)
+        assert (again.spec, again.head) == (checkpoint.spec, checkpoint.head)
+
+    def test_tokenizer(self, presets, tmp_path):
+        """Oracle: BERT's rules: lower-casing removes accents, and punctuation is a token."""
+        folder = written(open_checkpoint(str(presets / "masked_lm")), tmp_path)
+        tokenizer = keras_hub.models.BertTokenizer.from_preset(folder)
+        assert tokenizer("A Cafés, g").tolist() == [5, 7, 8, 1, 11]
+        preprocessor = keras_hub.models.BertMaskedLMPreprocessor.from_preset(folder)
+        assert preprocessor.sequence_length == 10
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"hidden_act": "gelu"}, "BertBackbone has hidden_act 'gelu_new', this model 'gelu'"),
+            ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, this model 1e-05"),
+            ({"is_decoder": True}, "is_decoder False, this model True"),
+            ({"masked_lm_act": None}, "masked_lm_act 'gelu', this model 'gelu_new': leave"),
+            ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, this model"),
+        ],
+    )
+    def test_refuses_what_kerashub_does_not_compute(self, presets, changes, message, tmp_path):
+        """Oracle: the source of keras_hub 0.32, whose models have no such arguments."""
+        checkpoint = open_checkpoint(str(presets / "masked_lm"))
+        config = dataclasses.replace(checkpoint.spec.config, **changes)
+        spec = dataclasses.replace(checkpoint.spec, config=config)
+        with pytest.raises(ValueError, match=message):
+            kerashub.write(dataclasses.replace(checkpoint, spec=spec), str(tmp_path))
+        assert not os.listdir(tmp_path)
+
+    def test_refuses_a_next_sentence_head(self, tmp_path):
+        """Oracle: KerasHub's BertMaskedLM, which has no such head; the message names it."""
+        config = BertConfig(12, 8, 1, 2, 16, hidden_act="gelu_new", **kerashub._MASKED_LM_FORM)
+        weights = BertPretrainer(config).weights
+        tensors = {w.path: Tensor(tuple(w.shape), w.numpy) for w in weights if "seed" not in w.path}
+        checkpoint = Checkpoint("run", "", ModelSpec(config), tensors)
+        with pytest.raises(ValueError, match="no place for pretrainer/next_sentence/dense_bias"):
+            kerashub.write(checkpoint, str(tmp_path))
+
+
+def change_json(path, change):
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+class TestBadInput:
+    """Oracle: the message names the file, and what is wrong with it."""
+
+    def check(self, preset, message, error=ValueError):
+        with pytest.raises(error, match=message) as raised:
+            for tensor in open_checkpoint(str(preset)).tensors.values():
+                tensor.read()
+        assert "\n" not in str(raised.value)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda v: v.update(class_name="RobertaBackbone"), "a preset of RobertaBackbone"),
+            (lambda v: v.pop("config"), "config.json does not describe an object"),
+            (lambda v: v["config"].pop("num_heads"), "config.json: num_heads is missing"),
+            (lambda v: v["config"].update(num_layers=-1), "num_layers must be a positive integer"),
+            (
+                lambda v: v["config"].update(hidden_dim=16),
+                "shapes differ .*reversible_embedding/vars/0 .12, 8. instead of .12, 16.",
+            ),
+            (
+                lambda v: v["config"].update(num_layers=1),
+                "also holds: layers/transformer_encoder_1",
+            ),
+            (lambda v: v["config"].update(num_layers=3), "lacks: layers/transformer_encoder_2"),
+        ],
+    )
+    def test_configuration(self, preset, change, message):
+        change_json(preset / "config.json", change)
+        self.check(preset, message)
+
+    def test_truncated(self, preset):
+        path = preset / "model.weights.h5"
+        path.write_bytes(path.read_bytes()[:-5000])
+        self.check(preset, "model.weights.h5 is damaged or incomplete", OSError)
+
+    def test_not_json(self, preset):
+        (preset / "config.json").write_text("{")
+        self.check(preset, "config.json is damaged")
+
+    def test_vocabulary(self, preset):
+        with open(preset / "assets/tokenizer/vocabulary.txt", "a") as file:
+            file.write("more\n")
+        self.check(preset, "has 13 tokens, more than the vocabulary_size 12")
+
+    def test_values_in_another_file(self, preset, tmp_path):
+        with h5py.File(preset / "model.weights.h5", "a") as file:
+            del file["layers/dense/vars/1"]
+            file.create_dataset(
+                "layers/dense/vars/1", (8,), "f4", external=[(str(tmp_path / "secret"), 0, 32)]
+            )
+        self.check(preset, "layers/dense/vars/1 is kept in another file")
+
+    def test_declares_more_than_it_holds(self, preset):
+        with h5py.File(preset / "model.weights.h5", "a") as file:
+            file.create_dataset("layers/dense/vars/2", (10**9, 10**3), "f4", chunks=(1, 1000))
+        self.check(preset, "layers/dense/vars/2 declares more values than the file holds")
+
+    def test_shard_outside_the_folder(self, presets, tmp_path):
+        folder = shutil.copytree(presets / "shards", tmp_path / "shards")
+        names = {"/layers/dense/vars": "../model.weights.h5"}
+        change_json(folder / "model.weights.json", lambda v: v.update(weight_map=names))
+        self.check(folder, "../model.weights.h5 is not a file in the same folder")
+
+    def test_missing_shard(self, presets, tmp_path):
+        folder = shutil.copytree(presets / "shards", tmp_path / "shards")
+        (folder / "model_00002.weights.h5").unlink()
+        self.check(folder, "cannot read .*model_00002.weights.h5", OSError)
+
+
+class TestDownload:
+    def test_preset(self, presets, monkeypatch):
+        """Oracle: KerasHub's list of presets."""
+        asked = []
+
+        def download(handle):
+            asked.append(handle)
+            return str(presets / "backbone")
+
+        monkeypatch.setattr("kagglehub.model_download", download)
+        checkpoint = open_checkpoint("keras:bert_tiny_en_uncased")
+        assert checkpoint.path == str(presets / "backbone")
+        expected = keras_hub.models.BertBackbone.presets["bert_tiny_en_uncased"]["kaggle_handle"]
+        assert [f"kaggle://{handle}" for handle in asked] == [expected]
+
+    def test_unknown(self):
+        """Oracle: the message lists the presets."""
+        with pytest.raises(ValueError, match="keras:bert_huge: no such BERT: give .*bert_base_en,"):
+            kerashub.download("bert_huge")
+
+    def test_failure(self, monkeypatch):
+        """Oracle: one line that names what was asked for."""
+
+        def download(handle):
+            raise RuntimeError("no\nnetwork")
+
+        monkeypatch.setattr("kagglehub.model_download", download)
+        with pytest.raises(OSError, match="keras:bert_base_en: the download failed: no network"):
+            kerashub.download("bert_base_en")

@@ -7,12 +7,15 @@ from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats import google, kerashub
+from bert_tf.weights.formats import google, huggingface, kerashub
 
 # The formats of other programs, asked in turn whether a path is theirs.
-FORMATS = (google, kerashub)
+FORMATS = (google, huggingface, kerashub)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
-DOWNLOADS: dict[str, Callable[[str], str]] = {"keras": kerashub.download}
+DOWNLOADS: dict[str, Callable[[str], str]] = {
+    "hf": huggingface.download,
+    "keras": kerashub.download,
+}
 
 
 def open_checkpoint(

@@ -120,11 +120,14 @@ class BertConfig:
         )
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    def from_dict(cls, values: Mapping[str, Any], *, ignore_unknown: bool = False) -> Self:
         """Creates a configuration from the keys of `bert_config.json`.
 
         Missing keys keep their defaults. Additional keys of published files are accepted if they
         do not affect what is computed. "gelu_approximate" says which form of GELU "gelu" is.
+
+        Args:
+            ignore_unknown: accept all other keys, too.
 
         Raises:
             ValueError: a key is unknown, or a value is not supported.
@@ -134,7 +137,8 @@ class BertConfig:
         for key, value in values.items():
             if key in _FIXED and value != _FIXED[key]:
                 raise ValueError(f"{key} {value!r} is not supported, only {_FIXED[key]!r}")
-            if key not in own and key not in _HARMLESS and key not in _FIXED:
+            known = ignore_unknown or key in own or key in _HARMLESS or key in _FIXED
+            if not known:
                 raise ValueError(f"unknown key {key!r}: the keys are {', '.join(sorted(own))}")
         if "vocab_size" not in values:
             raise ValueError("vocab_size is missing: set it to the size of the vocabulary")

@@ -11,6 +11,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
+from bert_tf.weights.starting import OPTIONAL
 from tfrecords.casing import warn_about_casing
 
 
@@ -55,7 +56,9 @@ def load(path: str) -> LoadedRun:
     spec = checkpoint.spec
     parts = {part_of(name) for name in checkpoint.tensors}
     model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    kept = load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
+    if random := sorted({part_of(name) for name in kept}):
+        print(f"WARNING: {checkpoint.path} has no {', '.join(random)}: their weights are random.")
     tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:

@@ -1,0 +1,156 @@
+"""Hugging Face's folders: config.json, model.safetensors, vocab.txt, tokenizer_config.json."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.run_folder import TOKENIZER, VOCAB
+from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
+from bert_tf.weights.formats.huggingface_table import copies, rows
+from bert_tf.weights.formats.huggingface_tokenizer import (
+    WHOLE,
+    read_lower_case,
+    read_vocab,
+    write_tokenizer,
+)
+from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors, read_json
+from bert_tf.weights.table import export_tensors, import_tensors
+from tfrecords.writer import atomic_write
+
+NAME = "Hugging Face"
+CONFIG = "config.json"
+
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_OTHER_WEIGHTS = (*_PICKLES, "tf_model.h5", "flax_model.msgpack")
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a path is a folder of this format, or a file of weights in one."""
+    known = (FILE, INDEX, *_OTHER_WEIGHTS)
+    if os.path.basename(path) in known:
+        return tf.io.gfile.exists(path)
+    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in known)
+
+
+def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
+    """Opens a folder.
+
+    Args:
+        path: the folder, or its model.safetensors.
+        config: the configuration if there is no config.json.
+        ignored: patterns of additional tensors to leave out.
+
+    Raises:
+        ValueError: the model is no BERT, or its files contradict each other.
+        OSError: a file is missing or damaged.
+    """
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
+    config_file = os.path.join(folder, CONFIG)
+    values = read_json(config_file)
+    if values:
+        config = read_config(config_file, values)
+    if not config:
+        raise FileNotFoundError(f"{folder} has no {CONFIG}: give --bert_config_file")
+    _check_weights(folder, values)
+    vocab, vocab_file = read_vocab(folder, config.vocab_size)
+    theirs, types = open_tensors(folder)
+    wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
+    prefix = any(name.startswith("bert.") for name in wanted)
+    old = any(name.endswith("LayerNorm.gamma") for name in wanted)
+    head, classes = read_head(config_file, values, wanted)
+    table = rows(head and head.kind, prefix, old)
+    left_out = (*copies(folder, wanted), *ignored)
+    tensors, unused = import_tensors(folder, table, config, theirs, left_out, classes)
+    halves = sorted(types & {"float16", "bfloat16"})
+    return Checkpoint(
+        path=folder,
+        format=f"{NAME}, {' and '.join(halves)}" if halves else NAME,
+        spec=ModelSpec(config, vocab, read_lower_case(folder)),
+        tensors=tensors,
+        head=head,
+        config_file=config_file if values else None,
+        vocab_file=vocab_file,
+        unused=unused,
+    )
+
+
+def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
+    """Raises a ValueError if the weights are in a form that is not read."""
+    exists = {
+        name: tf.io.gfile.exists(os.path.join(folder, name))
+        for name in (FILE, INDEX, *_OTHER_WEIGHTS)
+    }
+    if exists[FILE] or exists[INDEX]:
+        return
+    found = next(name for name in _OTHER_WEIGHTS if exists[name])
+    model = str(next(iter(config.get("architectures") or ()), "BertModel"))
+    why = ", a pickle, which can run any code" if found in _PICKLES else ""
+    raise ValueError(
+        f"{folder} holds its weights as {found}{why}: only {FILE} is read. Where you trust the "
+        f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
+        ".save_pretrained('NEW_FOLDER')"
+    )
+
+
+def write(checkpoint: Checkpoint, folder: str) -> None:
+    """Writes a folder that transformers' AutoModel... and AutoTokenizer load.
+
+    Args:
+        folder: an empty folder.
+
+    Raises:
+        ValueError: transformers' BERT cannot express the model; names the key of the configuration.
+        OSError: a file cannot be written.
+    """
+    from safetensors.numpy import save
+
+    values = config_values(checkpoint)
+    kind = checkpoint.head and checkpoint.head.kind
+    table = rows(kind, prefix=values["architectures"] != ["BertModel"])
+    tensors = dict(export_tensors(table, checkpoint.spec.config, checkpoint.tensors))
+    # Some versions of transformers refuse files without this mark.
+    atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
+    atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
+    write_tokenizer(checkpoint.spec, folder)
+
+
+def download(name: str) -> str:
+    """Downloads a model from the Hugging Face Hub, unless it is already in its cache.
+
+    Only what `open_` reads is downloaded.
+
+    Args:
+        name: org/name or org/name@revision.
+
+    Returns:
+        the folder.
+
+    Raises:
+        ValueError: the model has no safetensors.
+        OSError: it cannot be downloaded, or does not exist.
+    """
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ValueError(
+            f"hf:{name}: huggingface_hub is not installed: pip install 'bert-tf[huggingface]'"
+        ) from None
+    repository, _, revision = name.partition("@")
+    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", VOCAB, TOKENIZER, WHOLE]
+    try:
+        folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise OSError(f"cannot download hf:{name}: {reason}") from None
+    if not recognizes(folder):
+        raise ValueError(
+            f"hf:{name} has no {FILE}: name a revision that has one, such as "
+            f"hf:{repository}@refs/pr/1 if a pull request adds it, or download the model and "
+            f"convert it with transformers, where you trust it: from_pretrained, save_pretrained"
+        )
+    return folder

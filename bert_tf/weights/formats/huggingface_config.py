@@ -1,0 +1,134 @@
+"""Configuration and labels in config.json of Hugging Face's BERT models."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.config import BertConfig, Head
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.names import part_of
+
+# The other names of both forms of GELU in transformers' activations.py.
+_ACTIVATIONS = {"gelu_python": "gelu"} | dict.fromkeys(
+    ("gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"), "gelu_new"
+)
+# By `Head.kind`.
+_ARCHITECTURES = {
+    "classifier": "BertForSequenceClassification",
+    "multiple_choice": "BertForMultipleChoice",
+    "tagger": "BertForTokenClassification",
+    "span": "BertForQuestionAnswering",
+}
+# Heads without labels.
+_OUTPUTS = {"span": 2, "multiple_choice": 1}
+
+
+def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
+    """Returns our configuration for the content of config.json.
+
+    Raises:
+        ValueError: it describes another model, or what our BERT cannot compute.
+    """
+    kind = values.get("model_type", "bert")
+    if kind != "bert":
+        raise ValueError(f"{path}: model_type is {kind!r}: only models of type 'bert' can be read")
+    values = {"vocab_size": 30522, **values}
+    activation = values.get("hidden_act", "gelu")
+    values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
+    try:
+        # Every version and user adds keys of their own. None can change what is computed without
+        # a tensor of its own but those that BertConfig knows.
+        return BertConfig.from_dict(values, ignore_unknown=True)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_head(
+    path: str, config: Mapping[str, Any], theirs: Mapping[str, Tensor]
+) -> tuple[Head | None, int]:
+    """Returns what the head predicts, and the number of its outputs; (None, 0) without a head.
+
+    Args:
+        path: config.json, for messages.
+        config: its content.
+        theirs: the tensors.
+
+    Raises:
+        ValueError: config.json does not tell what the head predicts, or contradicts the tensors.
+    """
+    layers = {"qa_outputs": "span", "classifier": None}
+    layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)
+    if not layer:
+        return None, 0
+    names = config.get("architectures") or []
+    kinds = [kind for kind, name in _ARCHITECTURES.items() if name in names]
+    kind = layers[layer] or next(iter(kinds), None)
+    if not kind:
+        raise ValueError(
+            f"{path}: architectures is {names}, which does not tell what the head predicts: set it "
+            f"to one of {', '.join(_ARCHITECTURES.values())}"
+        )
+    if kind in _OUTPUTS:
+        return Head(kind), _OUTPUTS[kind]
+    # If one of the two is missing, the table says so.
+    shapes = [theirs[n].shape for n in (f"{layer}.weight", f"{layer}.bias") if n in theirs]
+    classes = next((shape[0] for shape in shapes if shape), 0)
+    labels = _labels(path, config)
+    if labels and len(labels) != classes:
+        raise ValueError(
+            f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
+        )
+    return Head(kind, labels), classes
+
+
+def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels in the order of their ids; () if nobody named them."""
+    names = config.get("id2label") or {}
+    expected = [str(index) for index in range(len(names))]
+    if not isinstance(names, dict) or set(names) != set(expected):
+        raise ValueError(f"{path}: the keys of id2label are not 0, 1, 2, ...: {names}")
+    labels = tuple(str(names[index]) for index in expected)
+    # The names that transformers gives to outputs without names.
+    return () if labels == _nameless(len(labels)) else labels
+
+
+def _nameless(count: int) -> tuple[str, ...]:
+    return tuple(f"LABEL_{index}" for index in range(count))
+
+
+def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the content of config.json.
+
+    Raises:
+        ValueError: transformers' BERT cannot express the model; names the key.
+    """
+    spec, head = checkpoint.spec, checkpoint.head
+    for key in ("embedding_size", "num_hidden_groups"):
+        if value := getattr(spec.config, key):
+            raise ValueError(
+                f"{checkpoint.path} has {key} {value}, which Hugging Face's BERT lacks: it cannot "
+                "be written in this format"
+            )
+    architecture = _architecture(checkpoint)
+    values = {"architectures": [architecture], "model_type": "bert", **spec.config.to_dict()}
+    if spec.vocab:
+        values["pad_token_id"] = spec.vocab.pad_id
+    if head and head.kind not in _OUTPUTS:
+        labels = head.labels or _nameless(checkpoint.tensors["task_model/head/dense_bias"].shape[0])
+        values["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        values["label2id"] = {label: index for index, label in enumerate(labels)}
+    return values
+
+
+def _architecture(checkpoint: Checkpoint) -> str:
+    """Returns transformers' class for the parts that a checkpoint has."""
+    parts = {part_of(path) for path in checkpoint.tensors}
+    if "head" in parts:
+        if not checkpoint.head:
+            raise ValueError(f"{checkpoint.path} does not tell what its head predicts")
+        return _ARCHITECTURES[checkpoint.head.kind]
+    if "masked_lm" in parts and "next_sentence" in parts:
+        return "BertForPreTraining"
+    if "masked_lm" in parts:
+        return "BertLMHeadModel" if checkpoint.spec.config.is_decoder else "BertForMaskedLM"
+    return "BertForNextSentencePrediction" if "next_sentence" in parts else "BertModel"

@@ -1,0 +1,148 @@
+"""Reads model.safetensors, in one file or in shards."""
+
+import contextlib
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.training.checkpoints import Tensor
+
+FILE = "model.safetensors"
+INDEX = f"{FILE}.index.json"
+# Integers are those of buffers, such as `position_ids`.
+_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Reads a JSON object; returns {} if there is no such file.
+
+    Raises:
+        ValueError: the file holds no JSON object.
+        OSError: the file cannot be read.
+    """
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            values = json.loads(file.read())
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): download or copy it again") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} is damaged (no JSON object): download or copy it again")
+    return values
+
+
+def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
+    """Returns the tensors of a folder by their names, and the types of the numbers on disk.
+
+    All are read as float32, which holds every float16 and bfloat16 exactly.
+
+    Raises:
+        ValueError: shards contradict their index, or a tensor has another type.
+        OSError: a file is missing or damaged.
+    """
+    if tf.io.gfile.exists(os.path.join(folder, FILE)):
+        return _open(os.path.join(folder, FILE))
+    tensors, types, shards = {}, set(), {}
+    for shard in _shards(os.path.join(folder, INDEX)):
+        found, shard_types = _open(os.path.join(folder, shard))
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise ValueError(f"{folder}: {twice[0]} is in both {shards[twice[0]]} and {shard}")
+        tensors |= found
+        types |= shard_types
+        shards |= dict.fromkeys(found, shard)
+    _check_index(os.path.join(folder, INDEX), shards)
+    return tensors, types
+
+
+def _shards(index: str) -> list[str]:
+    """Returns the names of the shards."""
+    shards = _weight_map(index).values()
+    for shard in shards:
+        # A name with a folder could lead to any file of the machine.
+        if not isinstance(shard, str) or os.path.basename(shard) != shard or "\\" in shard:
+            raise ValueError(f"{index} names {shard!r}, which is not a file of its own folder")
+    return sorted(set(shards))
+
+
+def _weight_map(index: str) -> dict[str, Any]:
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict):
+        raise ValueError(f'{index} is damaged (no "weight_map"): download or copy it again')
+    return shards
+
+
+def _check_index(index: str, shards: dict[str, str]) -> None:
+    """Raises a ValueError unless the index names the shard of every tensor."""
+    stated = _weight_map(index)
+    if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
+        name = wrong[0]
+        raise ValueError(
+            f"{index} says that {name} is in {stated.get(name)}, but it is in {shards.get(name)}: "
+            "download or copy all files again"
+        )
+
+
+def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
+    """Returns the tensors of a file, and the types of their numbers."""
+    try:
+        from safetensors import safe_open
+    except ImportError:
+        raise ValueError(
+            f"{path}: safetensors is not installed: pip install 'bert-tf[huggingface]'"
+        ) from None
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(f"{path} is missing: download or copy it again")
+    with _reading(path), _local_copy(path) as local:
+        file = safe_open(local, framework="np")
+        slices = {name: file.get_slice(name) for name in file.keys()}
+    types = {name: piece.get_dtype() for name, piece in slices.items()}
+    if wrong := sorted(name for name in types if types[name] not in _TYPES):
+        raise ValueError(
+            f"{path}: {wrong[0]} has type {types[wrong[0]]}: only float32, float16 and bfloat16 "
+            "can be read, so use the model before it was quantized"
+        )
+
+    def read(name: str) -> np.ndarray:
+        with _reading(path):
+            return np.asarray(file.get_tensor(name), np.float32)
+
+    tensors = {
+        name: Tensor(tuple(piece.get_shape()), functools.partial(read, name))
+        for name, piece in slices.items()
+    }
+    return tensors, {_TYPES[kind] for kind in types.values()}
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turns errors of damaged files into OSErrors."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except (SafetensorError, tf.errors.OpError) as error:
+        reason = str(error).removeprefix("Error while deserializing header: ")
+        raise OSError(
+            f"{path} is damaged or incomplete ({reason}): download or copy it again"
+        ) from None
+
+
+@contextlib.contextmanager
+def _local_copy(path: str) -> Iterator[str]:
+    """Yields a local file with the content of `path`; it need exist only while it is opened."""
+    if "://" not in path:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, FILE)
+        tf.io.gfile.copy(path, copy)
+        yield copy

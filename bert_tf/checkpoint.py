@@ -1,11 +1,13 @@
 """Opens checkpoints of any format."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Collection
 
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
+from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub
 
@@ -29,7 +31,7 @@ def open_checkpoint(
 
     Args:
         path: a run folder or a checkpoint in one; or a checkpoint of another program, see `FORMATS`
-            and `DOWNLOADS`.
+            and `DOWNLOADS`; or an archive of either.
         config: the configuration if there is none beside the checkpoint.
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names, as another program's checkpoint has them, that may be left out.
@@ -42,6 +44,9 @@ def open_checkpoint(
     prefix, _, name = path.partition(":")
     if prefix in DOWNLOADS:
         path = DOWNLOADS[prefix](name)
+    if is_archive(path):
+        options = {"replace_vocab": replace_vocab, "ignored": ignored}
+        return dataclasses.replace(open_checkpoint(extract(path), config, **options), path=path)
     for module in FORMATS:
         if module.recognizes(path):
             return module.open_(path, config, ignored)

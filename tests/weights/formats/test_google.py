@@ -194,6 +194,19 @@ def test_tensorflow_1_reads_what_is_written(folder, tmp_path):
     assert again.spec == ModelSpec(CONFIG, VOCAB, True)
 
 
+def test_an_archive_opens_like_the_folder_in_it(folder):
+    """Oracle: the folder; the name of the archive of a miniature states the casing."""
+    (folder / "tokenizer_config.json").unlink()
+    save(str(folder / "bert_model.ckpt"), VALUES)
+    path = shutil.make_archive(str(folder), "zip", folder)
+    shutil.rmtree(folder)
+    opened = open_checkpoint(path)
+    assert (opened.path, opened.format) == (path, "Google")
+    assert opened.spec == ModelSpec(CONFIG, VOCAB, True)
+    word_embeddings = opened.tensors["encoder/embeddings/word_embeddings"].read()
+    np.testing.assert_array_equal(word_embeddings, VALUES["bert/embeddings/word_embeddings"])
+
+
 @pytest.mark.parametrize("name", ["uncased_L-8_H-512_A-8", "chinese_L-12_H-768_A-12"])
 def test_published_checkpoints_have_the_names_and_shapes_of_the_table(shared_data, tmp_path, name):
     """Oracle: the index files of two published checkpoints, before a file of zeros."""

@@ -1,0 +1,156 @@
+"""Archives of checkpoints, extracted to temporary folders."""
+
+import atexit
+import gzip
+import io
+import lzma
+import os
+import shutil
+import stat
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+
+import tensorflow as tf
+
+_ENDINGS = (".zip", ".tar.gz", ".tgz")
+# What Python's libraries raise for damaged files; a RuntimeError for encrypted ones.
+_DAMAGE = (
+    *(OSError, EOFError, RuntimeError, UnicodeError, OverflowError, struct.error),
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
+)
+# Trained weights hardly shrink. Made-up ones do, so small archives may grow more than that.
+_MAX_GROWTH = 100
+_ALWAYS_ALLOWED = 2**26
+_MAX_FILES = 10_000
+
+
+def is_archive(path: str) -> bool:
+    """Returns whether a path is a file whose name is that of an archive."""
+    return path.endswith(_ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
+
+
+def extract(path: str) -> str:
+    """Extracts an archive to a temporary folder, which is removed when the process ends.
+
+    Returns:
+        the folder with the files, which has the name of the archive, or of the only folder in it.
+
+    Raises:
+        ValueError: a file in the archive would be outside of the folder or is not a regular file;
+            or they are more than 10,000, or 100 times as large as the archive.
+        OSError: the archive is damaged or cannot be read, or the disk is full.
+    """
+    temporary = tempfile.mkdtemp(prefix="bert_tf-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    ending = next(ending for ending in _ENDINGS if path.endswith(ending))
+    # Without leading dots, as ".." would be another folder.
+    name = os.path.basename(path).removesuffix(ending).lstrip(".")
+    folder = os.path.join(temporary, name or "archive")
+    os.mkdir(folder)
+    try:
+        local = path
+        if "://" in path:
+            # TensorFlow's files lack some of what Python's libraries need.
+            tf.io.gfile.copy(path, local := f"{folder}{ending}")
+        with open(local, "rb") as file:
+            unpack = _unzip if ending == ".zip" else _untar
+            unpack(file, folder, _Room(path, os.path.getsize(local), folder))
+    except BaseException as error:
+        shutil.rmtree(temporary)
+        if isinstance(error, tf.errors.OpError):
+            raise OSError(f"cannot read {path}: {error.message}") from error
+        if isinstance(error, tarfile.FilterError):
+            raise ValueError(f"{path} is unsafe: {error}") from error
+        if isinstance(error, _DAMAGE):
+            reason = str(error) or "it is incomplete"
+            raise OSError(f"cannot extract {path}, download it again: {reason}") from error
+        raise
+    return _only_folder(folder)
+
+
+class _Room:
+    """How much more an archive may expand to.
+
+    Args:
+        path: the archive.
+        size: its bytes.
+        folder: where it is extracted to.
+    """
+
+    def __init__(self, path: str, size: int, folder: str):
+        growth = max(_MAX_GROWTH * size, _ALWAYS_ALLOWED)
+        free = shutil.disk_usage(folder).free
+        self._path = path
+        self._files = _MAX_FILES
+        self._bytes = min(growth, free)
+        self._limit = (
+            f"{growth:,} bytes, so that it is no checkpoint"
+            if growth < free
+            else f"the {free:,} bytes that are free in {os.path.dirname(folder)}: set TMPDIR to a "
+            "folder with more room"
+        )
+
+    def take(self, size: int) -> None:
+        """Subtracts bytes; raises a ValueError if they are too many."""
+        self._bytes -= size
+        if self._bytes < 0:
+            raise ValueError(f"{self._path} expands to more than {self._limit}")
+
+    def take_file(self, name: str, regular: bool) -> None:
+        """Subtracts a file; raises a ValueError if it is unsafe or one too many."""
+        if not name or name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"{self._path} is unsafe: {name!r} would be outside of the folder")
+        if not regular:
+            raise ValueError(f"{self._path} is unsafe: {name!r} is not a regular file")
+        self._files -= 1
+        if self._files < 0:
+            raise ValueError(f"{self._path} holds more than {_MAX_FILES:,} files")
+
+
+def _unzip(file: io.IOBase, folder: str, room: _Room) -> None:
+    with zipfile.ZipFile(file) as archive:
+        for member in archive.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            room.take_file(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+            # Never more than this is extracted.
+            room.take(member.file_size)
+        archive.extractall(folder)
+
+
+def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
+    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+        room.take_file(member.name, not member.issparse())
+        return tarfile.data_filter(member, path)
+
+    stream = _Limited(gzip.GzipFile(fileobj=file), room)
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        archive.extractall(folder, filter=checked)
+    # The checksum is at the end.
+    while stream.read(2**20):
+        pass
+
+
+class _Limited:
+    """A stream that counts the bytes that are read.
+
+    In a .tar.gz, not only files can be large, but also their names.
+    """
+
+    def __init__(self, stream: io.IOBase, room: _Room):
+        self._stream = stream
+        self._room = room
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._room.take(len(data))
+        return data
+
+
+def _only_folder(folder: str) -> str:
+    """Returns the folder that a folder contains if there is nothing else in it, or itself."""
+    names = [name for name in os.listdir(folder) if not name.startswith((".", "__MACOSX"))]
+    inner = os.path.join(folder, *names[:1])
+    return inner if len(names) == 1 and os.path.isdir(inner) else folder

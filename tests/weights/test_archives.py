@@ -1,0 +1,134 @@
+"""Archives: as published, and those that are unsafe, endless or damaged."""
+
+import io
+import os
+import tarfile
+import tempfile
+import zipfile
+
+import pytest
+
+from bert_tf.weights import archives
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files, empty at the start."""
+    path = tmp_path / "tmp"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    return path
+
+
+FILES = {"bert_config.json": b"{}", "bert_model.ckpt.index": b"weights" * 9}
+
+
+def make(path, files: dict[str, bytes]) -> str:
+    """Writes an archive in the format of its name."""
+    if path.name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz", ".tgz"])
+@pytest.mark.parametrize("folder", ["", "wwm_uncased_L-24/", "./"])
+def test_archives_as_published(tmp_path, ending, folder):
+    """Oracle: Google's miniatures have their files at the top, its large models in a folder."""
+    files = {folder + name: data for name, data in FILES.items()} | {"__MACOSX/._x": b""}
+    path = make(tmp_path / f"uncased_L-2{ending}", files)
+    assert archives.is_archive(path)
+    found = archives.extract(path)
+    assert os.path.basename(found) == (folder.strip("./") or "uncased_L-2")
+    for name, data in FILES.items():
+        with open(os.path.join(found, name), "rb") as file:
+            assert file.read() == data
+
+
+def test_what_is_no_archive(tmp_path):
+    (tmp_path / "folder.zip").mkdir()
+    (tmp_path / "bert_model.ckpt").touch()
+    for name in ("folder.zip", "absent.zip", "bert_model.ckpt"):
+        assert not archives.is_archive(str(tmp_path / name))
+
+
+def problem(path: str, temporary) -> str:
+    """Returns the one line about an archive that cannot be extracted and leaves nothing behind."""
+    with pytest.raises((ValueError, OSError)) as caught:
+        archives.extract(path)
+    assert not os.listdir(temporary)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tgz"])
+@pytest.mark.parametrize("name", ["../outside", "folder/../../outside", "/outside"])
+def test_a_path_that_climbs_out_is_refused(tmp_path, temporary, ending, name):
+    path = make(tmp_path / f"a{ending}", FILES | {name: b""})
+    message = f"{path} is unsafe: {name!r} would be outside of the folder"
+    assert problem(path, temporary) == message
+    assert not (tmp_path / "outside").exists()
+
+
+def test_links_that_lead_out_and_devices_are_refused(tmp_path, temporary):
+    """Oracle: made with the flags of such members."""
+    path = tmp_path / "a.tgz"
+    for kind, message in (
+        (tarfile.SYMTYPE, "'bad' is a link to an absolute path"),
+        (tarfile.CHRTYPE, "'bad' is a special file"),
+        (tarfile.GNUTYPE_SPARSE, "'bad' is not a regular file"),
+    ):
+        with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
+            member = tarfile.TarInfo("bad")
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+        assert problem(str(path), temporary) == f"{path} is unsafe: {message}"
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        member = zipfile.ZipInfo("bad")
+        member.external_attr = 0o120777 << 16
+        archive.writestr(member, "/etc/passwd")
+    assert problem(str(path), temporary) == f"{path} is unsafe: 'bad' is not a regular file"
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tgz"])
+def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, ending, monkeypatch):
+    """Oracle: zeros shrink a thousandfold; the limits of bytes, disk space and files."""
+    path = make(tmp_path / f"a{ending}", {"bert_model.ckpt.data": bytes(10**6)})
+    archives.extract(path)
+    for name in os.listdir(temporary):
+        os.rename(temporary / name, tmp_path / name)
+    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 0)
+    limit = 100 * os.path.getsize(path)
+    message = f"{path} expands to more than {limit:,} bytes, so that it is no checkpoint"
+    assert problem(path, temporary) == message
+    usage = type("usage", (), {"free": 1000})
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
+    assert "more than the 1,000 bytes that are free in" in problem(path, temporary)
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(archives, "_MAX_FILES", 1)
+    path = make(tmp_path / f"b{ending}", {"a": b"", "b": b""})
+    assert problem(path, temporary) == f"{path} holds more than 1 files"
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
+def test_a_damaged_archive_is_named(tmp_path, temporary, ending):
+    """Oracle: cut short, changed, and not an archive at all."""
+    path = make(tmp_path / f"a{ending}", {"bert_model.ckpt.data": os.urandom(5000)})
+    with open(path, "rb") as file:
+        data = file.read()
+    middle = len(data) // 2
+    changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    for damaged in (data[:middle], data[:-9], changed, b"<html>", b""):
+        with open(path, "wb") as file:
+            file.write(damaged)
+        message = problem(path, temporary)
+        assert message.startswith(f"cannot extract {path}, download it again: ")

@@ -9,14 +9,15 @@ from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats import google, huggingface, kerashub
+from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 
 # The formats of other programs, asked in turn whether a path is theirs.
-FORMATS = (google, huggingface, kerashub)
+FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
 DOWNLOADS: dict[str, Callable[[str], str]] = {
     "hf": huggingface.download,
     "keras": kerashub.download,
+    "tfhub": saved_model.download,
 }
 
 

@@ -236,7 +236,9 @@ def tensors_by_key(checkpoint: str) -> dict[str, Tensor]:
 
     def read(key: str) -> np.ndarray:
         with _reading(checkpoint):
-            return np.asarray(reader.get_tensor(key))
+            value = reader.get_tensor(key)
+            # NumPy's own strings lose the zeros at their ends.
+            return np.asarray(value, object if isinstance(value, bytes) else None)
 
     return {
         key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()

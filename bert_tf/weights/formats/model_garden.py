@@ -1,0 +1,230 @@
+"""Training checkpoints of the TensorFlow Model Garden, and its names of the weights."""
+
+import dataclasses
+import functools
+import os
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+from bert_tf.config import BertConfig
+from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
+from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.table import Row, import_tensors
+
+NAME = "Model Garden"
+
+_LAYER = "transformer/layer_{}"
+_ATTENTION = f"{_LAYER}/self_attention"
+_QKV = ("query", "key", "value")
+_MASKED_LM = "cls/predictions"
+ROWS = (
+    Row("encoder/embeddings/word_embeddings", "word_embeddings/embeddings"),
+    Row("encoder/embeddings/position_embeddings", "position_embedding/embeddings"),
+    Row("encoder/embeddings/token_type_embeddings", "type_embeddings/embeddings"),
+    Row("encoder/embeddings/layer_norm/gamma", "embeddings/layer_norm/gamma"),
+    Row("encoder/embeddings/layer_norm/beta", "embeddings/layer_norm/beta"),
+    Row("encoder/embeddings/projection_kernel", "embedding_projection/kernel"),
+    Row("encoder/embeddings/projection_bias", "embedding_projection/bias"),
+    Row(
+        "encoder/layer_{}/attention/qkv_kernel",
+        tuple(f"{_ATTENTION}/{name}/kernel" for name in _QKV),
+        shape=("hidden", "heads", "head size"),
+    ),
+    Row(
+        "encoder/layer_{}/attention/qkv_bias",
+        tuple(f"{_ATTENTION}/{name}/bias" for name in _QKV),
+        shape=("heads", "head size"),
+    ),
+    Row(
+        "encoder/layer_{}/attention/output_kernel",
+        f"{_ATTENTION}/attention_output/kernel",
+        shape=("heads", "head size", "hidden"),
+    ),
+    Row("encoder/layer_{}/attention/output_bias", f"{_ATTENTION}/attention_output/bias"),
+    Row("encoder/layer_{}/attention_norm/gamma", f"{_LAYER}/self_attention_layer_norm/gamma"),
+    Row("encoder/layer_{}/attention_norm/beta", f"{_LAYER}/self_attention_layer_norm/beta"),
+    Row("encoder/layer_{}/intermediate_kernel", f"{_LAYER}/intermediate/kernel"),
+    Row("encoder/layer_{}/intermediate_bias", f"{_LAYER}/intermediate/bias"),
+    Row("encoder/layer_{}/output_kernel", f"{_LAYER}/output/kernel"),
+    Row("encoder/layer_{}/output_bias", f"{_LAYER}/output/bias"),
+    Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/output_layer_norm/gamma"),
+    Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/output_layer_norm/beta"),
+    Row("encoder/pooler/dense_kernel", "pooler_transform/kernel"),
+    Row("encoder/pooler/dense_bias", "pooler_transform/bias"),
+    Row("pretrainer/masked_lm/transform_kernel", f"{_MASKED_LM}/transform/dense/kernel"),
+    Row("pretrainer/masked_lm/transform_bias", f"{_MASKED_LM}/transform/dense/bias"),
+    Row("pretrainer/masked_lm/layer_norm/gamma", f"{_MASKED_LM}/transform/LayerNorm/gamma"),
+    Row("pretrainer/masked_lm/layer_norm/beta", f"{_MASKED_LM}/transform/LayerNorm/beta"),
+    Row("pretrainer/masked_lm/output_bias", f"{_MASKED_LM}/output_bias/bias"),
+    Row("pretrainer/next_sentence/dense_kernel", "next_sentence/logits/kernel"),
+    Row("pretrainer/next_sentence/dense_bias", "next_sentence/logits/bias"),
+)
+# The next-sentence head has a pooler of its own, which it trains in the place of the encoder's.
+_HEAD_POOLER, _POOLER = "next_sentence/pooler_dense", "pooler_transform"
+# What is no weight, by its key.
+IGNORED = (
+    *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
+    *("do_lower_case", "*seed_generator_state"),
+)
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# The first published encoders had these names.
+_EARLIER_NAMES = (
+    (r"embedding_postprocessor/type_embeddings$", "type_embeddings/embeddings"),
+    (r"embedding_postprocessor/position_embeddings$", "position_embedding/embeddings"),
+    (r"embedding_postprocessor/layer_norm/", "embeddings/layer_norm/"),
+    (r"encoder/(layer_\d+)/", r"transformer/\1/"),
+    (r"/self_attention_output/", "/self_attention/attention_output/"),
+    (r"cls/predictions/output_bias$", "cls/predictions/output_bias/bias"),
+)
+# What a table's name begins with; the names of enclosing models may come first.
+_BEGINNINGS = re.compile(
+    r"(?:^|.*?/)((?:word_embeddings|position_embedding|type_embeddings|embeddings/layer_norm"
+    r"|embedding_projection|transformer/layer_\d+|pooler_transform|cls/predictions"
+    r"|next_sentence)/.*)"
+)
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a path is a checkpoint of this format, or a folder that holds one."""
+    try:
+        keys = tensors_by_key(_prefix(path))
+    except OSError:
+        return False
+    return any("/_query_dense/kernel/" in key for key in keys)
+
+
+def is_encoder(theirs: Collection[str]) -> bool:
+    """Returns whether the names of weights are those of a BERT encoder."""
+    return {ROWS[0].theirs, f"{_ATTENTION.format(0)}/query/kernel"} <= set(theirs)
+
+
+def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
+    """Opens a training checkpoint.
+
+    Args:
+        path: the prefix of its files, any of them, or the folder that holds them.
+        config: the configuration. Without it and without a bert_config.json beside the checkpoint,
+            the shapes of the weights tell it.
+        ignored: patterns of additional variables to leave out, beside those of optimizers.
+
+    Raises:
+        ValueError: the checkpoint does not fit its configuration or vocabulary.
+        OSError: a file is missing or damaged.
+    """
+    prefix = _prefix(path)
+    folder = RunFolder(os.path.dirname(prefix))
+    theirs = variables(prefix)
+    has_config = tf.io.gfile.exists(folder.file(CONFIG))
+    config = folder.read_config() if has_config else config or config_of(prefix, theirs)
+    # The Model Garden computes the tanh form by this name.
+    act = "gelu_new" if config.hidden_act == "gelu" else config.hidden_act
+    spec = folder.read(config)
+    spec = dataclasses.replace(spec, config=dataclasses.replace(config, hidden_act=act))
+    tensors, unused = to_ours(prefix, spec.config, theirs, ignored)
+    return Checkpoint(
+        path=prefix,
+        format=NAME,
+        spec=spec,
+        tensors=tensors,
+        config_file=folder.file(CONFIG) if has_config else None,
+        vocab_file=folder.file(VOCAB) if spec.vocab else None,
+        unused=unused,
+    )
+
+
+def to_ours(
+    path: str, config: BertConfig, theirs: Mapping[str, Tensor], ignored: Collection[str]
+) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Translates the result of `variables`; see `import_tensors`."""
+    rows: Sequence[Row] = ROWS
+    if f"{_HEAD_POOLER}/kernel" in theirs:
+        renamed = {f"{_POOLER}/{name}": f"{_HEAD_POOLER}/{name}" for name in ("kernel", "bias")}
+        rows = [
+            dataclasses.replace(row, theirs=renamed.get(row.theirs, row.theirs)) for row in rows
+        ]
+        ignored = (*ignored, f"{_POOLER}/*")
+    return import_tensors(path, rows, config, theirs, (*IGNORED, *ignored))
+
+
+def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
+    """Returns the configuration that the shapes of the weights tell; the activation is tanh GELU.
+
+    Raises:
+        ValueError: the shapes are not those of an encoder.
+    """
+    layers = [re.match(r"transformer/layer_(\d+)/", name) for name in theirs]
+    first = _LAYER.format(0)
+    try:
+        vocab_size, width = theirs[ROWS[0].theirs].shape
+        hidden, heads, _ = theirs[f"{first}/self_attention/query/kernel"].shape
+        return BertConfig(
+            vocab_size=vocab_size,
+            hidden_size=hidden,
+            num_hidden_layers=1 + max(int(layer[1]) for layer in layers if layer),
+            num_attention_heads=heads,
+            intermediate_size=theirs[f"{first}/intermediate/kernel"].shape[1],
+            hidden_act="gelu_new",
+            max_position_embeddings=theirs["position_embedding/embeddings"].shape[0],
+            type_vocab_size=theirs["type_embeddings/embeddings"].shape[0],
+            embedding_size=None if width == hidden else width,
+        )
+    except KeyError as error:
+        raise ValueError(f"{path} holds no {error.args[0]}: it is not a BERT encoder") from None
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"{path}: the shapes of the weights do not tell the configuration ({error}): give "
+            "--bert_config_file"
+        ) from None
+
+
+def variables(prefix: str) -> dict[str, Tensor]:
+    """Returns the tensors of an object-based checkpoint by the names of their variables.
+
+    Names that the table has are without the names of enclosing models. What is no weight is under
+    its key. Values are read as float32. The result is empty for other kinds of checkpoints.
+
+    Raises:
+        OSError: the checkpoint is damaged.
+    """
+    tensors = tensors_by_key(prefix)
+    graph = tensors.pop(_OBJECT_GRAPH, None)
+    if not graph:
+        return {}
+    try:
+        nodes = TrackableObjectGraph.FromString(graph.read().item()).nodes
+    except (DecodeError, TypeError, ValueError) as error:
+        raise OSError(f"{prefix} is damaged or incomplete") from error
+    names = {each.checkpoint_key: each.full_name for node in nodes for each in node.attributes}
+    found: dict[str, Tensor] = {}
+    for key, tensor in tensors.items():
+        name = _name(key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"), names.get(key, ""))
+        # Names need not be unique; keys are.
+        name = key if name in found else name
+        found[name] = Tensor(tensor.shape, functools.partial(_read, tensor))
+    return found
+
+
+def _name(key: str, full_name: str) -> str:
+    if matches(key, IGNORED) or not full_name:
+        return key
+    for pattern, name in _EARLIER_NAMES:
+        full_name = re.sub(pattern, name, full_name)
+    known = _BEGINNINGS.fullmatch(full_name)
+    return known[1] if known else full_name
+
+
+def _read(tensor: Tensor) -> np.ndarray:
+    return tensor.read().astype(np.float32)
+
+
+def _prefix(path: str) -> str:
+    """Returns the prefix of the files of a checkpoint; raises a FileNotFoundError if none."""
+    found = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
+    return latest_checkpoint(found[0] if len(found) == 1 else path)

@@ -1,0 +1,180 @@
+"""Encoders as SavedModels: those of TensorFlow Hub, of the Model Garden, and our own exports.
+
+Only the variables and the description of the objects are read. No function is loaded or called.
+"""
+
+import dataclasses
+import os
+from collections.abc import Collection, Mapping
+
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import model_garden
+from bert_tf.weights.names import PARTS
+from bert_tf.weights.table import Row, import_tensors
+from tfrecords.input_files import shortened
+from tfrecords.vocabulary import Vocabulary, load_vocab
+
+NAME = "SavedModel"
+
+_FILE = "saved_model.pb"
+# Our own exports keep our names, and beside the functions the configuration.
+_OWN_ROWS = tuple(Row(path, path) for part in PARTS.values() for path in part)
+_OWN_CONFIG = "assets.extra/bert_config.json"
+# The operations that only one activation has.
+_ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
+
+
+def download(url: str) -> str:
+    """Downloads a SavedModel of TensorFlow Hub, or opens the copy that is kept.
+
+    Returns:
+        the folder.
+
+    Raises:
+        OSError: the download failed.
+    """
+    import tensorflow_hub
+
+    try:
+        return tensorflow_hub.resolve(url)
+    # The library raises errors of TensorFlow, of urllib and of the operating system.
+    except Exception as error:
+        line = " ".join(str(error).split())
+        raise OSError(f"tfhub:{url}: the download failed: {line}") from error
+
+
+def recognizes(path: str) -> bool:
+    """Returns whether a path is the folder of a SavedModel."""
+    return tf.io.gfile.exists(os.path.join(path, _FILE))
+
+
+def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
+    """Opens an encoder.
+
+    Args:
+        path: the folder.
+        config: the configuration, where neither a file in the folder nor the shapes of the weights
+            tell it.
+        ignored: patterns of additional variables to leave out.
+
+    Raises:
+        ValueError: it is not a BERT encoder; says what it is, if that can be told.
+        OSError: a file is missing or damaged.
+    """
+    graph = _read_graph(os.path.join(path, _FILE))
+    theirs = _variables(path)
+    own = _OWN_ROWS[0].theirs in theirs
+    if kind := _other_kind(graph, theirs, own):
+        raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
+    config_file = os.path.join(path, _OWN_CONFIG)
+    config_file = config_file if tf.io.gfile.exists(config_file) else None
+    if config_file:
+        config = BertConfig.from_json_file(config_file)
+    if own:
+        if not config:
+            raise ValueError(f"{path} does not state its configuration: give --bert_config_file")
+        patterns = (*model_garden.IGNORED, *ignored)
+        tensors, unused = import_tensors(path, _OWN_ROWS, config, theirs, patterns)
+    else:
+        config = config or model_garden.config_of(path, theirs)
+        config = dataclasses.replace(config, hidden_act=_hidden_act(graph))
+        tensors, unused = model_garden.to_ours(path, config, theirs, ignored)
+    vocab_file = _vocab_file(path, graph)
+    return Checkpoint(
+        path=path,
+        format=NAME,
+        spec=ModelSpec(config, _read_vocab(vocab_file, config), _read_lower_case(theirs)),
+        tensors=tensors,
+        config_file=config_file,
+        vocab_file=vocab_file,
+        unused=unused,
+    )
+
+
+def _read_graph(file: str) -> MetaGraphDef:
+    try:
+        with tf.io.gfile.GFile(file, "rb") as source:
+            return SavedModel.FromString(source.read()).meta_graphs[0]
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {file}: {error.message}") from None
+    except (DecodeError, IndexError):
+        raise OSError(f"{file} is damaged or incomplete") from None
+
+
+def _variables(path: str) -> dict[str, Tensor]:
+    prefix = os.path.join(path, "variables", "variables")
+    if not tf.io.gfile.exists(f"{prefix}.index"):
+        return {}
+    return model_garden.variables(prefix)
+
+
+def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) -> str | None:
+    """Says what a SavedModel is; returns None for an encoder."""
+    if not graph.object_graph_def.nodes:
+        return "a module of TensorFlow 1"
+    children = _children(graph)
+    if children.keys() & {"tokenize", "bert_pack_inputs"}:
+        return "a preprocessor"
+    if "sp_model_file" in children:
+        return "a model with a SentencePiece vocabulary, such as ALBERT"
+    if any(name.startswith("task_model/") for name in theirs):
+        return "a fine-tuned model"
+    if own or model_garden.is_encoder(theirs):
+        return None
+    if not theirs:
+        return "a SavedModel without variables"
+    return f"a SavedModel of another model (it holds {shortened(sorted(theirs))})"
+
+
+def _children(graph: MetaGraphDef) -> dict[str, int]:
+    """Returns the indices of the root's attributes by their names."""
+    return {child.local_name: child.node_id for child in graph.object_graph_def.nodes[0].children}
+
+
+def _hidden_act(graph: MetaGraphDef) -> str:
+    """Returns the activation that the functions compute."""
+    operations = {
+        node.op for function in graph.graph_def.library.function for node in function.node_def
+    }
+    found = (act for operation, act in _ACTIVATIONS.items() if operation in operations)
+    # The form of the Model Garden.
+    return next(found, "gelu_new")
+
+
+def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
+    """Returns the path of the vocabulary; None if there is none."""
+    node_id = _children(graph).get("vocab_file")
+    if node_id is None:
+        return None
+    try:
+        asset = graph.object_graph_def.nodes[node_id].asset
+        name = graph.asset_file_def[asset.asset_file_def_index].filename
+    except IndexError:
+        raise OSError(f"{os.path.join(path, _FILE)} is damaged or incomplete") from None
+    if os.path.basename(name) != name:
+        raise ValueError(f"{path}: its vocabulary {name} is not a file in its assets")
+    return os.path.join(path, "assets", name)
+
+
+def _read_vocab(vocab_file: str | None, config: BertConfig) -> Vocabulary | None:
+    if not vocab_file:
+        return None
+    vocab = load_vocab(vocab_file)
+    if len(vocab) > config.vocab_size:
+        raise ValueError(
+            f"{vocab_file} has {len(vocab)} tokens, more than the {config.vocab_size} of the "
+            "encoder: restore the SavedModel"
+        )
+    return vocab
+
+
+def _read_lower_case(theirs: Mapping[str, Tensor]) -> bool | None:
+    tensor = theirs.get("do_lower_case")
+    return bool(tensor.read()) if tensor and tensor.shape == () else None

@@ -1,0 +1,110 @@
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.formats import model_garden
+from bert_tf.weights.loading import load_weights
+
+CONFIG = BertConfig(
+    vocab_size=12,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=16,
+    hidden_act="gelu_new",
+    max_position_embeddings=10,
+)
+
+
+@pytest.fixture
+def training(garden, tmp_path):
+    """A copy of the training checkpoint, to put files beside it."""
+    return shutil.copytree(garden / "training", tmp_path / "training")
+
+
+def test_outputs(garden):
+    """Oracle: the Model Garden's outputs; the next-sentence head's pooler is its own."""
+    checkpoint = open_checkpoint(str(garden / "training"))
+    assert checkpoint.spec.config == CONFIG
+    model = BertPretrainer(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    theirs = np.load(garden / "training.npz")
+    ours = model({name: theirs[name] for name in theirs if theirs[name].dtype == np.int32})
+    for index, layer in enumerate(ours["encoder_outputs"]):
+        np.testing.assert_allclose(layer, theirs[f"layer_{index}"], atol=1e-5)
+    np.testing.assert_allclose(ours["mlm_logits"], theirs["mlm_logits"], atol=1e-5)
+    np.testing.assert_allclose(ours["next_sentence_logits"], theirs["next_sentence"], atol=1e-5)
+
+
+def test_every_variable_is_accounted_for(garden):
+    """Oracle: the variables in the file."""
+    path = str(garden / "training/ckpt-1")
+    checkpoint = open_checkpoint(path)
+    rows = [row for row in model_garden.ROWS if "projection" not in row.ours]
+    count = 0
+    for row in rows:
+        layers = 2 if "{}" in row.ours else 1
+        count += layers * (1 if isinstance(row.theirs, str) else 3)
+    in_file = [name for name, _ in tf.train.list_variables(path) if not name.startswith("_CHECK")]
+    assert len(checkpoint.unused) + count == len(in_file)
+    assert "save_counter" in checkpoint.unused
+    assert "pooler_transform/kernel" in checkpoint.unused
+
+
+@pytest.mark.parametrize("name", ["", "ckpt-1", "ckpt-1.index"])
+def test_ways_to_name_it(garden, name):
+    """Oracle: the path without the ending."""
+    assert open_checkpoint(str(garden / "training" / name)).path.endswith("/training/ckpt-1")
+
+
+def test_files_beside_it(garden, training):
+    """Oracle: the vocabulary of the export; "gelu" is the tanh form in the Model Garden."""
+    config = dataclasses.replace(CONFIG, hidden_act="gelu", hidden_dropout_prob=0.2)
+    config.to_json_file(str(training / "bert_config.json"))
+    shutil.copy(garden / "encoder/assets/vocab.txt", training)
+    checkpoint = open_checkpoint(str(training))
+    assert checkpoint.spec.config == dataclasses.replace(CONFIG, hidden_dropout_prob=0.2)
+    assert len(checkpoint.spec.vocab) == 12
+    assert checkpoint.spec.lower_case is None
+
+
+class TestBadInput:
+    """Oracle: the message names the file, and what is wrong with it."""
+
+    def test_another_configuration(self, garden):
+        config = dataclasses.replace(CONFIG, num_hidden_layers=1, hidden_size=4)
+        with pytest.raises(ValueError) as raised:
+            open_checkpoint(str(garden / "training"), config)
+        assert "it also holds: transformer/layer_1/intermediate/bias, " in str(raised.value)
+        assert "word_embeddings/embeddings [12, 8] instead of [12, 4]" in str(raised.value)
+
+    def test_missing_and_additional_variables(self, tmp_path):
+        names = {"word_embeddings/embeddings": (12, 8), "position_embedding/embeddings": (10, 8)}
+        names |= {"type_embeddings/embeddings": (2, 8), "another/kernel": (1,)}
+        names |= {"transformer/layer_0/self_attention/query/kernel": (8, 2, 4)}
+        names |= {"transformer/layer_0/intermediate/kernel": (8, 16)}
+        variables = [tf.Variable(np.zeros(shape), name=name) for name, shape in names.items()]
+        path = tf.train.Checkpoint(model=variables).write(str(tmp_path / "ckpt"))
+        with pytest.raises(ValueError, match="it lacks: embeddings/layer_norm/gamma, .*holds: ano"):
+            model_garden.open_(path, None)
+
+    def test_heads_unknown(self, tmp_path):
+        names = {"word_embeddings/embeddings": (12, 8)}
+        names |= {"transformer/layer_0/self_attention/query/kernel": (8, 8)}
+        variables = [tf.Variable(np.zeros(shape), name=name) for name, shape in names.items()]
+        path = tf.train.Checkpoint(model=variables).write(str(tmp_path / "ckpt"))
+        with pytest.raises(ValueError, match="do not tell the configuration .*bert_config_file"):
+            model_garden.open_(path, None)
+
+    def test_truncated(self, training):
+        file = training / "ckpt-1.data-00000-of-00001"
+        file.write_bytes(file.read_bytes()[:-20000])
+        with pytest.raises(OSError, match="ckpt-1 is damaged or incomplete"):
+            for tensor in open_checkpoint(str(training)).tensors.values():
+                tensor.read()

@@ -1,0 +1,212 @@
+import dataclasses
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.formats import saved_model
+from bert_tf.weights.loading import load_weights
+from export.encoder import export_encoder
+
+CONFIG = BertConfig(
+    vocab_size=12,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=16,
+    hidden_act="gelu_new",
+    max_position_embeddings=10,
+)
+# The first published encoders had other names; see TF-Hub's bert_en_uncased_L-12_H-768_A-12/1.
+EARLIER_NAMES = {
+    "word_embeddings/embeddings": "word_embeddings/embeddings",
+    "position_embedding/embeddings": "embedding_postprocessor/position_embeddings",
+    "type_embeddings/embeddings": "embedding_postprocessor/type_embeddings",
+    "embeddings/layer_norm/": "embedding_postprocessor/layer_norm/",
+    "transformer/layer": "encoder/layer",
+    "self_attention/attention_output/": "self_attention_output/",
+}
+
+
+def load(checkpoint):
+    model = BertPretrainer(checkpoint.spec.config)
+    load_weights(
+        checkpoint.path, checkpoint.tensors, model.weights, optional_parts=["next_sentence"]
+    )
+    return model
+
+
+def same_tensors(first, second):
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        np.testing.assert_array_equal(tensor.read(), second[name].read())
+
+
+@pytest.fixture
+def encoder(garden, tmp_path):
+    """A copy of the Model Garden's encoder, to damage."""
+    return shutil.copytree(garden / "encoder", tmp_path / "encoder")
+
+
+def change_graph(encoder, change):
+    graph = saved_model_pb2.SavedModel.FromString((encoder / "saved_model.pb").read_bytes())
+    change(graph.meta_graphs[0])
+    (encoder / "saved_model.pb").write_bytes(graph.SerializeToString())
+
+
+class TestModelGarden:
+    def test_outputs(self, garden):
+        """Oracle: the outputs of the exported functions; the vocabulary that was exported."""
+        checkpoint = open_checkpoint(str(garden / "encoder"))
+        assert checkpoint.spec.config == CONFIG
+        assert checkpoint.spec.vocab.tokens[5:7] == ("a", "b")
+        assert checkpoint.spec.lower_case is True
+        assert checkpoint.unused == ("do_lower_case",)
+        theirs = np.load(garden / "encoder.npz")
+        inputs = {name: theirs[name] for name in theirs if theirs[name].dtype == np.int32}
+        ours = load(checkpoint)(inputs)
+        for index, layer in enumerate(ours["encoder_outputs"]):
+            np.testing.assert_allclose(layer, theirs[f"layer_{index}"], atol=1e-5)
+        for name in ("sequence_output", "pooled_output", "mlm_logits"):
+            np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)
+
+    def test_names_of_the_first_encoders(self, garden, tmp_path):
+        """Oracle: the same weights under the present names."""
+        present = open_checkpoint(str(garden / "encoder"))
+        theirs = saved_model._variables(str(garden / "encoder"))
+        root = tf.train.Checkpoint()
+        root.do_lower_case = tf.Variable(False, name="Variable")
+        root.variables = []
+        for name in theirs.keys() - {"do_lower_case"}:
+            if not name.startswith("cls/"):
+                value = theirs[name].read()
+                for new, old in EARLIER_NAMES.items():
+                    name = name.replace(new, old)
+                root.variables.append(tf.Variable(value, name=f"bert_model/{name}"))
+        tf.saved_model.save(root, str(tmp_path))
+        checkpoint = open_checkpoint(str(tmp_path))
+        same = {name: t for name, t in present.tensors.items() if "masked_lm" not in name}
+        same_tensors(checkpoint.tensors, same)
+        assert checkpoint.spec.config == CONFIG
+        assert (checkpoint.spec.vocab, checkpoint.spec.lower_case) == (None, False)
+
+    def test_activation(self, encoder):
+        """Oracle: only the exact form of GELU has the operation Erf."""
+
+        def change(graph):
+            graph.graph_def.library.function[0].node_def.add(op="Erf")
+
+        change_graph(encoder, change)
+        assert open_checkpoint(str(encoder)).spec.config.hidden_act == "gelu"
+
+
+@pytest.fixture(scope="module")
+def export(garden, tmp_path_factory):
+    """A model, and the folder of its export."""
+    keras.utils.set_random_seed(1)
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1, layer_norm_eps=1e-6)
+    model = BertPretrainer(config)
+    folder = tmp_path_factory.mktemp("own") / "encoder"
+    vocab = str(garden / "encoder/assets/vocab.txt")
+    export_encoder(model, vocab, str(folder), do_lower_case=False)
+    return model, folder
+
+
+class TestOwnExports:
+    def test_weights(self, export):
+        """Oracle: the model that was exported."""
+        model, folder = export
+        checkpoint = open_checkpoint(str(folder), model.config)
+        expected = {w.path: w.numpy() for w in model.weights if "seed" not in w.path}
+        found = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
+        assert expected.keys() - found.keys() == {
+            "pretrainer/next_sentence/dense_kernel",
+            "pretrainer/next_sentence/dense_bias",
+        }
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, expected[name])
+        assert checkpoint.spec.lower_case is False
+
+    def test_configuration(self, export, tmp_path):
+        """Oracle: the file beside the functions."""
+        model, folder = export
+        folder = shutil.copytree(folder, tmp_path / "encoder")
+        shutil.rmtree(folder / "assets.extra", ignore_errors=True)
+        with pytest.raises(ValueError, match="does not state its configuration: give --bert_conf"):
+            open_checkpoint(str(folder))
+        (folder / "assets.extra").mkdir()
+        model.config.to_json_file(str(folder / "assets.extra/bert_config.json"))
+        assert open_checkpoint(str(folder)).spec.config == model.config
+
+
+class TestBadInput:
+    """Oracle: the message names the folder or file, and what is wrong with it."""
+
+    def check(self, folder, message, error=ValueError):
+        with pytest.raises(error, match=message) as raised:
+            open_checkpoint(str(folder))
+        assert "\n" not in str(raised.value)
+
+    def save(self, folder, **attributes):
+        tf.saved_model.save(tf.train.Checkpoint(**attributes), str(folder))
+
+    def test_preprocessor(self, tmp_path):
+        self.save(tmp_path, tokenize=tf.train.Checkpoint())
+        self.check(tmp_path, "is a preprocessor, not a BERT encoder")
+
+    def test_fine_tuned(self, tmp_path):
+        self.save(tmp_path, head=tf.Variable(0.0, name="task_model/head/dense_bias"))
+        self.check(tmp_path, "is a fine-tuned model, not a BERT encoder")
+
+    def test_sentence_piece(self, garden, tmp_path):
+        asset = tf.saved_model.Asset(str(garden / "encoder/assets/vocab.txt"))
+        self.save(tmp_path, sp_model_file=asset)
+        self.check(tmp_path, "is a model with a SentencePiece vocabulary, such as ALBERT, not")
+
+    def test_another_model(self, tmp_path):
+        self.save(tmp_path, kernel=tf.Variable(0.0, name="conv/kernel"))
+        self.check(tmp_path, r"is a SavedModel of another model \(it holds conv/kernel, ")
+
+    def test_without_variables(self, encoder):
+        shutil.rmtree(encoder / "variables")
+        self.check(encoder, "is a SavedModel without variables")
+
+    def test_tensorflow_1(self, encoder):
+        change_graph(encoder, lambda graph: graph.ClearField("object_graph_def"))
+        self.check(encoder, "is a module of TensorFlow 1")
+
+    def test_damaged(self, encoder):
+        (encoder / "saved_model.pb").write_bytes(b"no protocol buffer")
+        self.check(encoder, "saved_model.pb is damaged or incomplete", OSError)
+
+    def test_damaged_variables(self, encoder):
+        file = encoder / "variables/variables.index"
+        file.write_bytes(file.read_bytes()[:1000])
+        self.check(encoder, "variables/variables is damaged or incomplete", OSError)
+
+    def test_vocabulary_outside(self, encoder):
+        def change(graph):
+            graph.asset_file_def[0].filename = "../../secret.txt"
+
+        change_graph(encoder, change)
+        self.check(encoder, "its vocabulary ../../secret.txt is not a file in its assets")
+
+    def test_vocabulary_too_large(self, encoder):
+        with open(encoder / "assets/vocab.txt", "a") as file:
+            file.write("more\n")
+        self.check(encoder, "vocab.txt has 13 tokens, more than the 12 of the encoder")
+
+
+def test_download(garden, monkeypatch):
+    """Oracle: the URL is handed to TensorFlow Hub; its errors become one line."""
+    url = "https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4"
+    monkeypatch.setattr("tensorflow_hub.resolve", {url: str(garden / "encoder")}.__getitem__)
+    assert open_checkpoint(f"tfhub:{url}").path == str(garden / "encoder")
+    with pytest.raises(OSError, match="tfhub:another: the download failed: 'another'"):
+        open_checkpoint("tfhub:another")

@@ -83,6 +83,8 @@ _EARLIER_NAMES = (
     (r"/self_attention_output/", "/self_attention/attention_output/"),
     (r"cls/predictions/output_bias$", "cls/predictions/output_bias/bias"),
 )
+# Our own exports keep our names.
+_OWN = ("encoder/", "pretrainer/", "task_model/")
 # What a table's name begins with; the names of enclosing models may come first.
 _BEGINNINGS = re.compile(
     r"(?:^|.*?/)((?:word_embeddings|position_embedding|type_embeddings|embeddings/layer_norm"
@@ -214,6 +216,8 @@ def variables(prefix: str) -> dict[str, Tensor]:
 def _name(key: str, full_name: str) -> str:
     if matches(key, IGNORED) or not full_name:
         return key
+    if full_name.startswith(_OWN):
+        return full_name
     for pattern, name in _EARLIER_NAMES:
         full_name = re.sub(pattern, name, full_name)
     known = _BEGINNINGS.fullmatch(full_name)

@@ -64,21 +64,26 @@ class Options:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
+            value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
-                raise ValueError(f"--{field.name} is {value!r}: it must be {_NEEDS[_type(field)]}")
+                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[_type(field)]}")
             if value == "":
-                raise ValueError(f"--{field.name} is empty: give it a value or omit it")
+                raise ValueError(f"--{name} is empty: give it a value or omit it")
             choices = field.metadata["choices"]
             if choices and value is not None and value not in choices:
-                raise ValueError(f"--{field.name}={value}: choose one of {', '.join(choices)}")
+                raise ValueError(f"--{name}={value}: choose one of {', '.join(choices)}")
             if not isinstance(value, int | float):
                 continue
             low, high = field.metadata["at_least"], field.metadata["at_most"]
             if not (math.isfinite(value) and low <= value <= high):
                 limits = f"{low} or more" if high == math.inf else f"from {low} to {high}"
                 need = "a number" if low == -math.inf else limits
-                raise ValueError(f"--{field.name} is {value}: it must be {need}")
+                raise ValueError(f"--{name} is {value}: it must be {need}")
+
+
+def flag_name(field: dataclasses.Field) -> str:
+    """Returns the name of a field's flag: "from" for `from_`, as `from` is a keyword of Python."""
+    return field.name.removesuffix("_")
 
 
 def run(options_type: type, function: Callable[[Any], None]) -> None:
@@ -204,7 +209,7 @@ def _parse(options_type: type, arguments: Sequence[str]) -> list[str]:
 
 def _unknown_flag(name: str, options_type: type) -> str:
     # absl reads --noNAME as --NAME=false.
-    names = [field.name for field in dataclasses.fields(options_type)]
+    names = [flag_name(field) for field in dataclasses.fields(options_type)]
     bare = name.removeprefix("no")
     if bare in names:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
@@ -229,10 +234,10 @@ def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
     if len(arguments) > 1:
         raise ValueError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
     fields = dataclasses.fields(options_type)
-    values = {field.name: flags.FLAGS[field.name].value for field in fields}
+    values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
     for field in fields:
         if _is_required(field) and values[field.name] is None:
-            raise ValueError(f"--{field.name} is required: see --help")
+            raise ValueError(f"--{flag_name(field)} is required: see --help")
         for alias in field.metadata["aliases"]:
             # An alias sets the flag itself, too.
             if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
@@ -243,7 +248,7 @@ def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
 def _define_flag(field: dataclasses.Field) -> None:
     required = _is_required(field)
     arguments = dict(
-        name=field.name,
+        name=flag_name(field),
         default=None if required else field.default,
         help=f"{field.metadata['help']}{' Required.' * required}",
         module_name=sys.argv[0],

@@ -224,6 +224,19 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
     return weights
 
 
+def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
+    """Writes the weights of a model, without the state of an optimizer, as `Checkpointer` does.
+
+    Raises:
+        OSError: the checkpoint cannot be written.
+    """
+    variables = {name: tf.Variable(tensor.read()) for name, tensor in tensors.items()}
+    try:
+        tf.train.Checkpoint(model=variables).write(path)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot write {path}: {error.message}") from error
+
+
 def tensors_by_key(checkpoint: str) -> dict[str, Tensor]:
     """Returns all tensors of a TensorFlow checkpoint, by their keys.
 

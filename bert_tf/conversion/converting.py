@@ -1,0 +1,178 @@
+"""Converts checkpoints between formats."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Collection
+
+import keras
+import numpy as np
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.conversion.options import ConversionOptions
+from bert_tf.resolution import agreed, flag_values
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import save_tensors
+from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.completing import complete
+from bert_tf.weights.formats import google, huggingface, kerashub
+from bert_tf.weights.growing import load_mapping
+from bert_tf.weights.names import part_of
+from bert_tf.weights.reshaping import (
+    grow_vocabulary,
+    keep_layers,
+    parse_layers,
+    resize_positions,
+)
+from tfrecords.casing import warn_about_casing
+from tfrecords.command_line import command_line, unused_name
+from tfrecords.vocabulary import load_vocab
+from tfrecords.writer import check_new_folder, whole_folder
+
+
+@dataclasses.dataclass(frozen=True)
+class _Target:
+    """A format that can be written.
+
+    Attributes:
+        write: writes a checkpoint into an empty folder.
+        needs_pooler: whether a checkpoint of the format always has a pooler.
+    """
+
+    write: Callable[[Checkpoint, str], None]
+    needs_pooler: bool = True
+
+
+def write_run(checkpoint: Checkpoint, folder: str) -> None:
+    """Writes a run folder without the state of an optimizer."""
+    run = RunFolder(folder)
+    run.write(checkpoint.spec)
+    if checkpoint.head:
+        run.write_head(checkpoint.head)
+    save_tensors(os.path.join(folder, "ckpt-0"), checkpoint.tensors)
+
+
+_TARGETS = {
+    "google": _Target(google.write),
+    "huggingface": _Target(huggingface.write, needs_pooler=False),
+    "kerashub": _Target(kerashub.write),
+    "run": _Target(write_run),
+}
+
+
+def convert(options: ConversionOptions) -> None:
+    """Converts a checkpoint and prints what became of it.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do; nothing is
+            written.
+    """
+    check_new_folder(options.output_dir)
+    target = _TARGETS[options.to]
+    extra = _patterns(options.allow_extra)
+    source = _reshaped(options, _opened(options, extra))
+    kept = {path: t for path, t in source.tensors.items() if not matches(path, extra)}
+    left_out = sorted(source.tensors.keys() - kept.keys())
+    source = dataclasses.replace(
+        source, tensors=kept, head=source.head if "head" in map(part_of, kept) else None
+    )
+    # Weights that are missing start like those of a new model, always with the same values.
+    keras.utils.set_random_seed(0)
+    checkpoint, random = complete(
+        source, _parts(source.spec.config, target), _patterns(options.allow_missing)
+    )
+    warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
+    with whole_folder(options.output_dir) as folder:
+        target.write(checkpoint, folder)
+    print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
+
+
+def _patterns(text: str | None) -> list[str]:
+    return [pattern.strip() for pattern in (text or "").split(",") if pattern.strip()]
+
+
+def _opened(options: ConversionOptions, extra: Collection[str]) -> Checkpoint:
+    """Opens --from, with what the flags state about the model."""
+    file = options.bert_config_file
+    config = BertConfig.from_json_file(file) if file else None
+    checkpoint = open_checkpoint(options.from_, config, ignored=extra)
+    spec = checkpoint.spec
+    vocab_file, vocab = checkpoint.vocab_file, spec.vocab
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
+    if options.vocab_file and not options.init_vocab_mapping:
+        sources = vocabs | {vocab_file or checkpoint.path: vocab}
+        _, vocab = agreed("vocabulary", sources, "leave out --vocab_file")
+        vocab_file = options.vocab_file
+    _, lower_case = agreed("do_lower_case", casings | {checkpoint.path: spec.lower_case})
+    if vocab and len(vocab) > spec.config.vocab_size:
+        raise ValueError(
+            f"{vocab_file} has {len(vocab)} tokens, more than the vocab_size "
+            f"{spec.config.vocab_size} of {checkpoint.path}: use the vocabulary that belongs to it"
+        )
+    config = spec.config
+    if options.hidden_act:
+        config = dataclasses.replace(config, hidden_act=options.hidden_act)
+    spec = dataclasses.replace(spec, config=config, vocab=vocab, lower_case=lower_case)
+    return dataclasses.replace(checkpoint, spec=spec, vocab_file=vocab_file)
+
+
+def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
+    """Changes layers, positions and vocabulary as the flags say."""
+    if options.layers:
+        layers = parse_layers(options.layers, checkpoint.spec.config.num_hidden_layers)
+        checkpoint = keep_layers(checkpoint, layers)
+    if options.max_position_embeddings:
+        checkpoint = resize_positions(checkpoint, options.max_position_embeddings)
+    if options.init_vocab_mapping:
+        mapping, vocab = load_mapping(options.init_vocab_mapping), load_vocab(options.vocab_file)
+        checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
+    return checkpoint
+
+
+def _parts(config: BertConfig, target: _Target) -> list[str]:
+    """Returns the parts that every checkpoint of a format has."""
+    parts = ["encoder"]
+    if config.embedding_size:
+        parts.append("projection")
+    if target.needs_pooler:
+        parts.append("pooler")
+    return parts
+
+
+def _report(
+    options: ConversionOptions, checkpoint: Checkpoint, left_out: list[str], random: list[str]
+) -> str:
+    spec, config = checkpoint.spec, checkpoint.spec.config
+    parameters = sum(int(np.prod(tensor.shape)) for tensor in checkpoint.tensors.values())
+    parts = dict.fromkeys(part_of(path) for path in checkpoint.tensors)
+    casing = {True: "uncased", False: "cased", None: "of unknown casing"}[spec.lower_case]
+    vocab = f"{casing} vocabulary of {len(spec.vocab):,} tokens" if spec.vocab else "no vocabulary"
+    lines = [
+        f"Wrote {options.output_dir}: {', '.join(parts)} of {checkpoint.path}"
+        f"{f' ({checkpoint.format})' if checkpoint.format else ''}, {parameters:,} parameters; "
+        f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.hidden_act}, "
+        f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
+    ]
+    if left_out:
+        lines.append(f"Left out: {', '.join(left_out)}.")
+    if random:
+        lines.append(f"Initialized randomly: {', '.join(random)}.")
+    return "\n".join([*lines, f"Next: {_next_step(options, checkpoint)}"])
+
+
+def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
+    folder = options.output_dir
+    if options.to == "huggingface":
+        return f"in Python, transformers.AutoModel.from_pretrained({folder!r})"
+    if options.to == "kerashub":
+        return f"in Python, keras_hub.models.BertBackbone.from_preset({folder!r})"
+    if checkpoint.head and options.to == "run":
+        name = unused_name("classifier")
+        return command_line("export.classifier", checkpoint=folder, output_dir=name)
+    return command_line(
+        "bert_tf.run_finetuning",
+        task="sst2",
+        data_dir="glue/SST-2",
+        init_checkpoint=folder,
+        output_dir=unused_name("run-sst2"),
+    )

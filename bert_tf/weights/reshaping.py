@@ -1,0 +1,128 @@
+"""Models of other sizes made of the same weights: fewer layers, other positions, more tokens."""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.config import ModelSpec
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.vocabulary import Vocabulary
+
+_POSITIONS = "encoder/embeddings/position_embeddings"
+_LAYER = re.compile(r"encoder/layer_(\d+)/(.*)")
+
+
+def parse_layers(text: str, num_layers: int) -> list[int]:
+    """Reads indices and ranges of layers, such as "0-5" or "0,2,4,11".
+
+    Raises:
+        ValueError: it is malformed, not in increasing order, or names a layer that does not exist.
+    """
+    layers: list[int] = []
+    for item in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", item.strip())
+        if not match:
+            raise ValueError(f"--layers={text}: {item!r} is not an index or a range such as 0-5")
+        layers += range(int(match[1]), int(match[2] or match[1]) + 1)
+    if not layers or layers != sorted(set(layers)):
+        raise ValueError(f"--layers={text}: name each layer once, in increasing order")
+    if layers[-1] >= num_layers:
+        raise ValueError(f"--layers={text}: the layers are 0 to {num_layers - 1}")
+    return layers
+
+
+def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
+    """Returns a checkpoint with some of the layers of another, in the same order.
+
+    Args:
+        layers: the indices of the layers to keep; see `parse_layers`.
+
+    Raises:
+        ValueError: several layers share weights.
+
+    Source: Patient Knowledge Distillation (arXiv:1908.09355) for a prefix; DistilBERT
+    (arXiv:1910.01108) for every other layer.
+    """
+    config = checkpoint.spec.config
+    if config.num_hidden_groups:
+        raise ValueError(
+            f"--layers: the layers of {checkpoint.path} share weights (num_hidden_groups "
+            f"{config.num_hidden_groups}), so none can be left out"
+        )
+    new = {old: index for index, old in enumerate(layers)}
+    tensors = {}
+    for path, tensor in checkpoint.tensors.items():
+        match = _LAYER.fullmatch(path)
+        if not match:
+            tensors[path] = tensor
+        elif int(match[1]) in new:
+            tensors[f"encoder/layer_{new[int(match[1])]}/{match[2]}"] = tensor
+    return _changed(checkpoint, tensors, num_hidden_layers=len(layers))
+
+
+def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
+    """Returns a checkpoint with another number of position embeddings.
+
+    Fewer are the first ones. More repeat them from the start, which is the better start for
+    further training than random values.
+
+    Source: Longformer (arXiv:2004.05150) section 5.
+    """
+    old = checkpoint.tensors[_POSITIONS]
+    resized = _mapped(old, positions, lambda rows: np.resize(rows, (positions, *rows.shape[1:])))
+    return _changed(
+        checkpoint,
+        {**checkpoint.tensors, _POSITIONS: resized},
+        max_position_embeddings=positions,
+    )
+
+
+def grow_vocabulary(
+    checkpoint: Checkpoint, mapping: VocabularyMapping, vocab: Vocabulary, vocab_file: str
+) -> Checkpoint:
+    """Returns a checkpoint whose tables have grown with an extended vocabulary.
+
+    Args:
+        mapping: what each new row starts from.
+        vocab: the extended vocabulary.
+        vocab_file: its file.
+
+    Raises:
+        ValueError: the mapping does not lead from the checkpoint's vocabulary to `vocab`.
+    """
+    size = checkpoint.spec.config.vocab_size
+    if size != mapping.old_size:
+        raise ValueError(
+            f"{checkpoint.path} has a vocabulary of {size} tokens, but the mapping leads from "
+            f"{mapping.old_size} to {mapping.new_size}: use the mapping that belongs to it"
+        )
+    mapping.check_vocabs(checkpoint.spec.vocab, vocab)
+    grown = {
+        path: _mapped(tensor, mapping.new_size, mapping.grow)
+        for path, tensor in checkpoint.tensors.items()
+        if mapping.grows(path)
+    }
+    changed = _changed(checkpoint, {**checkpoint.tensors, **grown}, vocab_size=mapping.new_size)
+    spec = dataclasses.replace(changed.spec, vocab=vocab)
+    return dataclasses.replace(changed, spec=spec, vocab_file=vocab_file)
+
+
+def _mapped(tensor: Tensor, rows: int, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:
+    """Returns a tensor with other rows."""
+    return Tensor((rows, *tensor.shape[1:]), functools.partial(_apply, function, tensor))
+
+
+def _apply(function: Callable[[np.ndarray], np.ndarray], tensor: Tensor) -> np.ndarray:
+    return function(tensor.read())
+
+
+def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: int) -> Checkpoint:
+    """Returns a checkpoint with other tensors and other values in its configuration."""
+    config = dataclasses.replace(checkpoint.spec.config, **values)
+    spec = ModelSpec(config, checkpoint.spec.vocab, checkpoint.spec.lower_case)
+    return dataclasses.replace(checkpoint, spec=spec, tensors=tensors, config_file=None)

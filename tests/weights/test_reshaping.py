@@ -1,0 +1,163 @@
+"""Models of other sizes from the same weights, against the model itself and NumPy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.completing import complete
+from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import PARTS
+from bert_tf.weights.reshaping import (
+    grow_vocabulary,
+    keep_layers,
+    parse_layers,
+    resize_positions,
+)
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
+CONFIG = BertConfig(
+    vocab_size=7,
+    hidden_size=8,
+    num_hidden_layers=4,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=6,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+IDS = np.array([[2, 5, 6, 3]])
+INPUTS = {
+    "input_word_ids": IDS,
+    "input_mask": np.ones_like(IDS),
+    "input_type_ids": np.zeros_like(IDS),
+}
+
+
+def checkpoint_of(model: BertEncoder) -> Checkpoint:
+    values = {weight.path: np.array(weight) for weight in model.weights}
+    tensors = {path: Tensor(v.shape, lambda v=v: v) for path, v in values.items()}
+    return Checkpoint("source", "", ModelSpec(model.config, VOCAB, True), tensors)
+
+
+def model_of(checkpoint: Checkpoint) -> BertEncoder:
+    model = BertEncoder(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    return model
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    model = BertEncoder(CONFIG)
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(0, 0.3, weight.shape))
+    return model
+
+
+def test_the_first_layers_compute_what_they_did(encoder):
+    """Oracle: the outputs of the same layers in the whole model."""
+    shorter = model_of(keep_layers(checkpoint_of(encoder), parse_layers("0-1", 4)))
+    for found, expected in zip(
+        shorter(INPUTS)["encoder_outputs"], encoder(INPUTS)["encoder_outputs"][:2], strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_chosen_layers_follow_each_other(encoder):
+    """Oracle: the blocks of the whole model, called in a row."""
+    model = model_of(keep_layers(checkpoint_of(encoder), parse_layers("0,2-3", 4)))
+    x = encoder.embeddings(IDS, np.zeros_like(IDS))
+    for index in (0, 2, 3):
+        x = encoder.blocks[index](x, np.ones((1, 1, 1, 4), bool))
+    np.testing.assert_array_equal(model(INPUTS)["sequence_output"], x)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("0-4", "the layers are 0 to 3"),
+        ("1,1", "each layer once"),
+        ("2,1", "in increasing order"),
+        ("3-1", "each layer once"),
+        ("a", "'a' is not an index"),
+        ("-1", "'-1' is not an index"),
+    ],
+)
+def test_bad_choices_of_layers_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_layers(text, 4)
+
+
+def test_layers_that_share_weights_stay(encoder):
+    shared = dataclasses.replace(CONFIG, num_hidden_groups=1)
+    source = checkpoint_of(BertEncoder(shared))
+    with pytest.raises(ValueError, match="share weights"):
+        keep_layers(source, [0])
+
+
+@pytest.mark.parametrize("positions", [4, 6, 9, 15])
+def test_positions_are_cut_or_repeated(encoder, positions):
+    """Oracle: row i of the result is row i modulo 6 of the source; short texts keep their output."""
+    source = checkpoint_of(encoder)
+    model = model_of(resize_positions(source, positions))
+    table = np.array(encoder.embeddings.position_embeddings)
+    expected = np.stack([table[i % 6] for i in range(positions)])
+    np.testing.assert_array_equal(model.embeddings.position_embeddings, expected)
+    np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
+
+
+def test_a_vocabulary_grows_with_its_mapping(encoder):
+    """Oracle: the mean of the old rows, computed by hand; texts of old tokens keep their output."""
+    longer = Vocabulary((*VOCAB.tokens, "ab"))
+    mapping = VocabularyMapping(7, 8, {7: (5, 6)}, {7: "ab"})
+    grown = grow_vocabulary(checkpoint_of(encoder), mapping, longer, "longer.txt")
+    assert (grown.spec.vocab, grown.vocab_file) == (longer, "longer.txt")
+    model = model_of(grown)
+    table = np.array(encoder.embeddings.word_embeddings)
+    np.testing.assert_allclose(
+        model.embeddings.word_embeddings[7], (table[5] + table[6]) / 2, rtol=1e-6
+    )
+    np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
+    other = VocabularyMapping(6, 8, {6: (1,), 7: (5,)}, {})
+    with pytest.raises(ValueError, match="7 tokens, but the mapping leads from 6 to 8"):
+        grow_vocabulary(checkpoint_of(encoder), other, longer, "longer.txt")
+
+
+@pytest.mark.parametrize("embedding_size", [None, 5])
+def test_the_parts_are_those_of_the_models(embedding_size):
+    """Oracle: the weights of a new model: their paths, and the distribution of their values."""
+    config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
+    empty = Checkpoint("source", "", ModelSpec(config), {})
+    parts = ["encoder", *(["projection"] if embedding_size else []), "pooler"]
+    whole, added = complete(empty, parts, ["encoder/*"])
+    weights = {weight.path: weight for weight in BertEncoder(config).weights}
+    assert set(added) == weights.keys()
+    for path, tensor in whole.tensors.items():
+        value = tensor.read()
+        assert value.shape == tensor.shape == tuple(weights[path].shape)
+        if len(value.shape) == 2:
+            assert 0 < np.abs(value).max() <= 2 * config.initializer_range
+        else:
+            np.testing.assert_array_equal(value, weights[path])
+
+
+def test_weights_are_missing_only_if_allowed(encoder):
+    source = checkpoint_of(encoder)
+    tensors = {path: t for path, t in source.tensors.items() if "pooler" not in path}
+    source = dataclasses.replace(source, tensors=tensors)
+    message = (
+        "source lacks encoder/pooler/dense_kernel, encoder/pooler/dense_bias: .*"
+        "--allow_missing='encoder/pooler/\\*'"
+    )
+    with pytest.raises(ValueError, match=message):
+        complete(source, ["encoder", "pooler"], ["pretrainer/*"])
+    assert complete(source, ["encoder"], [])[1] == []
+    _, added = complete(source, ["encoder", "pooler"], ["encoder/pooler/*"])
+    assert added == list(PARTS["pooler"])

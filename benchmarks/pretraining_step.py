@@ -31,19 +31,16 @@ of the first command need 20 GB of memory together.
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 
-from contenders import CONTENDERS, MATMUL, MATMUL_SIZE, Contender
+from contenders import CONTENDERS, MATMUL, MATMUL_SIZE
+from turns import Process, serve, take_turns
 
 PEERS = [name for name in CONTENDERS if name != MATMUL]
-TURN_SECONDS = 3.0
 
 
 def main() -> None:
@@ -67,7 +64,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        _serve(CONTENDERS[options.serve], options.sizes)
+        serve(lambda: _make(options.serve, options.sizes))
     else:
         _compare(options)
 
@@ -77,15 +74,12 @@ def _compare(options: argparse.Namespace) -> None:
     pythons = {"Model Garden": options.garden, "Hugging Face": options.huggingface}
     with tempfile.TemporaryDirectory() as folder:
         processes = {
-            name: Process(name, pythons.get(name, sys.executable), sizes, pathlib.Path(folder))
+            name: Process(
+                __file__, name, pythons.get(name, sys.executable), sizes, pathlib.Path(folder)
+            )
             for name in [*options.contenders, MATMUL]
         }
-        rounds: list[dict[str, float]] = []
-        for number in range(options.rounds):
-            rounds.append({name: process.turn() for name, process in processes.items()})
-            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-        for process in processes.values():
-            process.end()
+        rounds = take_turns(processes, options.rounds)
     print(
         f"{options.preset}: batch {sizes['B']}, length {sizes['S']}, {sizes['P']} predictions, "
         f"{sizes['flops'] / 1e12:.3g} TFLOP per step, {options.rounds} rounds\n"
@@ -114,64 +108,9 @@ def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
     return f"{seconds:.4g} | {sizes['B'] / seconds:.3g} | {compared} | {utilization}"
 
 
-class Process:
-    """A contender in its own process, run by its own interpreter."""
-
-    def __init__(self, name: str, python: str | None, sizes: dict, folder: pathlib.Path):
-        self.failure = "" if python else "not run: no interpreter given"
-        self.description = ""
-        if self.failure:
-            return
-        self._errors = folder / name
-        command = [python, __file__, f"--serve={name}", f"--sizes={json.dumps(sizes)}"]
-        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-        try:
-            with self._errors.open("w") as errors:
-                self._process = subprocess.Popen(command, stderr=errors, env=environment, **pipes)
-        except OSError as error:
-            self.failure = f"not run: {error}"
-            return
-        self.description = json.loads(self._answer() or "null")
-        print(f"{name}: {self.failure or 'ready'}", file=sys.stderr)
-
-    def turn(self) -> float:
-        """Takes steps for a few seconds and returns the seconds per step; 0 after a failure."""
-        if not self.failure:
-            print("go", file=self._process.stdin, flush=True)
-        return 0.0 if self.failure else float(self._answer() or 0)
-
-    def end(self) -> None:
-        """Ends the process."""
-        if not self.failure:
-            self._process.communicate()
-
-    def _answer(self) -> str:
-        answer = self._process.stdout.readline()
-        if not answer:
-            status = self._process.wait()
-            lines = self._errors.read_text().split("\n")
-            messages = [line for line in lines if line.strip()] or [f"status {status}"]
-            self.failure = f"not run: {messages[-1].strip()[:200]}"
-        return answer
-
-
-def _serve(make: Callable[[dict], Contender], sizes: dict) -> None:
-    """Describes the contender, then times steps for each line on standard input."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # so that libraries cannot print among the answers
-    take_steps, parameters, versions = make(sizes)
-    loss = take_steps(1)
-    steps = 1
-    take_steps(steps)
-    description = f"{versions}; {parameters:,} parameters; loss of the first step {loss:.3f}"
-    print(json.dumps(description), file=answers, flush=True)
-    for _ in sys.stdin:
-        started = time.perf_counter()
-        take_steps(steps)
-        seconds = time.perf_counter() - started
-        print(seconds / steps, file=answers, flush=True)
-        steps = max(1, round(TURN_SECONDS * steps / seconds))
+def _make(name: str, sizes: dict) -> tuple[Callable[[int], float], str]:
+    take_steps, parameters, versions = CONTENDERS[name](sizes)
+    return take_steps, f"{versions}; {parameters:,} parameters; loss of the first step"
 
 
 def _sizes(options: argparse.Namespace) -> dict:

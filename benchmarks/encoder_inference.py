@@ -205,7 +205,7 @@ def _garden(sizes: dict) -> Contender:
     if not tf.io.gfile.exists(folder):
         pretrainer = models.BertPretrainerV2(encoders.build_encoder(config))
         pretrainer(pretrainer.inputs)
-        tf.train.Checkpoint(model=pretrainer).write(f"{folder}-ckpt")
+        tf.train.Checkpoint(**pretrainer.checkpoint_items).write(f"{folder}-ckpt")
         export_tfhub_lib.export_model(
             folder,
             encoder_config=config,

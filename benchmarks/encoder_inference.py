@@ -205,11 +205,11 @@ def _garden(sizes: dict) -> Contender:
     if not tf.io.gfile.exists(folder):
         pretrainer = models.BertPretrainerV2(encoders.build_encoder(config))
         pretrainer(pretrainer.inputs)
-        tf.train.Checkpoint(**pretrainer.checkpoint_items).write(f"{folder}-ckpt")
+        path = tf.train.Checkpoint(**pretrainer.checkpoint_items).save(f"{folder}-ckpt")
         export_tfhub_lib.export_model(
             folder,
             encoder_config=config,
-            model_checkpoint_path=f"{folder}-ckpt",
+            model_checkpoint_path=path,
             with_mlm=True,
             vocab_file=f"{sizes['folder']}/run/vocab.txt",
             do_lower_case=True,

@@ -17,7 +17,7 @@ from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.completing import complete
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.growing import load_mapping
-from bert_tf.weights.names import part_of
+from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
     grow_vocabulary,
     keep_layers,
@@ -69,8 +69,8 @@ def convert(options: ConversionOptions) -> None:
     """
     check_new_folder(options.output_dir)
     target = _TARGETS[options.to]
-    extra = _patterns(options.allow_extra)
-    source = _reshaped(options, _opened(options, extra))
+    missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
+    source = _reshaped(options, _opened(options, [*missing, *extra]))
     kept = {path: t for path, t in source.tensors.items() if not matches(path, extra)}
     left_out = sorted(source.tensors.keys() - kept.keys())
     source = dataclasses.replace(
@@ -78,9 +78,7 @@ def convert(options: ConversionOptions) -> None:
     )
     # Weights that are missing start like those of a new model, always with the same values.
     keras.utils.set_random_seed(0)
-    checkpoint, random = complete(
-        source, _parts(source.spec.config, target), _patterns(options.allow_missing)
-    )
+    checkpoint, random = complete(source, _parts(source.spec.config, target), missing)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
@@ -91,11 +89,11 @@ def _patterns(text: str | None) -> list[str]:
     return [pattern.strip() for pattern in (text or "").split(",") if pattern.strip()]
 
 
-def _opened(options: ConversionOptions, extra: Collection[str]) -> Checkpoint:
+def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     """Opens --from, with what the flags state about the model."""
     file = options.bert_config_file
     config = BertConfig.from_json_file(file) if file else None
-    checkpoint = open_checkpoint(options.from_, config, ignored=extra)
+    checkpoint = open_checkpoint(options.from_, config, ignored=allowed)
     spec = checkpoint.spec
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
@@ -144,7 +142,8 @@ def _report(
 ) -> str:
     spec, config = checkpoint.spec, checkpoint.spec.config
     parameters = sum(int(np.prod(tensor.shape)) for tensor in checkpoint.tensors.values())
-    parts = dict.fromkeys(part_of(path) for path in checkpoint.tensors)
+    found = {part_of(path) for path in checkpoint.tensors}
+    parts = [part for part in PARTS if part in found]
     casing = {True: "uncased", False: "cased", None: "of unknown casing"}[spec.lower_case]
     vocab = f"{casing} vocabulary of {len(spec.vocab):,} tokens" if spec.vocab else "no vocabulary"
     lines = [

@@ -36,13 +36,13 @@ class ConversionOptions(command.Options):
     )
     allow_missing: str | None = option(
         None,
-        help="Weights that --from may lack and that start from random values, as comma-separated "
-        "patterns: 'encoder/pooler/*'.",
+        help="Weights that --from may lack and that then start from random values, as "
+        "comma-separated names or patterns: 'encoder/pooler/*'.",
     )
     allow_extra: str | None = option(
         None,
-        help="Weights of --from to leave out, as comma-separated patterns of the names that the "
-        "error message lists: 'pretrainer/next_sentence/*'.",
+        help="Weights of --from to leave out, as comma-separated names or patterns: "
+        "'pretrainer/next_sentence/*'.",
     )
     init_vocab_mapping: str | None = option(
         None,

@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.names import PARTS, num_layers, sizes
+from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
 
 
 def complete(
@@ -30,7 +30,10 @@ def complete(
     """
     shapes = _shapes(checkpoint.spec.config, parts)
     missing = [path for path in shapes if path not in checkpoint.tensors]
-    if refused := [path for path in missing if not matches(path, allowed)]:
+    # Of a foreign part that is there, `import_tensors` has checked what is missing.
+    checked = {part_of(path) for path in checkpoint.tensors} if checkpoint.format else ()
+    refused = [path for path in missing if part_of(path) not in checked]
+    if refused := [path for path in refused if not matches(path, allowed)]:
         raise ValueError(
             f"{checkpoint.path} lacks {', '.join(refused)}: to start these from random values, "
             f"give --allow_missing='{refused[0].rpartition('/')[0]}/*'"

@@ -12,6 +12,10 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import matches
 from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
 
+_ADVICE = (
+    "to go on nevertheless, name them in --allow_missing or --allow_extra of convert_checkpoint"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -108,8 +112,8 @@ def import_tensors(
     Args:
         path: the checkpoint, for messages.
         theirs: the tensors by their names.
-        ignored: patterns of names that stand for no weight, such as optimizer states, or that the
-            user wants to leave out.
+        ignored: patterns of names that stand for no weight, such as optimizer states, and of
+            weights, by their names or ours, that may be missing, additional or of another shape.
         classes: outputs of the head.
 
     Returns:
@@ -126,13 +130,13 @@ def import_tensors(
         names = [name for entry in found for name in entry.theirs]
         if part not in ("encoder", "projection") and not theirs.keys() & set(names):
             continue
-        missing += [name for name in names if name not in theirs]
         for entry in found:
-            misshapen += [
-                f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
-                for name in entry.theirs
-                if name in theirs and theirs[name].shape != entry.their_shape
-            ]
+            lacking, other = _mismatches(entry, theirs)
+            names = (entry.ours, *entry.theirs)
+            if (lacking or other) and any(matches(name, ignored) for name in names):
+                continue
+            missing += lacking
+            misshapen += other
             used |= set(entry.theirs)
             tensors[entry.ours] = Tensor(entry.our_shape, functools.partial(_read, entry, theirs))
     left = sorted(theirs.keys() - used)
@@ -143,8 +147,20 @@ def import_tensors(
         "shapes differ from the configuration": misshapen,
     }
     if found := [f"{what}: {', '.join(names)}" for what, names in problems.items() if names]:
-        raise ValueError(f"{path}: {'; '.join(found)}")
+        raise ValueError(f"{path}: {'; '.join(found)}; {_ADVICE}")
     return tensors, tuple(left)
+
+
+def _mismatches(entry: Entry, theirs: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
+    """Returns the names that are missing, and a description of those with another shape."""
+    return (
+        [name for name in entry.theirs if name not in theirs],
+        [
+            f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
+            for name in entry.theirs
+            if name in theirs and theirs[name].shape != entry.their_shape
+        ],
+    )
 
 
 def _read(entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
@@ -164,11 +180,14 @@ def export_tensors(
     parts = {part_of(path) for path in tensors}
     found = list(entries(rows, config, parts, classes))
     if homeless := sorted(tensors.keys() - {entry.ours for entry in found}):
-        raise ValueError(f"this format has no place for {', '.join(homeless)}")
+        raise ValueError(
+            f"this format has no place for {', '.join(homeless)}: to leave them out, name them in "
+            "--allow_extra of convert_checkpoint"
+        )
     if "masked_lm" in parts and config.masked_lm_form != (config.hidden_act, config.layer_norm_eps):
         raise ValueError(
             "this format has no place for masked_lm_act and masked_lm_layer_norm_eps: leave the "
-            "masked-LM head out"
+            "masked-LM head out with convert_checkpoint --allow_extra='pretrainer/masked_lm/*'"
         )
     for entry in found:
         yield from zip(entry.theirs, entry.to_theirs(tensors[entry.ours].read()), strict=True)

@@ -104,7 +104,7 @@ def test_layers_that_share_weights_stay(encoder):
 
 @pytest.mark.parametrize("positions", [4, 6, 9, 15])
 def test_positions_are_cut_or_repeated(encoder, positions):
-    """Oracle: row i of the result is row i modulo 6 of the source; short texts keep their output."""
+    """Oracle: row i of the result is row i modulo 6 of the source; short texts keep outputs."""
     source = checkpoint_of(encoder)
     model = model_of(resize_positions(source, positions))
     table = np.array(encoder.embeddings.position_embeddings)

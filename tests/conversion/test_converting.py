@@ -1,0 +1,170 @@
+"""Conversion of checkpoints: every pair of formats, what is named and what is refused."""
+
+import dataclasses
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.conversion.converting import convert, write_run
+from bert_tf.conversion.options import ConversionOptions as Options
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.completing import complete
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
+CONFIG = BertConfig(
+    vocab_size=7,
+    hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=6,
+    hidden_act="gelu_new",
+)
+PARTS = ("encoder", "pooler")
+HEADS = ("masked_lm", "next_sentence")
+
+
+def save(folder, parts=PARTS, config=CONFIG, head=None, labels=()) -> str:
+    """Writes a run folder of random weights."""
+    spec = ModelSpec(config, VOCAB, True)
+    whole, _ = complete(Checkpoint("", "", spec, {}), [*parts], ["*"])
+    random = np.random.default_rng(0)
+    tensors = {path: tensor.shape for path, tensor in whole.tensors.items()}
+    if head:
+        size = 1 if head == "multiple_choice" else len(labels) or 2
+        tensors["task_model/head/dense_kernel"] = (8, size)
+        tensors["task_model/head/dense_bias"] = (size,)
+    values = {path: random.normal(size=s).astype(np.float32) for path, s in tensors.items()}
+    tensors = {path: Tensor(v.shape, lambda v=v: v) for path, v in values.items()}
+    head = Head(head, labels) if head else None
+    folder.mkdir()
+    write_run(dataclasses.replace(whole, tensors=tensors, head=head), str(folder))
+    return str(folder)
+
+
+def to(kind: str, source: str, folder, **flags) -> str:
+    convert(Options(from_=source, to=kind, output_dir=str(folder), **flags))
+    return str(folder)
+
+
+def assert_equal(found: str, expected: str, **changes) -> None:
+    """Asserts that two checkpoints hold the same model, bit for bit."""
+    found, expected = open_checkpoint(found), open_checkpoint(expected)
+    assert found.spec == expected.spec
+    assert found.tensors.keys() == expected.tensors.keys()
+    for path, tensor in expected.tensors.items():
+        value = found.tensors[path].read()
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value, tensor.read(), err_msg=path)
+    head = expected.head and dataclasses.replace(expected.head, **changes)
+    assert found.head == head
+
+
+@pytest.mark.parametrize(
+    "parts, tour",
+    [
+        # Between them, the tours go from every format to every other.
+        (PARTS, "run google run huggingface run kerashub google huggingface kerashub huggingface "
+         "google kerashub run"),
+        ((*PARTS, *HEADS), "run google run huggingface google huggingface run"),
+    ],
+)  # fmt: skip
+def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
+    """Oracle: the weights, configuration, vocabulary and casing at the start."""
+    start = path = save(tmp_path / "start", parts)
+    for number, kind in enumerate(tour.split()[1:]):
+        path = to(kind, path, tmp_path / f"{number}-{kind}")
+        assert_equal(path, start)
+    formats = sorted({"run", "google", "huggingface", *tour.split()})
+    pairs = set(itertools.pairwise(tour.split()))
+    assert pairs == {pair for pair in itertools.permutations(formats, 2)}
+
+
+@pytest.mark.parametrize(
+    "kind, tour",
+    [
+        ("classifier", "huggingface run"),
+        ("classifier", "google run"),
+        ("classifier", "kerashub run"),
+        ("multiple_choice", "huggingface run"),
+        ("tagger", "huggingface run"),
+        ("span", "google huggingface run"),
+    ],
+)
+def test_heads_travel(tmp_path, kind, tour):
+    """Oracle: the weights at the start, and the labels where the format states them."""
+    labels = {"classifier": ("no", "yes", "maybe"), "tagger": ("O", "B-PER")}.get(kind, ())
+    start = path = save(tmp_path / "start", head=kind, labels=labels)
+    for step in tour.split():
+        path = to(step, path, tmp_path / step)
+    assert_equal(path, start, **({} if "huggingface" in tour else {"labels": ()}))
+
+
+def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
+    """Oracle: a source without a pooler, with a head that KerasHub has no place for."""
+    source = save(tmp_path / "start", ("encoder", "next_sentence"))
+    with pytest.raises(ValueError, match="lacks encoder/pooler/dense_kernel, encoder/pooler/dens"):
+        to("kerashub", source, tmp_path / "a")
+    allow = dict(allow_missing="encoder/pooler/*")
+    with pytest.raises(ValueError, match="no place for pretrainer/next_sentence/dense_bias"):
+        to("kerashub", source, tmp_path / "a", **allow)
+    assert not os.path.exists(tmp_path / "a")
+    capsys.readouterr()
+    allow["allow_extra"] = "pretrainer/next_sentence/*"
+    path = to("kerashub", source, tmp_path / "a", **allow)
+    out = capsys.readouterr().out
+    assert "Left out: pretrainer/next_sentence/dense_bias, pretrainer/next_sentence/dense" in out
+    assert "Initialized randomly: encoder/pooler/dense_kernel, encoder/pooler/dense_bias." in out
+    assert f"Wrote {path}: encoder, pooler of {source}/ckpt-0" in out
+    other = open_checkpoint(to("kerashub", source, tmp_path / "b", **allow))
+    pooler = open_checkpoint(path).tensors["encoder/pooler/dense_kernel"].read()
+    # The same command gives the same weights.
+    np.testing.assert_array_equal(pooler, other.tensors["encoder/pooler/dense_kernel"].read())
+    assert 0 < pooler.std() < 2 * CONFIG.initializer_range
+
+
+def test_flags_state_what_the_source_does_not(tmp_path):
+    """Oracle: the flags; a contradiction names both sides."""
+    source = save(tmp_path / "start")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        os.remove(os.path.join(source, name))
+    vocab_file = tmp_path / "v.txt"
+    vocab_file.write_text("\n".join(VOCAB.tokens) + "\n")
+    flags = dict(vocab_file=str(vocab_file), do_lower_case=False, hidden_act="gelu")
+    spec = open_checkpoint(to("huggingface", source, tmp_path / "a", **flags)).spec
+    config = dataclasses.replace(CONFIG, hidden_act="gelu")
+    assert spec == ModelSpec(config, VOCAB, False)
+    with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but"):
+        to("run", str(tmp_path / "a"), tmp_path / "b", do_lower_case=True)
+    vocab_file.write_text("\n".join((*VOCAB.tokens[:-1], "c")) + "\n")
+    with pytest.raises(ValueError, match="v.txt says .* tokens with checksum"):
+        to("run", str(tmp_path / "a"), tmp_path / "b", vocab_file=str(vocab_file))
+    with pytest.raises(ValueError, match="a exists and is not empty"):
+        to("run", source, tmp_path / "a")
+
+
+def test_a_model_is_cut_and_grown_on_the_way(tmp_path):
+    """Oracle: the sizes that the flags name; tests/weights/test_reshaping.py has the values."""
+    mapping = tmp_path / "mapping.json"
+    mapping.write_text(
+        '{"old_size": 7, "new_size": 8, "new_tokens": [{"id": 7, "token": "ab", "old_ids": [5]}]}'
+    )
+    vocab_file = tmp_path / "v.txt"
+    vocab_file.write_text("\n".join((*VOCAB.tokens, "ab")) + "\n")
+    flags = dict(layers="1", max_position_embeddings=9, init_vocab_mapping=str(mapping))
+    source = save(tmp_path / "start", (*PARTS, *HEADS))
+    grown = open_checkpoint(
+        to("huggingface", source, tmp_path / "a", vocab_file=str(vocab_file), **flags)
+    )
+    changes = dict(num_hidden_layers=1, max_position_embeddings=9, vocab_size=8)
+    assert grown.spec.config == dataclasses.replace(CONFIG, **changes)
+    assert grown.spec.vocab.tokens == (*VOCAB.tokens, "ab")
+    assert grown.tensors["pretrainer/masked_lm/output_bias"].shape == (8,)
+    with pytest.raises(ValueError, match="--init_vocab_mapping needs --vocab_file"):
+        Options(from_=source, to="run", output_dir="b", init_vocab_mapping=str(mapping))

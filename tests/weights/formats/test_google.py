@@ -332,12 +332,12 @@ def test_bad_checkpoints_are_one_clear_line(folder):
 
     bias = "bert/pooler/dense/bias"
     lacking = {name: value for name, value in VALUES.items() if name != bias}
-    assert problem(lacking) == f"{prefix}: it lacks: {bias}"
+    assert problem(lacking).startswith(f"{prefix}: it lacks: {bias}; to go on nevertheless, name")
     extra = VALUES | {"bert/extra": np.zeros(1, "f")}
-    assert problem(extra) == f"{prefix}: it also holds: bert/extra"
+    assert problem(extra).startswith(f"{prefix}: it also holds: bert/extra; ")
     assert open_checkpoint(prefix, ignored=["bert/ext*"]).unused == ("bert/extra",)
     wrong = f"{prefix}: shapes differ from the configuration: {bias} [9] instead of [8]"
-    assert problem(VALUES | {bias: np.zeros(9, "f")}) == wrong
+    assert problem(VALUES | {bias: np.zeros(9, "f")}).startswith(wrong)
     assert problem(ENCODER | {"output_bias": np.float32(1)}).startswith(
         f"{prefix}: it lacks: output_weights; shapes differ from the configuration: output_bias []"
     )

@@ -12,8 +12,6 @@ from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_folder import RunFolder
 from tfrecords.command_line import command_line, unused_name
-from tfrecords.reader import evaluation_batches
-from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
 
 # The share of the devices' peak that training reaches, as measured on the CPU (docs/results.md):
@@ -59,18 +57,22 @@ class Baseline:
     """What a model that always predicts the most frequent token would reach in an evaluation.
 
     The share of that token is the highest accuracy that any constant prediction can have.
-
-    Args:
-        records: the records of the evaluation.
-        batch_size, max_steps: as in the evaluation.
     """
 
-    def __init__(self, records: RecordSet, batch_size: int, max_steps: int):
-        counts = np.zeros(records.vocab_size)
-        for batch in evaluation_batches(records, batch_size).take(max_steps):
-            np.add.at(counts, batch["masked_lm_ids"].numpy(), batch["masked_lm_weights"].numpy())
-        self.token_id = int(counts.argmax())
-        self.accuracy = float(counts.max() / max(counts.sum(), 1.0))
+    def __init__(self, vocab_size: int):
+        self._counts = np.zeros(vocab_size)
+
+    def count(self, ids: np.ndarray, weights: np.ndarray) -> None:
+        """Counts masked tokens of the evaluation: their ids, and weights of the same shape."""
+        np.add.at(self._counts, ids, weights)
+
+    @property
+    def token_id(self) -> int:
+        return int(self._counts.argmax())
+
+    @property
+    def accuracy(self) -> float:
+        return float(self._counts.max() / max(self._counts.sum(), 1.0))
 
     def warning(self, step: int, accuracy: float, vocab: Vocabulary | None) -> str | None:
         """Returns a warning if a masked-LM accuracy is hardly higher than the baseline's."""

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -12,8 +12,9 @@ from bert_tf.pretraining.advice import Baseline
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.training.driver import Phase
+from bert_tf.training.iteration import iterate
 from bert_tf.training.strategy import is_chief
-from bert_tf.training.trainer import Trainer
+from bert_tf.training.trainer import Batch, Trainer
 from tfrecords.input_files import shortened
 from tfrecords.order import records_of_step
 from tfrecords.progress import say
@@ -30,6 +31,7 @@ class PhaseData:
     ):
         self._options, self._spec, self._trainer = options, spec, trainer
         self._records = records
+        self._baseline: Baseline | None = None
 
     def phase(self) -> Phase:
         """Returns the phase for the driver."""
@@ -60,16 +62,22 @@ class PhaseData:
             evaluation_batches, self._records.evaluation, self._options.eval_batch_size
         )
 
-    @functools.cached_property
-    def _baseline(self) -> Baseline:
-        options = self._options
-        return Baseline(self._records.evaluation, options.eval_batch_size, options.max_eval_steps)
-
     def _evaluate(self) -> dict[str, float]:
-        metrics = self._trainer.evaluate(self._evaluation_batches, self._options.max_eval_steps)
+        batches = self._evaluation_batches if self._baseline else self._counted_batches()
+        metrics = self._trainer.evaluate(batches, self._options.max_eval_steps)
         self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
         perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
         return metrics | {"masked_lm_perplexity": perplexity}
+
+    def _counted_batches(self) -> Iterator[Batch]:
+        """Yields the evaluation's batches while the baseline counts the tokens of this worker."""
+        self._baseline = Baseline(self._records.evaluation.vocab_size)
+        of_replicas = self._trainer.strategy.experimental_local_results
+        for batch in iterate(self._evaluation_batches):
+            names = ("masked_lm_ids", "masked_lm_weights")
+            for ids, weights in zip(*(of_replicas(batch[name]) for name in names), strict=True):
+                self._baseline.count(ids.numpy(), weights.numpy())
+            yield batch
 
     def _warn_of_constant_predictions(self, accuracy: float) -> None:
         options, step = self._options, int(self._trainer.step.numpy())

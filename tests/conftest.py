@@ -10,6 +10,8 @@ import shlex
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# XLA's own passes are as always; LLVM's would take longer than the small programs run.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 @functools.cache

@@ -51,7 +51,10 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
 
 
 def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
-    """Oracles: the weights that were saved; every class of ours that Keras can serialize."""
+    """Oracles: the weights that were saved; every class of ours that Keras can serialize.
+
+    The import itself brings neither Keras nor TensorFlow, and yet every public name is there.
+    """
     inputs = {
         name: keras.Input([None], dtype="int32", name=name)
         for name in ("input_word_ids", "input_mask", "input_type_ids")
@@ -61,8 +64,11 @@ def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
     path = str(tmp_path / "model.keras")
     model.save(path)
     program = (
-        "import sys, bert_tf; assert 'keras' not in sys.modules; import keras\n"
+        "import sys, bert_tf; assert not {'keras', 'tensorflow'} & set(sys.modules)\n"
+        "import keras\n"
         f"weights = keras.models.load_model({path!r}).weights\n"
+        "assert all(getattr(bert_tf, name) is not None for name in bert_tf.__all__)\n"
+        "assert not hasattr(bert_tf, 'absent')\n"
         "print(sum(float(abs(w.numpy()).sum()) for w in weights))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

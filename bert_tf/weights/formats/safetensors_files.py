@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -68,8 +69,8 @@ def _shards(index: str) -> list[str]:
     shards = _weight_map(index).values()
     for shard in shards:
         # A name with a folder could lead to any file of the machine.
-        if not isinstance(shard, str) or os.path.basename(shard) != shard or "\\" in shard:
-            raise ValueError(f"{index} names {shard!r}, which is not a file of its own folder")
+        if not re.fullmatch(r"[^/\\:]+\.safetensors", str(shard)):
+            raise ValueError(f"{index} names {shard!r}, which is no .safetensors file beside it")
     return sorted(set(shards))
 
 
@@ -129,7 +130,7 @@ def _reading(path: str) -> Iterator[None]:
 
     try:
         yield
-    except (SafetensorError, tf.errors.OpError) as error:
+    except (SafetensorError, tf.errors.OpError, OSError) as error:
         reason = str(error).removeprefix("Error while deserializing header: ")
         raise OSError(
             f"{path} is damaged or incomplete ({reason}): download or copy it again"

@@ -1,19 +1,31 @@
 """Hugging Face's folders, against transformers itself and its files."""
 
 import importlib.util
+import itertools
+import json
+import lzma
 import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import Head
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import huggingface
+from bert_tf.weights.formats.safetensors_files import read_json
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.starting import OPTIONAL
+from tfrecords.vocabulary import load_vocab
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = np.load(HERE / "huggingface_golden.npz")
@@ -117,3 +129,61 @@ def test_every_layer_of_the_real_minilm_equals_that_of_transformers():
     for index, layer in enumerate(found["encoder_outputs"]):
         np.testing.assert_allclose(layer, arrays[f"layer_{index}"], atol=1e-5)
     np.testing.assert_allclose(found["pooled_output"], arrays["pooler_output"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_folder_is_written_as_transformers_wrote_it(tmp_path, name):
+    """Oracles: the tensors of transformers' file bit for bit; its configuration; its tokens."""
+    theirs = unpack(name, tmp_path / "theirs")
+    checkpoint = open_checkpoint(theirs)
+    huggingface.write(checkpoint, new_folder(tmp_path / "ours"))
+    expected = load_file(f"{theirs}/model.safetensors")
+    written = load_file(tmp_path / "ours/model.safetensors")
+    assert written.keys() == expected.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(written[key], array, strict=True)
+    config = read_json(f"{theirs}/config.json")
+    ours = read_json(tmp_path / "ours/config.json")
+    for key in ours.keys() - {"hidden_act", "label2id"}:
+        assert ours[key] == config[key] or key == "id2label", key
+    again = open_checkpoint(str(tmp_path / "ours"))
+    assert (again.spec, again.head) == (checkpoint.spec, checkpoint.head)
+    assert (tmp_path / "ours/vocab.txt").exists() == bool(checkpoint.spec.vocab)
+
+
+def test_transformers_loads_what_we_write(tmp_path, shared_data):
+    """Oracle: transformers. All weights, all outputs, and the tokens of 200 lines of real text."""
+    python = os.environ.get("TRANSFORMERS_PYTHON", sys.executable)
+    have = [python, "-c", "import torch, transformers"]
+    if subprocess.run(have, capture_output=True, check=False).returncode:
+        pytest.skip("needs transformers and torch, or TRANSFORMERS_PYTHON, a Python that has them")
+    for name in MODELS:
+        checkpoint = open_checkpoint(unpack(name, tmp_path / "theirs" / name))
+        huggingface.write(checkpoint, new_folder(tmp_path / "ours" / name))
+    with lzma.open(shared_data / "corpus/wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
+        lines = [line.strip() for line in itertools.islice(filter(str.strip, file), 200)]
+    for name, lower_case in (("uncased", True), ("cased", False)):
+        vocab = load_vocab(str(shared_data / f"vocab/bert-base-{name}/vocab.txt"))
+        config = BertConfig(len(vocab), 4, 1, 1, 4, max_position_embeddings=8)
+        spec = ModelSpec(config, vocab, lower_case)
+        folder = new_folder(tmp_path / "ours" / name)
+        huggingface.write(checkpoint_of(BertEncoder(config), spec), folder)
+        ids = WordPieceTokenizer(vocab, lower_case).tokenize_flat(lines).to_list()
+        tokens = [[vocab.tokens[i] for i in row] for row in ids]
+        pathlib.Path(folder, "tokens.json").write_text(
+            json.dumps(dict(zip(lines, tokens, strict=True)))
+        )
+    check = [python, str(HERE / "check_huggingface_folders.py"), str(tmp_path / "ours")]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert f"{len(MODELS)} models are as expected." in done.stdout, done.stderr[-2000:]
+
+
+def new_folder(path: pathlib.Path) -> str:
+    path.mkdir(parents=True)
+    return str(path)
+
+
+def checkpoint_of(model, spec: ModelSpec, head: Head | None = None) -> Checkpoint:
+    tensors = {w.path: Tensor(tuple(w.shape), w.numpy) for w in model.weights}
+    tensors = {path: tensor for path, tensor in tensors.items() if "seed" not in path}
+    return Checkpoint("a model", "", spec, tensors, head)

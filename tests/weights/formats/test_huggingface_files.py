@@ -1,0 +1,451 @@
+"""Other forms of Hugging Face's folders, and damaged ones."""
+
+import fnmatch
+import json
+import pathlib
+import re
+import struct
+
+import huggingface_hub.constants
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from safetensors.numpy import load_file, save_file
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import huggingface
+from bert_tf.weights.formats.huggingface_table import ROWS
+from bert_tf.weights.table import entries
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b", "C"))
+CONFIG = BertConfig(len(VOCAB), 4, 2, 2, 6, max_position_embeddings=10)
+FILE = "model.safetensors"
+WORDS = "bert.embeddings.word_embeddings.weight"
+
+
+@pytest.fixture
+def folder(tmp_path) -> pathlib.Path:
+    """A classifier with a masked-LM head, so with every kind of name."""
+    return written(tmp_path / "model")
+
+
+def written(path: pathlib.Path, kind: str | None = "classifier", config=CONFIG) -> pathlib.Path:
+    path.mkdir()
+    parts = ["encoder", "pooler", "masked_lm", "next_sentence"] + ["head"] * bool(kind)
+    random = np.random.default_rng(0)
+    tensors = {}
+    classes = {None: 0, "span": 2, "multiple_choice": 1}.get(kind, 3)
+    for entry in entries(ROWS, config, parts, classes):
+        value = random.normal(size=entry.our_shape).astype(np.float32)
+        tensors[entry.ours] = Tensor(entry.our_shape, value.copy)
+    spec = ModelSpec(config, VOCAB, False)
+    huggingface.write(Checkpoint("made up", "", spec, tensors, kind and Head(kind)), str(path))
+    return path
+
+
+def values(path: pathlib.Path) -> dict[str, np.ndarray]:
+    return {name: tensor.read() for name, tensor in open_checkpoint(str(path)).tensors.items()}
+
+
+def rewrite(folder: pathlib.Path, change) -> None:
+    """Passes the tensors of a folder through a function."""
+    save_file(change(load_file(folder / FILE)), folder / FILE)
+
+
+def edit(file: pathlib.Path, **changes) -> None:
+    """Changes values of a JSON file; None removes one."""
+    content = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({key: x for key, x in content.items() if x is not None}))
+
+
+def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, strict=True)
+
+
+def test_old_names_and_copies(folder):
+    """Oracle: the tensors without them. Files of 2019 have gamma and beta, and repeat tied ones."""
+    expected = values(folder)
+
+    def old(tensors):
+        names = {n: re.sub("LayerNorm.weight", "LayerNorm.gamma", n) for n in tensors}
+        names = {n: re.sub("LayerNorm.bias", "LayerNorm.beta", new) for n, new in names.items()}
+        return {names[n]: array for n, array in tensors.items()} | {
+            "bert.embeddings.position_ids": np.arange(10)[None],
+            "cls.predictions.decoder.weight": tensors[WORDS].copy(),
+            "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].copy(),
+        }
+
+    rewrite(folder, old)
+    assert_equal(values(folder), expected)
+    unused = open_checkpoint(str(folder)).unused
+    assert [name.rpartition("bert.")[2].rpartition("predictions.")[2] for name in unused] == [
+        "embeddings.position_ids",
+        "decoder.bias",
+        "decoder.weight",
+    ]
+
+
+def test_names_without_prefix(tmp_path):
+    """Oracle: the same tensors with the prefix. Only a BertModel has names without it."""
+    folder = written(tmp_path / "model", None)
+    expected = values(folder)
+    rewrite(folder, lambda t: {n.removeprefix("bert."): array for n, array in t.items()})
+    assert_equal(values(folder), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_read_exactly(folder, dtype):
+    """Oracle: NumPy's own conversion, back and forth."""
+    kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
+    expected = {n: array.astype(kind).astype(np.float32) for n, array in values(folder).items()}
+    rewrite(folder, lambda t: {n: array.astype(kind) for n, array in t.items()})
+    assert_equal(values(folder), expected)
+    assert open_checkpoint(str(folder)).format == f"Hugging Face, {dtype}"
+
+
+def shard(folder: pathlib.Path) -> dict[str, str]:
+    """Divides the tensors of a folder into two files; returns the index."""
+    tensors = load_file(folder / FILE)
+    (folder / FILE).unlink()
+    names = sorted(tensors)
+    index = {}
+    for i, part in enumerate((names[:20], names[20:])):
+        file = f"model-0000{i + 1}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file)
+        index |= dict.fromkeys(part, file)
+    write_index(folder, index)
+    return index
+
+
+def write_index(folder: pathlib.Path, index: dict) -> None:
+    (folder / f"{FILE}.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+def test_shards(folder):
+    """Oracle: the same tensors in one file."""
+    expected = values(folder)
+    shard(folder)
+    assert_equal(values(folder), expected)
+    assert_equal(values(folder / f"{FILE}.index.json"), expected)
+
+
+def test_bad_shards(folder):
+    index = shard(folder)
+    first, second = sorted(set(index.values()))
+    for name in ("../secret.safetensors", "/etc/passwd", "a\\b", "..", 7):
+        write_index(folder, index | {WORDS: name})
+        with pytest.raises(ValueError, match="which is no .safetensors file beside it"):
+            open_checkpoint(str(folder))
+    write_index(folder, index | {WORDS: second})
+    says = f"index.json says that {WORDS} is in {second}, but it is in {first}: download"
+    with pytest.raises(ValueError, match=says):
+        open_checkpoint(str(folder))
+    write_index(folder, index | {"more": first})
+    with pytest.raises(ValueError, match=f"says that more is in {first}, but it is in None"):
+        open_checkpoint(str(folder))
+    write_index(folder, index)
+    save_file(load_file(folder / first) | {"cls.predictions.bias": np.zeros(1, "f")}, folder / first)
+    with pytest.raises(ValueError, match=f"predictions.bias is in both {first} and {second}"):
+        open_checkpoint(str(folder))
+    (folder / second).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{second} is missing: download or copy it again"):
+        open_checkpoint(str(folder))
+    (folder / f"{FILE}.index.json").write_text("{}")
+    with pytest.raises(ValueError, match='index.json is damaged .no "weight_map".: download'):
+        open_checkpoint(str(folder))
+
+
+def raw(header: dict | bytes, data: bytes = b"", claimed: int | None = None) -> bytes:
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header) if claimed is None else claimed) + header + data
+
+
+def entry(start: int, end: int, kind: str = "F32", shape=(1,)) -> dict:
+    return {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "header too small"),
+        (raw(b"{}", claimed=1000), "invalid header length"),
+        (raw(b"{}", claimed=2**40), "header too large"),
+        (raw(b"{nope"), "invalid JSON"),
+        (raw({"a": entry(0, 8, shape=(2,))}, b"1234"), "not fully covered"),
+        (raw({"a": entry(4, 8)}, b"12345678"), "invalid offset"),
+        (raw({"a": entry(0, 4), "b": entry(2, 6)}, b"123456"), "invalid offset"),
+        (raw({"a": entry(0, 4, shape=(2**40, 2**40))}, b"1234"), "overflow"),
+        (raw({"a": entry(0, 4, shape=(2**20,))}, b"1234"), "data|offset|size|covered"),
+    ],
+)
+def test_damaged_safetensors(folder, content, message):
+    """Oracle: one line that names the file and says what is wrong."""
+    (folder / FILE).write_bytes(content)
+    pattern = f"{FILE} is damaged or incomplete .*({message}).*: download or copy it again$"
+    with pytest.raises(OSError, match=pattern):
+        open_checkpoint(str(folder))
+
+
+def test_truncated_safetensors(folder):
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[:-1])
+    with pytest.raises(OSError, match=f"{FILE} is damaged or incomplete .*not fully covered"):
+        open_checkpoint(str(folder))
+    (folder / FILE).unlink()
+    (folder / FILE).mkdir()
+    with pytest.raises(OSError, match=f"{FILE} is damaged or incomplete"):
+        open_checkpoint(str(folder))
+
+
+def test_quantized_weights_are_refused(folder):
+    tensors = load_file(folder / FILE)
+    save_file(tensors | {WORDS: tensors[WORDS].astype(np.int8)}, folder / FILE)
+    with pytest.raises(ValueError, match=f"{WORDS} has type I8: only float32.*before it was quant"):
+        open_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda t: t | {"extra": t[WORDS]}, "it also holds: extra"),
+        (lambda t: t | {WORDS: t[WORDS][1:]}, r"word_embeddings.weight \[7, 4\] instead of \[8, 4"),
+        (
+            lambda t: {n: x for n, x in t.items() if n != "classifier.bias"},
+            "lacks: classifier.bias",
+        ),
+        (
+            lambda t: {n: x for n, x in t.items() if n != "bert.pooler.dense.bias"},
+            "it lacks: bert.pooler.dense.bias",
+        ),
+        (lambda t: t | {"cls.predictions.decoder.weight": t[WORDS] + 1}, "differs from bert.emb"),
+        (lambda t: t | {"bert.embeddings.position_ids": np.arange(3) + 2}, "is not 0, 1, 2"),
+    ],
+)
+def test_tensors_that_do_not_fit(folder, change, message):
+    rewrite(folder, change)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(str(folder))
+    if "extra" in message:
+        assert open_checkpoint(str(folder), ignored=["ex*"]).unused == ("extra",)
+    if "differs" in message:
+        open_checkpoint(str(folder), ignored=["cls.predictions.decoder.*"])
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"model_type": "roberta"}, "config.json: model_type is 'roberta': only models of type"),
+        ({"model_type": "albert"}, "config.json: model_type is 'albert': only models of type"),
+        ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
+        ({"hidden_act": ["x"]}, "config.json: hidden_act"),
+        ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
+        ({"add_cross_attention": True}, "config.json: add_cross_attention True is not supported"),
+        ({"vocab_size": 5}, "vocab.txt has 8 tokens, more than the vocab_size 5 of the config"),
+        ({"vocab_size": 9}, r"shapes differ .*word_embeddings.weight \[8, 4\] instead of \[9, 4"),
+        ({"num_hidden_layers": 1}, "it also holds: bert.encoder.layer.1"),
+        ({"num_hidden_layers": 3}, "it lacks: bert.encoder.layer.2"),
+        ({"architectures": ["Mine"]}, r"architectures is \['Mine'\], which does not tell what"),
+        ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
+        ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
+        ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
+        ({"id2label": ["a"]}, "the keys of id2label are not"),
+    ],
+)
+def test_configurations_that_do_not_fit(folder, changes, message):
+    edit(folder / "config.json", **changes)
+    with pytest.raises(ValueError, match=message):
+        open_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{", "\xff"])
+def test_a_configuration_that_is_no_json_object(folder, content):
+    (folder / "config.json").write_bytes(content.encode("latin-1"))
+    with pytest.raises(ValueError, match="config.json is damaged .*: download or copy it again"):
+        open_checkpoint(str(folder))
+
+
+@pytest.mark.parametrize(
+    "theirs, ours",
+    [
+        ("gelu", "gelu"),
+        ("gelu_python", "gelu"),
+        ("gelu_new", "gelu_new"),
+        ("gelu_pytorch_tanh", "gelu_new"),
+        ("gelu_fast", "gelu_new"),
+        ("relu", "relu"),
+        (None, "gelu"),
+    ],
+)
+def test_activations(folder, theirs, ours):
+    """Oracle: the formulas in transformers' activations.py; "gelu" is its default."""
+    edit(folder / "config.json", hidden_act=theirs, layer_norm_eps=1e-5, unknown_key=[3])
+    config = open_checkpoint(str(folder)).spec.config
+    assert (config.hidden_act, config.layer_norm_eps) == (ours, 1e-5)
+
+
+def test_labels_are_in_the_order_of_their_ids(folder):
+    edit(folder / "config.json", id2label={"2": "c", "0": "a", "1": "b"})
+    assert open_checkpoint(str(folder)).head == Head("classifier", ("a", "b", "c"))
+    # A configuration from a flag is used only where the folder has none.
+    (folder / "config.json").unlink()
+    with pytest.raises(FileNotFoundError, match="has no config.json: give --bert_config_file"):
+        open_checkpoint(str(folder))
+    rewrite(folder, lambda t: {n: x for n, x in t.items() if not n.startswith("classifier")})
+    assert open_checkpoint(str(folder), CONFIG).spec.config == CONFIG
+
+
+@pytest.mark.parametrize("file", ["pytorch_model.bin", "tf_model.h5"])
+def test_other_forms_of_weights_are_refused(folder, file):
+    """Oracle: the message says how to get safetensors."""
+    (folder / FILE).rename(folder / file)
+    with pytest.raises(ValueError, match=f"weights as {file}.*BertForSequenceClassification.from_"):
+        open_checkpoint(str(folder))
+
+
+def test_a_vocabulary_in_tokenizer_json(folder):
+    """Oracle: vocab.txt. Newer versions of transformers write tokenizer.json only."""
+    ids = VOCAB.ids
+    whole = {
+        "added_tokens": [{"id": ids["C"], "content": "C"}],
+        "normalizer": {"type": "BertNormalizer", "lowercase": False, "strip_accents": None},
+        "model": {"type": "WordPiece", "vocab": {t: i for t, i in ids.items() if t != "C"}},
+    }
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps(whole))
+    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer_config.json").unlink()
+    checkpoint = open_checkpoint(str(folder))
+    assert (checkpoint.spec.vocab, checkpoint.spec.lower_case) == (VOCAB, False)
+    assert pathlib.Path(checkpoint.vocab_file).read_text().split() == list(VOCAB.tokens)
+    for change, message in (
+        ({"model": {"type": "BPE"}}, "tokenizer.json: its model is BPE, but BERT's is WordPiece"),
+        ({"added_tokens": [{"id": 9, "content": "x"}]}, "tokenizer.json: no token has id 7"),
+        ({"model": {"vocab": {"a": 0}}, "added_tokens": []}, "tokenizer.json: not a BERT vocab"),
+        ({"model": 7}, "tokenizer.json holds no vocabulary"),
+        ({"model": {}}, "tokenizer.json holds no vocabulary"),
+    ):
+        file.write_text(json.dumps(whole | change))
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(str(folder))
+    file.unlink()
+    assert open_checkpoint(str(folder)).spec == ModelSpec(CONFIG)
+
+
+def test_tokenizers_that_split_in_another_way(folder, capsys):
+    """Oracle: what the values mean to transformers' BertTokenizer."""
+    file = folder / "tokenizer_config.json"
+    edit(file, strip_accents=False, tokenizer_class="BertTokenizerFast")
+    assert open_checkpoint(str(folder)).spec.lower_case is False
+    assert not capsys.readouterr().out
+    for changes, message in (
+        ({"strip_accents": True}, "strip_accents is True with do_lower_case False, which bert_tf"),
+        ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class is BertJapaneseTokenizer"),
+    ):
+        before = file.read_text()
+        edit(file, **changes)
+        open_checkpoint(str(folder))
+        assert re.match(
+            f"WARNING: .*tokenizer_config.json: {message}.*\n$", capsys.readouterr().out
+        )
+        file.write_text(before)
+    edit(file, do_lower_case=None, strip_accents=None)
+    assert open_checkpoint(str(folder)).spec.lower_case is None
+
+
+@pytest.mark.parametrize("key", ["embedding_size", "num_hidden_groups"])
+def test_models_that_transformers_cannot_express(tmp_path, key):
+    spec = ModelSpec(BertConfig(8, 4, 2, 2, 6, **{key: 1}))
+    with pytest.raises(ValueError, match=f"made up has {key} 1, which Hugging Face's BERT lacks"):
+        huggingface.write(Checkpoint("made up", "", spec, {}), str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_vocabulary_of_unknown_casing(tmp_path, capsys):
+    path = written(tmp_path / "model")
+    checkpoint = open_checkpoint(str(path))
+    unknown = Checkpoint("x", "", ModelSpec(CONFIG, VOCAB), checkpoint.tensors, checkpoint.head)
+    (tmp_path / "again").mkdir()
+    huggingface.write(unknown, str(tmp_path / "again"))
+    assert "WARNING: the casing of the vocabulary is unknown" in capsys.readouterr().out
+    assert open_checkpoint(str(tmp_path / "again")).spec == unknown.spec
+
+
+def test_remote_folders(folder):
+    """Oracle: the local folder. TensorFlow's ram:// stands for gs://."""
+    expected = open_checkpoint(str(folder))
+    remote = f"ram:/{folder}"
+    tf.io.gfile.makedirs(remote)
+    for file in folder.iterdir():
+        tf.io.gfile.copy(str(file), f"{remote}/{file.name}")
+    found = open_checkpoint(remote)
+    assert (found.spec, found.head) == (expected.spec, expected.head)
+    assert_equal(values(remote), values(folder))
+    tf.io.gfile.makedirs(f"{remote}/again")
+    huggingface.write(found, f"{remote}/again")
+    assert_equal(values(f"{remote}/again"), values(folder))
+
+
+def cached(folder: pathlib.Path, cache: pathlib.Path) -> None:
+    """Lays out a model in the cache of huggingface_hub: blobs, links to them, revisions."""
+    model, commit = cache / "models--org--name", "0" * 40
+    for part in (f"snapshots/{commit}", "blobs", "refs"):
+        (model / part).mkdir(parents=True)
+    for name in ("main", "v2"):
+        (model / "refs" / name).write_text(commit)
+    for file in folder.iterdir():
+        (model / "blobs" / file.name).write_bytes(file.read_bytes())
+        link = model / "snapshots" / commit / file.name
+        link.symlink_to(f"../../blobs/{file.name}")
+
+
+@pytest.mark.parametrize("name", ["hf:org/name", "hf:org/name@v2"])
+def test_a_model_of_the_hub(folder, tmp_path, monkeypatch, name):
+    """Oracle: huggingface_hub itself, without a network, on a cache with links as it makes them."""
+    cached(folder, tmp_path / "cache")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    checkpoint = open_checkpoint(name)
+    assert checkpoint.head == Head("classifier")
+    assert_equal({n: t.read() for n, t in checkpoint.tensors.items()}, values(folder))
+
+
+def test_only_what_is_read_is_downloaded(folder, monkeypatch):
+    """Oracle: the arguments of huggingface_hub's function; never pickles."""
+    calls = []
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda name, **k: calls.append((name, k)) or folder
+    )
+    huggingface.download("org/name@v2")
+    huggingface.download("org/name")
+    (name, arguments), (_, unpinned) = calls
+    assert (name, arguments["revision"], unpinned["revision"]) == ("org/name", "v2", None)
+    wanted = [
+        file
+        for file in (
+            *("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "vocab.txt"),
+            *("model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"),
+            *("pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "onnx/model.safetensors"),
+        )
+        if any(fnmatch.fnmatch(file, pattern) for pattern in arguments["allow_patterns"])
+    ]
+    assert len(wanted) == 7
+    (folder / FILE).unlink()
+    with pytest.raises(ValueError, match="hf:org/name has no model.safetensors: name a revision"):
+        huggingface.download("org/name")
+
+
+@pytest.mark.parametrize("name", ["org/other", "a b/c", "x/y/z", ""])
+def test_what_cannot_be_downloaded(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(OSError, match=f"^cannot download hf:{name}: .+") as error:
+        open_checkpoint(f"hf:{name}")
+    assert "\n" not in str(error.value)

@@ -40,7 +40,8 @@ def load(path: str) -> LoadedRun:
 
     Args:
         path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
-            folder, loads the best weights if there are any, otherwise the newest.
+            folder, loads the best weights if there are any, otherwise the newest. Or a checkpoint
+            of another program; see docs/checkpoints.md.
 
     Example:
         model, tokenizer, config = bert_tf.load("run")
@@ -58,7 +59,7 @@ def load(path: str) -> LoadedRun:
     model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
     kept = load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
     if random := sorted({part_of(name) for name in kept}):
-        print(f"WARNING: {checkpoint.path} has no {', '.join(random)}: their weights are random.")
+        print(f"WARNING: {checkpoint.path} has no weights of {', '.join(random)}: they are random.")
     tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:

@@ -187,3 +187,14 @@ def checkpoint_of(model, spec: ModelSpec, head: Head | None = None) -> Checkpoin
     tensors = {w.path: Tensor(tuple(w.shape), w.numpy) for w in model.weights}
     tensors = {path: tensor for path, tensor in tensors.items() if "seed" not in path}
     return Checkpoint("a model", "", spec, tensors, head)
+
+
+def test_load_says_which_weights_are_random(tmp_path, capsys):
+    """Oracle: transformers' class with the token-classification head has no pooler."""
+    folder = unpack("BertForTokenClassification", tmp_path)
+    arrays = golden("BertForTokenClassification")
+    loaded = bert_tf.load(folder)
+    warning = f"WARNING: {folder} has no weights of pooler: they are random.\n"
+    assert capsys.readouterr().out == warning
+    found = loaded.encoder(encoder_inputs(arrays))["sequence_output"]
+    np.testing.assert_allclose(found, arrays["layer_1"], atol=1e-5)

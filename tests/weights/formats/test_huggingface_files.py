@@ -151,7 +151,9 @@ def test_bad_shards(folder):
     with pytest.raises(ValueError, match=f"says that more is in {first}, but it is in None"):
         open_checkpoint(str(folder))
     write_index(folder, index)
-    save_file(load_file(folder / first) | {"cls.predictions.bias": np.zeros(1, "f")}, folder / first)
+    save_file(
+        load_file(folder / first) | {"cls.predictions.bias": np.zeros(1, "f")}, folder / first
+    )
     with pytest.raises(ValueError, match=f"predictions.bias is in both {first} and {second}"):
         open_checkpoint(str(folder))
     (folder / second).unlink()

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection
+from typing import Any
 
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
@@ -46,12 +47,21 @@ def open_checkpoint(
     if prefix in DOWNLOADS:
         path = DOWNLOADS[prefix](name)
     if is_archive(path):
-        options = {"replace_vocab": replace_vocab, "ignored": ignored}
-        return dataclasses.replace(open_checkpoint(extract(path), config, **options), path=path)
+        return _open_archive(path, config, replace_vocab=replace_vocab, ignored=ignored)
     for module in FORMATS:
         if module.recognizes(path):
             return module.open_(path, config, ignored)
     return _open_run(path, config, replace_vocab)
+
+
+def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Checkpoint:
+    folder = extract(path)
+    try:
+        return dataclasses.replace(open_checkpoint(folder, config, **options), path=path)
+    except (ValueError, OSError) as error:
+        # The folder no longer exists when the message is read.
+        kind = ValueError if isinstance(error, ValueError) else OSError
+        raise kind(str(error).replace(folder, path)) from error
 
 
 def _open_run(path: str, config: BertConfig | None, replace_vocab: bool) -> Checkpoint:

@@ -209,10 +209,10 @@ def _find(path: str) -> str | None:
         if match := re.fullmatch(r"(.*?(?:-(\d+))?)\.index", name):
             found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
     last = found[max(found)] if found else []
-    # The file `checkpoint` may be of another machine, and then says nothing.
-    listed = tf.train.latest_checkpoint(path) if found else None
-    if listed in sum(found.values(), []):
-        return listed
+    if state := tf.train.get_checkpoint_state(path):
+        # The rest of the path may be of another machine.
+        listed = os.path.join(path, os.path.basename(state.model_checkpoint_path))
+        last = [listed] if tf.io.gfile.exists(f"{listed}.index") else last
     return last[0] if len(last) == 1 else None
 
 

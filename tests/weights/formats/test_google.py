@@ -136,13 +136,13 @@ def test_the_folder_of_a_tensorflow_1_run_is_read(folder):
     save(str(folder / "bert_model.ckpt"), ENCODER)
     # The Saver of the second program knows of one checkpoint only.
     assert open_checkpoint(str(folder)).head is None
-    for text in (None, 'model_checkpoint_path: "/elsewhere/model.ckpt-2000"'):
-        (folder / "checkpoint").unlink()
-        if text:
-            (folder / "checkpoint").write_text(text)
-        opened = open_checkpoint(str(folder))
-        assert opened.path == str(folder / "model.ckpt-1000")
-        (folder / "checkpoint").touch()
+    listed = 'model_checkpoint_path: "/elsewhere/{}"'
+    (folder / "checkpoint").write_text(listed.format("bert_model.ckpt"))
+    assert open_checkpoint(str(folder)).path == str(folder / "bert_model.ckpt")
+    (folder / "checkpoint").write_text(listed.format("model.ckpt-2000"))
+    assert open_checkpoint(str(folder)).path == str(folder / "model.ckpt-1000")
+    (folder / "checkpoint").unlink()
+    assert open_checkpoint(str(folder)).path == str(folder / "model.ckpt-1000")
 
 
 @pytest.mark.parametrize(("kind", "head"), [("classifier", CLASSES), ("span", SQUAD)])
@@ -308,6 +308,13 @@ def test_models_that_google_does_not_have_are_named(tmp_path, capsys):
         "WARNING: run/ckpt-1 was trained with layer_norm_eps 1e-05, but google-research/bert "
         "always uses 1e-12\n"
     )
+
+
+def test_messages_name_the_archive(folder):
+    """Oracle: the path that the user gave; the extracted folder is removed."""
+    path = shutil.make_archive(str(folder), "gztar", folder.parent, folder.name)
+    with pytest.raises(OSError, match=f"^{path}: no checkpoint found"):
+        open_checkpoint(path)
 
 
 def test_bad_checkpoints_are_one_clear_line(folder):

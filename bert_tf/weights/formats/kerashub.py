@@ -262,8 +262,13 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
     )
     for key, value in (_FIXED | (_MASKED_LM_FORM if masked_lm else {})).items():
         if values[key] != value:
-            model = "BertMaskedLM" if key in _MASKED_LM_FORM else "BertBackbone"
-            advice = ": leave the masked-LM head out" if key in _MASKED_LM_FORM else ""
+            model, advice = "BertBackbone", ""
+            if key in _MASKED_LM_FORM:
+                model = "BertMaskedLM"
+                advice = (
+                    ": leave the masked-LM head out with convert_checkpoint "
+                    "--allow_extra='pretrainer/masked_lm/*'"
+                )
             raise ValueError(
                 f"KerasHub's {model} has {key} {value!r}, this model {values[key]!r}{advice}"
             )

@@ -6,7 +6,7 @@
                             checksum of vocab.txt
     flags.json              the flags of the last start
     records.json            after pre-training: the records trained on; see `trained_on`
-    head.json               after converting a fine-tuned model: what its head predicts
+    head.json               of a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
     lock                    names the process that is training here; see `folder_lock`
@@ -164,7 +164,7 @@ class RunFolder:
             atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
     def read_head(self) -> Head | None:
-        """Reads what the head of a converted model predicts; returns None if it has none.
+        """Reads what the head predicts; returns None if there is none.
 
         Raises:
             ValueError: the file is damaged.
@@ -180,7 +180,7 @@ class RunFolder:
         return Head(kind, tuple(labels))
 
     def write_head(self, head: Head) -> None:
-        """Writes what the head of a converted model predicts.
+        """Writes what the head predicts.
 
         Raises:
             OSError: the file cannot be written.

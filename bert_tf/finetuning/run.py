@@ -80,7 +80,11 @@ def _fine_tune(
     flags = dataclasses.asdict(options)
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
-        RunFolder(run.file(BEST)).write(spec)
+        best = RunFolder(run.file(BEST))
+        best.write(spec)
+        if task.head:
+            run.write_head(task.head)
+            best.write_head(task.head)
     results = tuner.train()
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: True})

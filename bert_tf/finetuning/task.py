@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
@@ -24,6 +24,8 @@ class Task(abc.ABC):
         metric: the key of `score` that chooses the best weights; higher is better.
         token_outputs: names of the outputs that have an entry per token.
         dev_set: what to call the "dev" split in messages.
+        head: what `model.head` predicts, for conversion to other formats; None if none of them has
+            such a head.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Task(abc.ABC):
     metric: str
     token_outputs: tuple[str, ...] = ()
     dev_set: str = "the dev set"
+    head: Head | None = None
 
     @abc.abstractmethod
     def read_splits(self, data_dir: str | None, seed: int) -> dict[str, Sized]:

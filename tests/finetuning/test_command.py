@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
@@ -23,6 +24,7 @@ from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results
+from bert_tf.weights.formats import huggingface
 from bert_tf.weights.loading import load_weights
 from export import classifier, encoder
 from tfrecords.vocabulary import load_vocab
@@ -127,6 +129,18 @@ def test_exports_a_classifier_of_raw_text(
     exec("\n".join(code), {})
     with pytest.raises(ValueError, match="exists and is not empty"):
         run_printed(line, output_dir=folder)
+
+
+def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
+    """Oracles: the names of SST-2's classes; the weights of the run."""
+    expected = open_checkpoint(finished.output_dir)
+    (tmp_path / "hf").mkdir()
+    huggingface.write(expected, str(tmp_path / "hf"))
+    found = open_checkpoint(str(tmp_path / "hf"))
+    assert found.head == expected.head == Head("classifier", ("negative", "positive"))
+    assert found.tensors.keys() == expected.tensors.keys()
+    for name, tensor in expected.tensors.items():
+        np.testing.assert_array_equal(found.tensors[name].read(), tensor.read())
 
 
 def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.task import Task
@@ -80,6 +80,10 @@ class ClassificationTask(Task):
     @property
     def dev_set(self) -> str:
         return "the dev set" if self.has_dev else "the held-out tenth of the training set"
+
+    @property
+    def head(self) -> Head:
+        return Head("classifier", self.labels)
 
     def read_splits(self, data_dir: str | None, seed: int) -> dict[str, TextExamples]:
         splits = {"train": self._read(data_dir, "train")}

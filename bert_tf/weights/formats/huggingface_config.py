@@ -78,6 +78,11 @@ def read_head(
         raise ValueError(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
+    if config.get("problem_type") == "multi_label_classification":
+        print(
+            f"WARNING: {path}: problem_type is multi_label_classification, but classifiers of "
+            "bert_tf choose one label: their probabilities will differ from the model's."
+        )
     return Head(kind, labels), classes
 
 
@@ -114,7 +119,12 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:
-        labels = head.labels or _nameless(checkpoint.tensors["task_model/head/dense_bias"].shape[0])
+        classes = checkpoint.tensors["task_model/head/dense_bias"].shape[0]
+        labels = head.labels or _nameless(classes)
+        if len(labels) != classes:
+            raise ValueError(
+                f"{checkpoint.path} has {classes} outputs, but its head.json {len(labels)} labels"
+            )
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
     return values
@@ -125,7 +135,10 @@ def _architecture(checkpoint: Checkpoint) -> str:
     parts = {part_of(path) for path in checkpoint.tensors}
     if "head" in parts:
         if not checkpoint.head:
-            raise ValueError(f"{checkpoint.path} does not tell what its head predicts")
+            raise ValueError(
+                f"{checkpoint.path} has no head.json beside it, which tells what its head "
+                'predicts: write one, such as {"kind": "classifier", "labels": ["bad", "good"]}'
+            )
         return _ARCHITECTURES[checkpoint.head.kind]
     if "masked_lm" in parts and "next_sentence" in parts:
         return "BertForPreTraining"

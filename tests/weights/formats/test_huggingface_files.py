@@ -1,5 +1,6 @@
 """Other forms of Hugging Face's folders, and damaged ones."""
 
+import dataclasses
 import fnmatch
 import json
 import pathlib
@@ -292,9 +293,13 @@ def test_activations(folder, theirs, ours):
     assert (config.hidden_act, config.layer_norm_eps) == (ours, 1e-5)
 
 
-def test_labels_are_in_the_order_of_their_ids(folder):
+def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     edit(folder / "config.json", id2label={"2": "c", "0": "a", "1": "b"})
     assert open_checkpoint(str(folder)).head == Head("classifier", ("a", "b", "c"))
+    assert not capsys.readouterr().out
+    edit(folder / "config.json", problem_type="multi_label_classification")
+    open_checkpoint(str(folder))
+    assert "WARNING: " in (out := capsys.readouterr().out) and "choose one label" in out
     # A configuration from a flag is used only where the folder has none.
     (folder / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match="has no config.json: give --bert_config_file"):
@@ -368,6 +373,16 @@ def test_models_that_transformers_cannot_express(tmp_path, key):
     with pytest.raises(ValueError, match=f"made up has {key} 1, which Hugging Face's BERT lacks"):
         huggingface.write(Checkpoint("made up", "", spec, {}), str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_heads_that_are_not_described(folder, tmp_path):
+    checkpoint = open_checkpoint(str(folder))
+    for head, message in (
+        (None, "has no head.json beside it, which tells what its head predicts: write one, such"),
+        (Head("tagger", ("a", "b")), "has 3 outputs, but its head.json 2 labels"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            huggingface.write(dataclasses.replace(checkpoint, head=head), str(tmp_path))
 
 
 def test_a_vocabulary_of_unknown_casing(tmp_path, capsys):

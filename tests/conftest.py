@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import gc
 import importlib
 import os
 import pathlib
@@ -26,7 +27,14 @@ def make_two_devices() -> None:
 
 def pytest_collectstart() -> None:
     """Runs in every process that collects tests, so not in the one that starts parallel workers."""
+    gc.disable()
     make_two_devices()
+
+
+def pytest_collection_finish() -> None:
+    """Saves the garbage collector from visiting all imported modules again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

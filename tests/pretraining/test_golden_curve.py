@@ -44,7 +44,7 @@ def write_text(path: pathlib.Path) -> None:
 
 
 def train(folder: pathlib.Path) -> list[list[float]]:
-    """Returns [10, metrics]: the means over every ten of a hundred steps."""
+    """Returns [6, metrics]: the means over every ten of sixty steps."""
     write_text(folder / "train.tfrecord")
     words = [f"w{number}" for number in range(_WORDS)]
     (folder / "vocab.txt").write_text("\n".join(_SPECIAL + words))
@@ -60,10 +60,10 @@ def train(folder: pathlib.Path) -> list[list[float]]:
             do_train=True,
             max_seq_length=_LENGTH,
             max_predictions_per_seq=5,
-            train_batch_size=64,
-            learning_rate=5e-4,
-            num_train_steps=100,
-            num_warmup_steps=10,
+            train_batch_size=32,
+            learning_rate=1e-3,
+            num_train_steps=60,
+            num_warmup_steps=5,
             log_steps=10,
             strategy="cpu",
             output_dir=str(folder / "run"),
@@ -80,8 +80,8 @@ def test_the_curve_is_the_golden_one(tmp_path):
     The same machine reproduces it to the last bit; other processors add in another order.
     """
     golden = json.loads(_GOLDEN.read_text())
-    assert golden[-1][0] < 2.4 < 3.6 < golden[0][0]  # from ln 40 towards ln 10
-    assert golden[-1][1] < 0.4  # ln 2 is 0.69
+    assert golden[-1][0] < 3.1 < 3.7 < golden[0][0]  # from ln 40 towards ln 10
+    assert golden[-1][1] < 0.6  # ln 2 is 0.69
     np.testing.assert_allclose(train(tmp_path), golden, rtol=1e-2)
 
 

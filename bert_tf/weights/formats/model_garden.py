@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -199,6 +200,11 @@ def variables(prefix: str) -> dict[str, Tensor]:
     graph = tensors.pop(_OBJECT_GRAPH, None)
     if not graph:
         return {}
+    # The shapes decide how large a model is made, so the values must exist.
+    files = tf.io.gfile.glob(f"{prefix}.data-*")
+    declared = sum(math.prod(tensor.shape) for tensor in tensors.values())
+    if declared > sum(tf.io.gfile.stat(file).length for file in files):
+        raise OSError(f"{prefix} is damaged or incomplete")
     try:
         nodes = TrackableObjectGraph.FromString(graph.read().item()).nodes
     except (DecodeError, TypeError, ValueError) as error:

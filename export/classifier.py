@@ -12,19 +12,40 @@ where `run-sst2` is the output folder of run_finetuning. To use it:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from export.options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.command_line import command_line
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
 
 
+_EXAMPLE = """
+import tensorflow as tf
+import tensorflow_text  # registers the tokenizer's operations
+
+model = tf.saved_model.load("FOLDER")
+outputs = model{call}
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Options(command.Options):
+class Options(ExportOptions):
     """The flags of the command."""
 
-    checkpoint: str = option(help="Output folder of run_finetuning.")
-    output_dir: str = option(help="Folder to write; must be new or empty.")
+    checkpoint: str = option(
+        help="Output folder of run_finetuning, or a classifier that convert_checkpoint converted."
+    )
+    max_seq_length: int | None = option(
+        None,
+        at_least=5,
+        help="Tokens per example; longer ones are truncated. Default: as in the run; for a "
+        "converted model 128, or the most that it takes.",
+    )
+    pairs: bool = option(
+        False, help="A converted model classifies pairs of texts. The task of a run says so itself."
+    )
 
 
 def run(options: Options) -> None:
@@ -33,22 +54,41 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    example_call = export_classifier(options.checkpoint, options.output_dir)
+    example_call = export_classifier(
+        options.checkpoint,
+        options.output_dir,
+        max_seq_length=options.max_seq_length,
+        pairs=options.pairs,
+        license=options.license,
+    )
+    check = command_line("export.check", saved_model_dir=options.output_dir)
     print(
         f"Wrote the best weights of {options.checkpoint} to {options.output_dir}. To use them:\n"
         "  import tensorflow as tf, tensorflow_text\n"
         f"  model = tf.saved_model.load({options.output_dir!r})\n"
-        f"  model{example_call}"
+        f"  model{example_call}\n"
+        f"Next: {check}"
     )
 
 
-def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = None) -> str:
-    """Writes the best weights of a fine-tuning run as a SavedModel.
+def export_classifier(
+    run_folder: str,
+    output_dir: str,
+    task: "Task | None" = None,
+    *,
+    max_seq_length: int | None = None,
+    pairs: bool = False,
+    license: str = UNKNOWN_LICENSE,
+) -> str:
+    """Writes the best weights of a fine-tuning run, or a converted classifier, as a SavedModel.
 
     Args:
-        run_folder: the output folder of run_finetuning.
+        run_folder: the output folder of run_finetuning, or a folder with a converted model.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
+        max_seq_length: longer examples are truncated; by default as in the run, or to 128.
+        pairs: whether a converted model classifies pairs of texts.
+        license: the license of the weights, for the model card.
 
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
@@ -57,42 +97,43 @@ def export_classifier(run_folder: str, output_dir: str, task: "Task | None" = No
         ValueError: `run_folder` does not hold a fine-tuning run, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.finetuning.registry import get_task
-    from bert_tf.finetuning.run import FINISHED
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.training.checkpoints import BEST, latest_checkpoint
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
+    from export.card import CARD, model_card
+    from export.fine_tuned import open_fine_tuned
     from export.saved_models import save_folder
+    from export.warmup import WARMUP, warmup_requests
     from tfrecords.vocabulary import load_vocab
     from tfrecords.writer import check_new_folder
 
     check_new_folder(output_dir)
-    folder = RunFolder(run_folder)
-    flags = folder.read_flags()
-    if "task" not in flags:
-        raise ValueError(
-            f"{run_folder} is not the output folder of run_finetuning: name one as --checkpoint"
-        )
-    if not flags.get(FINISHED, True):
-        newest, best = latest_checkpoint(run_folder), latest_checkpoint(folder.file(BEST))
-        print(
-            f"WARNING: {run_folder} is unfinished: its best weights so far are {best}, and its "
-            f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
-        )
-    task = task or get_task(flags["task"])
-    checkpoint = open_checkpoint(folder.file(BEST))
+    checkpoint, task, length = open_fine_tuned(run_folder, task, max_seq_length, pairs)
+    config = checkpoint.spec.config
     vocab_file, lower_case = resolve_vocab(checkpoint)
+    vocab = load_vocab(vocab_file)
     # Outputs are float32, whatever the precision of training was.
     set_precision("float32")
-    model = task.build_model(checkpoint.spec.config)
+    model = task.build_model(config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
-    module = task.serving(model, tokenizer, flags["max_seq_length"])
-    save_folder(module, output_dir, {"serving_default": module.serving})
+    module = task.serving(model, WordPieceTokenizer(vocab, lower_case), length)
+    card = model_card(
+        output_dir,
+        f"{task.name}, a fine-tuned BERT",
+        "A BERT that was fine-tuned, from raw text to answers, as a SavedModel: with the "
+        f"tokenizer inside. It reads up to {length} tokens of an example. Also call its signature "
+        "`serving_default`, as TensorFlow Serving does.",
+        _EXAMPLE.format(call=task.example_call()),
+        license=license,
+        vocab=vocab,
+        lower_case=lower_case,
+        config=config,
+        run=RunFolder(run_folder),
+    )
+    files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
+    save_folder(module, output_dir, {"serving_default": module.serving}, files)
     return task.example_call()
 
 

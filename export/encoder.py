@@ -11,38 +11,52 @@ export.preprocessor, in a tf_keras model:
   outputs["sequence_output"]  # [batch, seq_length, hidden_size]
 
 hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_logits.
+
+For serving, --precision=bfloat16 or float16 writes a folder of half the size.
 """
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from export.options import UNKNOWN_LICENSE, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line, unused_name
 
 if TYPE_CHECKING:
+    from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
+    from bert_tf.run_folder import RunFolder
+
+_EXAMPLE = """
+import tensorflow as tf
+
+encoder = tf.saved_model.load("FOLDER")
+ids = tf.constant([[[CLS], [SEP]]])  # export.preprocessor's SavedModel makes them from text
+inputs = {
+    "input_word_ids": ids,
+    "input_mask": tf.ones_like(ids),
+    "input_type_ids": tf.zeros_like(ids),
+}
+outputs = encoder(inputs, training=False)
+print(outputs["pooled_output"], outputs["sequence_output"])
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(command.Options):
+class Options(VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_pretraining, one checkpoint in it, such as run/ckpt-1000, or a "
         "checkpoint of another program (docs/checkpoints.md)."
     )
-    output_dir: str = option(help="Folder to write; must be new or empty.")
-    vocab_file: str | None = option(
-        None, help="The encoder's vocabulary. Needed only if the run does not hold it."
-    )
-    replace_vocab: bool = option(
-        False,
-        help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
-        "their meaning, for example if you renamed [unused] tokens.",
-    )
-    do_lower_case: bool | None = option(
-        None, help="Whether the text is lower-cased. Needed only if the run does not state it."
+    precision: str = option(
+        "float32",
+        choices=("float32", "bfloat16", "float16"),
+        help="Type of the weights and of the computation; outputs are always float32. The other "
+        "types halve the folder for serving; fine-tune with float32.",
     )
 
 
@@ -53,25 +67,39 @@ def run(options: Options) -> None:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
     from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.loading import load_weights
     from bert_tf.weights.names import part_of
+    from export.card import run_of
     from tfrecords.writer import check_new_folder
 
     check_new_folder(options.output_dir)
     checkpoint = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
-    if "masked_lm" not in map(part_of, checkpoint.tensors):
+    parts = {part_of(name) for name in checkpoint.tensors}
+    if "head" in parts:
         raise ValueError(
             f"{options.checkpoint} is a fine-tuning run: export it with export.classifier"
         )
     vocab_file, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
-    # Outputs are float32, whatever the precision of training was.
-    model = BertPretrainer(checkpoint.spec.config, dtype="float32")
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    export_encoder(model, vocab_file, options.output_dir, do_lower_case=lower_case)
+    # Models of other programs may lack the heads of pre-training.
+    kind = BertPretrainer if "masked_lm" in parts else BertEncoder
+    # Whatever the precision of training was.
+    model = kind(checkpoint.spec.config, dtype=options.precision)
+    load_weights(
+        checkpoint.path, checkpoint.tensors, model.weights, optional_parts=("next_sentence",)
+    )
+    export_encoder(
+        model,
+        vocab_file,
+        options.output_dir,
+        do_lower_case=lower_case,
+        license=options.license,
+        run=run_of(checkpoint.path),
+    )
     casing = "uncased" if lower_case else "cased"
     preprocessor = command_line(
         "export.preprocessor",
@@ -82,35 +110,72 @@ def run(options: Options) -> None:
         output_dir=unused_name("preprocessor"),
     )
     print(
-        f"Wrote the {casing} encoder of {checkpoint.path} to {options.output_dir}.\n"
+        f"Wrote the {casing} encoder of {checkpoint.path} to {options.output_dir}"
+        f"{'' if kind is BertPretrainer else ', without the masked-LM head, which it lacks'}.\n"
         f"Next: {preprocessor}"
     )
 
 
 def export_encoder(
-    model: "BertPretrainer", vocab_file: str, output_dir: str, *, do_lower_case: bool
+    model: "BertPretrainer | BertEncoder",
+    vocab_file: str,
+    output_dir: str,
+    *,
+    do_lower_case: bool,
+    license: str = UNKNOWN_LICENSE,
+    run: "RunFolder | None" = None,
 ) -> None:
-    """Writes the encoder and masked-LM head of a pretrainer as a SavedModel.
+    """Writes an encoder, with the masked-LM head of a pretrainer, as a SavedModel.
 
-    The interface is that of tensorflow/models `export_tfhub_lib.py`. Outputs have the compute type
-    of `model`; users expect float32.
+    The interface is that of tensorflow/models `export_tfhub_lib.py`. Weights and computation have
+    the types of `model`, outputs are float32.
+
+    Args:
+        model: a pretrainer, or an encoder to export it without `mlm`.
+        license: the license of the weights, for the model card.
+        run: the run that trained the model, for the model card.
 
     Raises:
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
         OSError: `vocab_file` cannot be read or `output_dir` cannot be written.
     """
+    from export.card import CARD, CONFIG_COPY, model_card
     from export.encoder_module import EncoderModule
     from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
 
-    size = len(load_vocab(vocab_file))
-    if size > model.config.vocab_size:
+    vocab, config = load_vocab(vocab_file), model.config
+    if len(vocab) > config.vocab_size:
         raise ValueError(
-            f"{vocab_file} has {size} tokens, more than the encoder's {model.config.vocab_size}: "
+            f"{vocab_file} has {len(vocab)} tokens, more than the encoder's {config.vocab_size}: "
             "give the vocabulary it was trained with"
         )
+    card = model_card(
+        output_dir,
+        f"{'uncased' if do_lower_case else 'cased'} BERT encoder",
+        _about(model.compute_dtype, hasattr(model, "masked_lm")),
+        _EXAMPLE.replace("[CLS], [SEP]", f"{vocab.cls_id}, {vocab.sep_id}"),
+        license=license,
+        vocab=vocab,
+        lower_case=do_lower_case,
+        config=config,
+        run=run,
+    )
     module = EncoderModule(model, vocab_file, do_lower_case)
-    save_folder(module, output_dir, {"serving_default": module.serving})
+    files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}
+    save_folder(module, output_dir, {"serving_default": module.serving}, files)
+
+
+def _about(precision: str, has_head: bool) -> str:
+    if precision == "float32":
+        use = "Fine-tune it with `hub.KerasLayer(..., trainable=True)`."
+    else:
+        use = "It is for serving: fine-tune the export in float32."
+    return (
+        "A BERT encoder as a SavedModel with the interface of TensorFlow Hub's encoders"
+        f"{', and with its masked-LM head as `mlm`' if has_head else ''}. It computes in "
+        f"{precision}; its outputs are float32. {use}"
+    )
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -36,15 +37,16 @@ class ReusableModel(tf.train.Checkpoint):
 class EncoderModule(ReusableModel):
     """Maps a dict of int32 [B, S] to the outputs of an encoder.
 
-    The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`. The
-    sub-object `mlm` also takes `masked_lm_positions` [B, P] and returns `mlm_logits` [B, P, V]; the
-    variables of its head are not among those of the root. `vocab_file` and `do_lower_case` describe
-    the tokenizer.
+    The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`, all
+    float32. The sub-object `mlm`, for a pretrainer, also takes `masked_lm_positions` [B, P] and
+    returns `mlm_logits` [B, P, V]; the variables of its head are not among those of the root.
+    `vocab_file` and `do_lower_case` describe the tokenizer.
 
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """
 
-    def __init__(self, model: BertPretrainer, vocab_file: str, do_lower_case: bool):
+    def __init__(self, model: BertPretrainer | BertEncoder, vocab_file: str, do_lower_case: bool):
+        encoder = getattr(model, "encoder", model)
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):
@@ -56,22 +58,24 @@ class EncoderModule(ReusableModel):
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)
-            return model.encoder(inputs, training=training)
+            return encoder(inputs, training=training)
 
         def encode_with_default(inputs, training):
-            outputs = encode(inputs, training)
+            outputs = _float32(encode(inputs, training))
             return outputs | {"default": outputs["pooled_output"]}
 
         def predict_masked(inputs, training):
             outputs = encode(inputs, training)
-            table = model.encoder.embeddings.word_embeddings
+            table = encoder.embeddings.word_embeddings
             sequence, positions = outputs["sequence_output"], inputs[POSITIONS]
-            return outputs | {"mlm_logits": model.masked_lm(sequence, positions, table)}
+            logits = model.masked_lm(sequence, positions, table)
+            return _float32(outputs | {"mlm_logits": logits})
 
-        super().__init__(encode_with_default, INPUTS, [model.encoder])
-        self.mlm = ReusableModel(
-            predict_masked, (*INPUTS, POSITIONS), [model.encoder, model.masked_lm]
-        )
+        super().__init__(encode_with_default, INPUTS, [encoder])
+        if isinstance(model, BertPretrainer):
+            self.mlm = ReusableModel(
+                predict_masked, (*INPUTS, POSITIONS), [encoder, model.masked_lm]
+            )
         self.vocab_file = tf.saved_model.Asset(vocab_file)
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
 
@@ -82,6 +86,10 @@ class EncoderModule(ReusableModel):
             return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
 
         self.serving = serving
+
+
+def _float32(outputs: dict) -> dict:
+    return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), outputs)
 
 
 def _values(layers: list, attribute: str) -> list[tf.Variable]:

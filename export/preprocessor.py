@@ -16,28 +16,30 @@ Without a run, --vocab_file and --do_lower_case or --nodo_lower_case describe th
 
 from dataclasses import dataclass
 
+from export.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.command_line import command_line
+
+_EXAMPLE = """
+import tensorflow as tf
+import tensorflow_text  # registers the tokenizer's operations
+
+preprocessor = tf.saved_model.load("FOLDER")
+inputs = preprocessor(tf.constant(["a text", "another"]))  # for a call of the encoder
+
+# Pairs of texts, and another length:
+pair = [preprocessor.tokenize(tf.constant(texts)) for texts in (["a question"], ["an answer"])]
+inputs = preprocessor.bert_pack_inputs(pair, seq_length=tf.constant(64))
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(command.Options):
+class Options(VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str | None = option(
         None, help="Run folder, or a checkpoint in one, whose vocabulary and casing to use."
-    )
-    output_dir: str = option(help="Folder to write; must be new or empty.")
-    vocab_file: str | None = option(
-        None, help="The encoder's vocabulary. Needed only if no run folder holds it."
-    )
-    replace_vocab: bool = option(
-        False,
-        help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
-        "their meaning, for example if you renamed [unused] tokens.",
-    )
-    do_lower_case: bool | None = option(
-        None, help="Whether to lower-case the text. Needed only if no run folder states it."
     )
     max_seq_length: int | None = option(
         None,
@@ -61,6 +63,7 @@ def run(options: Options) -> None:
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.resolution import check_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
+    from export.card import CARD, model_card
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
@@ -80,11 +83,24 @@ def run(options: Options) -> None:
     vocab_file, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
-    tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case)
-    module = PreprocessorModule(tokenizer, length, vocab_file)
-    save_folder(module, options.output_dir, {"serving_default": module.__call__})
+    vocab = load_vocab(vocab_file)
+    module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length, vocab_file)
     casing = "uncased" if lower_case else "cased"
-    print(f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}.")
+    card = model_card(
+        options.output_dir,
+        f"{casing} BERT preprocessor",
+        f"Maps text to the inputs of a BERT encoder: {length} tokens, or any number through "
+        "`bert_pack_inputs`. A SavedModel with the interface of TensorFlow Hub's preprocessors.",
+        _EXAMPLE,
+        license=options.license,
+        vocab=vocab,
+        lower_case=lower_case,
+    )
+    save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
+    check = command_line("export.check", saved_model_dir=options.output_dir)
+    print(
+        f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}.\nNext: {check}"
+    )
 
 
 def main() -> None:

@@ -1,14 +1,23 @@
 """Writes SavedModel folders that appear complete or not at all."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.writer import whole_folder
+from tfrecords.writer import atomic_write, whole_folder, write_records
 
 
-def save_folder(trackable: Any, path: str, signatures: Any) -> None:
+def save_folder(
+    trackable: Any,
+    path: str,
+    signatures: Any,
+    files: Mapping[str, str | Sequence[bytes]] | None = None,
+) -> None:
     """Writes a SavedModel beside `path`, then renames it. Creates parent folders.
+
+    Args:
+        files: what else the folder holds, by name: text, or the records of a TFRecord file.
 
     Raises:
         ValueError: `path` exists and is not an empty folder.
@@ -16,3 +25,6 @@ def save_folder(trackable: Any, path: str, signatures: Any) -> None:
     """
     with whole_folder(path) as temporary:
         tf.saved_model.save(trackable, temporary, signatures=signatures)
+        for name, content in (files or {}).items():
+            write = atomic_write if isinstance(content, str) else write_records
+            write(f"{temporary}/{name}", content)

@@ -26,6 +26,7 @@ def option(
     aliases: tuple[str, ...] = (),
     at_least: float = -math.inf,
     at_most: float = math.inf,
+    positional: bool = False,
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
@@ -35,6 +36,7 @@ def option(
         choices: the allowed values; empty to allow any value.
         aliases: alternative names of the flag.
         at_least, at_most: the range of a number.
+        positional: the value may also be given without the name of the flag.
     """
     metadata = {
         "help": help,
@@ -42,6 +44,7 @@ def option(
         "aliases": aliases,
         "at_least": at_least,
         "at_most": at_most,
+        "positional": positional,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -231,10 +234,14 @@ def _illegal_value(message: str) -> str:
 
 
 def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
-    if len(arguments) > 1:
-        raise ValueError(f"unexpected argument {arguments[1]!r}: flags are --name=value")
     fields = dataclasses.fields(options_type)
     values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
+    extra = arguments[1:]
+    for field in fields:
+        if field.metadata["positional"] and values[field.name] is None and extra:
+            values[field.name] = extra.pop(0)
+    if extra:
+        raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
     for field in fields:
         if _is_required(field) and values[field.name] is None:
             raise ValueError(f"--{flag_name(field)} is required: see --help")

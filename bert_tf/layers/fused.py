@@ -217,7 +217,7 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
         return output, gradient
 
-    return normalize(x, ops.copy(gamma), ops.copy(beta))
+    return normalize(x, ops.copy(_float32(gamma)), ops.copy(_float32(beta)))
 
 
 def _layer_norm_gradients(upstream, x, mean, scale, gamma):

@@ -1,26 +1,32 @@
 """The SavedModel of a classifier of pairs, compared with the model on packed inputs."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.tasks.classification import TextClassifier
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.weights.checkpoint import Head
+from export import check, classifier
 from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 
+VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
+CONFIG = BertConfig(15, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.3)
+
 
 def test_classifies_pairs_of_any_length(tmp_path):
-    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
-    tokenizer = WordPieceTokenizer(vocab)
-    config = BertConfig(15, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.3)
-    model = BertTaskModel(config, 3)
+    tokenizer = WordPieceTokenizer(VOCAB)
+    model = BertTaskModel(CONFIG, 3)
     labels = ("entailment", "neutral", "contradiction")
     texts_a, texts_b = ["a b", "C", "", "a " * 40], ["c", "d é zz", "", "b " * 40]
     segments = [tokenizer.tokenize_flat(texts) for texts in (texts_a, texts_b)]
-    inputs = pack_segments(segments, 12, vocab)
+    inputs = pack_segments(segments, 12, VOCAB)
     # So that the labels differ.
     model.head.bias.assign(-tf.reduce_mean(model(inputs), axis=0))
     expected = tf.nn.softmax(model(inputs)).numpy()
@@ -44,3 +50,40 @@ def test_classifies_pairs_of_any_length(tmp_path):
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)
     empty = tf.constant([], tf.string)
     assert loaded(empty, empty)["probabilities"].shape == (0, 3)
+
+
+def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
+    """Oracles: the model; the code of the card; the labels of the head."""
+    run = RunFolder(str(tmp_path / "run"))
+    model = BertTaskModel(CONFIG, 3)
+    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    options = dict(checkpoint=run.path, output_dir=str(tmp_path / "classifier"), pairs=True)
+
+    def refuse(match: str, head: Head | None, **changes):
+        if head:
+            run.write_head(head)
+        with pytest.raises(ValueError, match=match) as caught:
+            classifier.run(classifier.Options(**options | changes))
+        assert "\n" not in str(caught.value)
+
+    refuse("is not the output folder of run_finetuning", None)
+    refuse("holds a model for tagger: only classifiers can be exported", Head("tagger"))
+    refuse("2 labels in head.json, but 3 classes", Head("classifier", ("a", "b")))
+    refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
+
+    classifier.run(classifier.Options(**options))
+    printed = capsys.readouterr().out
+    assert f"Next: python -m export.check --saved_model_dir={tmp_path}/classifier" in printed
+    check.run(check.Options(saved_model_dir=options["output_dir"]))
+    advice = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("ok")]
+    assert advice[1:-1] == [
+        "advice  the folder is named by a version, as servers expect. Found: classifier: serve a "
+        "copy as NAME/1, with the folder NAME as the base path"
+    ]
+    outputs = run_card(options["output_dir"])["outputs"]
+    tokenizer = WordPieceTokenizer(VOCAB)
+    segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
+    expected = tf.nn.softmax(model(pack_segments(segments, 32, VOCAB)))
+    np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
+    assert outputs["label"][0] == f"LABEL_{np.argmax(expected)}"

@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
-from export import encoder
+from export import check, encoder
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -222,6 +222,74 @@ print(outputs["pooled_output"].numpy().tolist())
     inputs = {"input_word_ids": ids, "input_mask": ids > 0, "input_type_ids": np.zeros_like(ids)}
     expected = model.encoder(inputs)["pooled_output"]
     assert_equal(np.array(json.loads(done.stdout)), expected.numpy())
+
+
+def test_the_folder_keeps_the_contract(folder, capsys):
+    """Oracle: export.check, which passes on the Model Garden's own exports, too."""
+    check.run(check.Options(saved_model_dir=folder))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
+    assert lines[-1] == "19 of 19 points hold."
+
+
+def test_the_folder_describes_itself(folder, run_folder, run_card):
+    """Oracle: the run's bert_config.json; the card's code runs."""
+    copy = pathlib.Path(folder, "assets.extra", "bert_config.json").read_text()
+    assert copy == (run_folder / "bert_config.json").read_text()
+    assert run_card(folder)["outputs"]["pooled_output"].shape == [1, 16]
+
+
+def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path):
+    """Oracle: the export in float32; its variables file has each variable once."""
+    output = str(tmp_path / "half")
+    options = dict(checkpoint=str(run_folder), output_dir=output, precision="bfloat16")
+    encoder.run(encoder.Options(**options))
+    half, inputs = hub.load(output), make_inputs()
+    outputs, expected = half(inputs), loaded(inputs)
+    assert {x.dtype for x in tf.nest.flatten(outputs)} == {tf.float32}
+    difference = np.abs(outputs["sequence_output"] - expected["sequence_output"]).max()
+    assert 0 < difference < 0.1
+
+    def weights(folder: str) -> list[np.ndarray]:
+        reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
+        tensors = (reader.get_tensor(key) for key in reader.get_variable_to_shape_map())
+        return [x for x in tensors if getattr(x, "dtype", None) in (np.float32, tf.bfloat16)]
+
+    assert len(weights(output)) == len(weights(folder)) == len(loaded.mlm.trainable_variables)
+    sizes = [sum(x.nbytes for x in weights(path)) for path in (output, folder)]
+    assert sizes[0] == sizes[1] / 2
+
+
+def test_float16_computes_with_its_own_weights(model):
+    """Oracle: the model in float32."""
+    half, inputs = BertPretrainer(CONFIG, dtype="float16"), make_inputs()
+    for weight, value in zip(half.weights, model.weights, strict=True):
+        weight.assign(value)
+    assert half.encoder.embeddings.word_embeddings.dtype == "float16"
+    outputs, expected = half.encoder(inputs), model.encoder(inputs)
+    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=0.02)
+
+
+def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
+    """Oracle: the encoder of the model. Models of other programs may have no such heads."""
+    folder, modules = RunFolder(str(tmp_path / "run")), []
+    folder.write(RunFolder(str(run_folder)).read())
+    step = tf.Variable(1, dtype=tf.int64)
+    Checkpointer(folder.path, model.encoder, {"step": step}).save()
+    monkeypatch.setattr(
+        "export.saved_models.save_folder", lambda module, *_: modules.append(module)
+    )
+    encoder.run(encoder.Options(checkpoint=folder.path, output_dir=str(tmp_path / "encoder")))
+    (module,), inputs = modules, make_inputs()
+    assert not hasattr(module, "mlm")
+    assert_equal(module.__call__(inputs)["pooled_output"], model.encoder(inputs)["pooled_output"])
+
+
+def test_compiles_with_xla(loaded, model):
+    """Oracle: the model."""
+    inputs = make_inputs()
+    compiled = tf.function(lambda inputs: loaded(inputs)["sequence_output"], jit_compile=True)
+    assert_equal(compiled(inputs), model.encoder(inputs)["sequence_output"])
 
 
 def test_too_long_a_sequence_is_said(loaded):

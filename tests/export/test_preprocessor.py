@@ -11,7 +11,7 @@ import tf_keras
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export import preprocessor, saved_models
+from export import check, preprocessor, saved_models
 from tfrecords.vocabulary import load_vocab
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -142,6 +142,20 @@ def test_a_worked_pair(loaded):
     assert outputs["input_word_ids"].numpy().tolist() == [[2, hello, world, 3, a, b, 3]]
     assert outputs["input_type_ids"].numpy().tolist() == [[0, 0, 0, 0, 1, 1, 1]]
     assert outputs["input_mask"].numpy().tolist() == [[1] * 7]
+
+
+def test_the_folder_keeps_the_contract(folder, capsys):
+    """Oracle: export.check, which passes on the Model Garden's own exports, too."""
+    check.run(check.Options(saved_model_dir=folder))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
+    assert lines[-1] == "13 of 13 points hold."
+
+
+def test_the_code_of_the_card_runs(folder, tokenizer, run_card):
+    """Oracle: the tokenizer and the packing."""
+    segments = [tokenizer.tokenize_flat(texts) for texts in (["a question"], ["an answer"])]
+    assert_equal(run_card(folder)["inputs"], pack_segments(segments, 64, tokenizer.vocab))
 
 
 def test_survives_move_load_save_load(folder, tokenizer, tmp_path):

@@ -31,6 +31,7 @@ class Options(command.Options):
     fast: bool = option(True, help="Hurry.")
     kind: str = option("a", help="Which.", choices=("a", "b"))
     share: float | None = option(None, help="Of what.")
+    place: str | None = option(None, help="Where.", positional=True)
     absent_flags = {"cores": "all are used, so omit it"}
     if_out_of_memory = "use a smaller --number"
 
@@ -72,8 +73,9 @@ def program(tmp_path_factory):
 def test_flags_become_options(program, tmp_path):
     """Oracle: the values given on the command line and in a flag file."""
     (tmp_path / "flags").write_text("--number=4\n--nofast\n")
-    done = program(f"--flagfile={tmp_path}/flags", "--first_name=x", "--kind=b")
-    assert done.stdout == "Options(number=4, name='x', fast=False, kind='b', share=None)\n"
+    done = program(f"--flagfile={tmp_path}/flags", "--first_name=x", "here", "--kind=b")
+    values = "number=4, name='x', fast=False, kind='b', share=None, place='here'"
+    assert done.stdout == f"Options({values})\n"
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -95,7 +97,8 @@ def test_flags_become_options(program, tmp_path):
         (["--cores=1"], "--cores is not a flag of this command: all are used, so omit it"),
         (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),
         (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
-        (["--number=1", "more"], "unexpected argument 'more': flags are --name=value"),
+        (["--number=1", "here", "more"], "unexpected argument 'more': flags are --name=value"),
+        (["--place=here", "more"], "unexpected argument 'more': flags are --name=value"),
     ],
 )
 def test_user_errors_are_one_line_with_exit_code_1(program, arguments, line):

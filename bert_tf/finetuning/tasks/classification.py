@@ -59,7 +59,8 @@ class ClassificationTask(Task):
     Attributes:
         name: the value of --task.
         labels: the names of the classes, in the order of the model's outputs.
-        read_files: maps a folder and a split to the examples of the split in the official files.
+        read_files: maps a folder and a split to the examples of the split in the official files;
+            None for a task that is only served.
         tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
         has_dev: whether there is a "dev" split; otherwise a tenth of "train" is held out.
@@ -68,7 +69,7 @@ class ClassificationTask(Task):
 
     name: str
     labels: tuple[str, ...]
-    read_files: Callable[[str, str], TextExamples]
+    read_files: Callable[[str, str], TextExamples] | None = None
     tfds: TfdsSource | None = None
     pairs: bool = False
     has_dev: bool = True

@@ -1,0 +1,94 @@
+"""The model card: README.md in every exported folder."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bert_tf import __version__
+from bert_tf.config import BertConfig
+from bert_tf.run_folder import RECORDS, RunFolder
+from bert_tf.training.checkpoints import BEST
+from bert_tf.training.reports import EVAL_RESULTS, read_results
+from tfrecords.vocabulary import Vocabulary
+
+CARD = "README.md"
+CONFIG_COPY = "assets.extra/bert_config.json"
+
+# The flags of a run that say what it learned from, and how.
+_DATA = ("task", "data_dir", "input_file", "eval_input_file", "init_checkpoint")
+_TRAINING = """phases_file objective masking max_seq_length train_batch_size num_train_steps
+num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate precision
+random_seed""".split()
+
+
+def run_of(checkpoint: str) -> RunFolder:
+    """Returns the run folder that a checkpoint lies in; best weights belong to the run above."""
+    folder = os.path.dirname(checkpoint)
+    return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
+
+
+def model_card(
+    output_dir: str,
+    kind: str,
+    about: str,
+    code: str,
+    *,
+    license: str,
+    vocab: Vocabulary,
+    lower_case: bool,
+    config: BertConfig | None = None,
+    run: RunFolder | None = None,
+) -> str:
+    """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
+
+    Args:
+        output_dir: the folder of the model.
+        kind: what the model is, in a few words.
+        about: the same in a sentence or two.
+        code: Python that loads "FOLDER", this folder, and calls it.
+        license: the license of the weights.
+        vocab, lower_case: the vocabulary of the model.
+        config: the configuration of its encoder; None if it has none.
+        run: the run that trained it; None if nothing was trained.
+
+    Raises:
+        ValueError, OSError: a file of the run is damaged.
+    """
+    name = os.path.basename(output_dir.rstrip("/"))
+    code = code.replace('"FOLDER"', json.dumps(name))
+    front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
+    vocabulary = {
+        "tokens": f"{len(vocab):,}",
+        "text": "lower-cased, without accents" if lower_case else "cased",
+        "SHA-256 of the tokens": vocab.sha256,
+    }
+    sections = [
+        f'{front}tags: ["bert", "saved-model"]\n---\n\n# {name}: {kind}\n\n{about}',
+        f"## How to load it\n\n```python\n{code.strip()}\n```",
+        _table("Configuration", config.to_dict() if config else {}),
+        _table("Vocabulary", vocabulary),
+        *(_sections_of(run) if run else ()),
+        f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
+    ]
+    return "\n\n".join(filter(None, sections))
+
+
+def _sections_of(run: RunFolder) -> Iterable[str]:
+    flags, results = run.read_flags(), read_results(run.file(EVAL_RESULTS))
+    data = {name: flags.get(name) for name in _DATA}
+    for pattern, files in run.read_json(RECORDS).items():
+        size = sum(file["bytes"] for file in files.values())
+        data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
+    return (
+        _table("Data", data),
+        _table("Training", {name: flags.get(name) for name in _TRAINING}),
+        _table("Metrics", {name: f"{value:.6g}" for name, value in results.items()}),
+    )
+
+
+def _table(title: str, values: Mapping[str, Any]) -> str:
+    """Returns a section with the values that are known; "" if none is."""
+    known = {name: value for name, value in values.items() if value is not None}
+    rows = [f"| {name} | {value} |".replace("\n", " ") for name, value in known.items()]
+    return "\n".join([f"## {title}\n", "| | |", "|---|---|", *rows]) if rows else ""

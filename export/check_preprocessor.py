@@ -1,0 +1,216 @@
+"""The points of a preprocessor: the interface of TensorFlow Hub's text preprocessors.
+
+Source: tensorflow/hub docs/common_saved_model_apis/text.md; tensorflow/models
+official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from export.check_points import Point, Subject, differences, saved_again
+from tfrecords.vocabulary import Vocabulary, load_vocab
+
+_TEXTS = ["a b c, d e f", "", "g"]
+_NAMES = ("input_mask", "input_type_ids", "input_word_ids")
+# Segments as token counts, and a length: both fit; the first, the second or both are cut.
+_CASES = (
+    ((3,), 8),
+    ((9,), 8),
+    ((3, 2), 16),
+    ((9, 2), 10),
+    ((2, 9), 10),
+    ((9, 8), 11),
+    ((9, 9), 12),
+)
+
+
+def _special(model: Any) -> dict[str, int]:
+    return {name: int(x) for name, x in model.tokenize.get_special_tokens_dict().items()}
+
+
+def _vocab(subject: Subject) -> Vocabulary:
+    """Returns the vocabulary among the assets; raises a ValueError if there is none."""
+    for path in subject.assets():
+        if path.endswith(".txt"):
+            return load_vocab(path)
+    raise ValueError("no vocabulary, *.txt, in assets")
+
+
+def _root(subject: Subject) -> str:
+    outputs = subject.model(tf.constant(_TEXTS))
+    if set(outputs) != set(_NAMES):
+        return f"outputs {', '.join(sorted(outputs))}"
+    length = outputs["input_word_ids"].shape[-1]
+    found = {name: (tuple(x.shape), x.dtype.name) for name, x in outputs.items()}
+    return differences(found, dict.fromkeys(_NAMES, ((len(_TEXTS), length), "int32")))
+
+
+def _root_is_its_parts(subject: Subject) -> str:
+    model, texts = subject.model, tf.constant(_TEXTS)
+    expected = model(texts)
+    length = tf.shape(expected["input_word_ids"])[1]
+    found = model.bert_pack_inputs([model.tokenize(texts)], seq_length=length)
+    default = model.bert_pack_inputs([model.tokenize(texts)])
+    return _different(found, expected) or _different(default, expected)
+
+
+def _different(found: dict, expected: dict) -> str:
+    names = [name for name in _NAMES if not _equal(found[name], expected[name])]
+    return f"other {', '.join(names)}" if names else ""
+
+
+def _equal(found: tf.Tensor, expected: tf.Tensor) -> bool:
+    return found.shape == expected.shape and bool(tf.reduce_all(found == expected))
+
+
+def _tokens(subject: Subject) -> str:
+    tokens = subject.model.tokenize(tf.constant(_TEXTS))
+    if not isinstance(tokens, tf.RaggedTensor):
+        return f"a {type(tokens).__name__}"
+    found = {"type": tokens.dtype.name, "rank": tokens.shape.rank, "batch": int(tokens.nrows())}
+    return differences(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
+
+
+def _words(subject: Subject) -> str:
+    """Looks up words of the vocabulary that every casing keeps."""
+    vocab = _vocab(subject)
+    words = [x for x in vocab.tokens if x.isascii() and x.isalpha() and x.islower()][:50]
+    found = subject.model.tokenize(tf.constant(words)).to_list()
+    expected = [[[vocab.ids[word]]] for word in words]
+    wrong = [word for word, a, b in zip(words, found, expected, strict=True) if a != b]
+    return f"other tokens for {', '.join(wrong[:3])}" if wrong else ""
+
+
+def _special_tokens(subject: Subject) -> str:
+    tensors, vocab = subject.model.tokenize.get_special_tokens_dict(), _vocab(subject)
+    expected = {
+        "vocab_size": len(vocab),
+        "padding_id": vocab.pad_id,
+        "start_of_sequence_id": vocab.cls_id,
+        "end_of_segment_id": vocab.sep_id,
+        "mask_id": vocab.mask_id,
+    }
+    if missing := expected.keys() - tensors.keys():
+        return f"no {', '.join(sorted(missing))}"
+    types = {f"the type of {name}": (tensors[name].dtype, tensors[name].shape) for name in expected}
+    scalars = dict.fromkeys(types, (tf.int32, tf.TensorShape([])))
+    return differences(_special(subject.model), expected) or differences(types, scalars)
+
+
+def _packs(subject: Subject) -> str:
+    """Compares with `_truncate_seq_pair` of google-research/bert, for both ranks."""
+    special = _special(subject.model)
+    for sizes, length in _CASES:
+        segments = [[100 * part + i for i in range(n)] for part, n in enumerate(sizes, 1)]
+        flat = [tf.ragged.constant([x], dtype=tf.int32) for x in segments]
+        nested = [tf.ragged.constant([[[i] for i in x]], dtype=tf.int32) for x in segments]
+        expected = _packed(segments, length, special)
+        for inputs in (flat, nested):
+            outputs = subject.model.bert_pack_inputs(inputs, seq_length=tf.constant(length))
+            found = {name: outputs[name][0].numpy().tolist() for name in _NAMES}
+            if problem := differences(found, expected):
+                return f"for segments of {sizes} tokens and seq_length={length}, {problem}"
+    return ""
+
+
+def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> dict:
+    segments = [list(segment) for segment in segments]
+    while sum(map(len, segments)) > length - len(segments) - 1:
+        max(reversed(segments), key=len).pop()
+    ids, types = [special["start_of_sequence_id"]], [0]
+    for index, segment in enumerate(segments):
+        ids += [*segment, special["end_of_segment_id"]]
+        types += [index] * (len(segment) + 1)
+    padding = length - len(ids)
+    return {
+        "input_word_ids": ids + [special["padding_id"]] * padding,
+        "input_mask": [1] * len(ids) + [0] * padding,
+        "input_type_ids": types + [0] * padding,
+    }
+
+
+def _any_length(subject: Subject) -> str:
+    tokens = subject.model.tokenize(tf.constant(_TEXTS))
+    for inputs in ([tokens], [tokens, tokens]):
+        for length in (5, 64, 1000):
+            outputs = subject.model.bert_pack_inputs(inputs, seq_length=tf.constant(length))
+            shapes = {tuple(outputs[name].shape) for name in _NAMES}
+            if shapes != {(len(_TEXTS), length)}:
+                return f"shapes {shapes} for {len(inputs)} segments and seq_length={length}"
+    return ""
+
+
+def _offsets(subject: Subject) -> str:
+    if not hasattr(subject.model, "tokenize_with_offsets"):
+        return ""
+    text = "a b c, d"
+    tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
+    if {starts.dtype, limits.dtype} != {tf.int64}:
+        return f"offsets of type {starts.dtype.name} and {limits.dtype.name}"
+    if tokens.to_list() != subject.model.tokenize(tf.constant([text])).to_list():
+        return "other tokens than tokenize"
+    pairs = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
+    found = [text[start:limit] for start, limit in pairs]
+    return "" if found == ["a", "b", "c", ",", "d"] else f"{found} in {text!r}"
+
+
+def _has_offsets(subject: Subject) -> str:
+    return "" if hasattr(subject.model, "tokenize_with_offsets") else "no tokenize_with_offsets"
+
+
+def _keras_layer(subject: Subject) -> str:
+    import tensorflow_hub as hub
+
+    model, texts = subject.model, tf.constant(_TEXTS)
+    tokens = hub.KerasLayer(model.tokenize)(texts)
+    layer = hub.KerasLayer(model.bert_pack_inputs, arguments={"seq_length": 16})
+    expected = model.bert_pack_inputs([model.tokenize(texts)], seq_length=tf.constant(16))
+    hub.KerasLayer(model)(texts)
+    return _different(layer([tokens]), expected)
+
+
+def _serving(subject: Subject) -> str:
+    found = subject.signature(tf.constant(_TEXTS)).values()
+    expected = subject.model(tf.constant(_TEXTS))
+    lost = [name for name in _NAMES if not any(_equal(x, expected[name]) for x in found)]
+    return f"no output that equals {', '.join(lost)}" if lost else ""
+
+
+def _readable(subject: Subject) -> str:
+    names = set(subject.signature.structured_outputs)
+    return "" if names == set(_NAMES) else ", ".join(sorted(names))
+
+
+def _moves(subject: Subject) -> str:
+    texts = tf.constant(_TEXTS)
+    return saved_again(subject, lambda model, _: _different(model(texts), subject.model(texts)))
+
+
+POINTS = (
+    Point(f"a call maps strings [batch] to {', '.join(_NAMES)}, int32 [batch, length]", _root),
+    Point("a call is tokenize, then bert_pack_inputs", _root_is_its_parts),
+    Point("tokenize maps strings [batch] to int32 [batch, (words), (word pieces)]", _tokens),
+    Point("tokenize finds the words of the vocabulary in assets", _words),
+    Point(
+        "tokenize.get_special_tokens_dict() gives the ids and the size of that vocabulary as "
+        "int32 scalars",
+        _special_tokens,
+    ),
+    Point("tokenize_with_offsets exists", _has_offsets, required=False),
+    Point(
+        "tokenize_with_offsets, if there, adds where tokens start and end in bytes, int64", _offsets
+    ),
+    Point(
+        "bert_pack_inputs makes [CLS] a [SEP] b [SEP] of one or two RaggedTensors of rank 2 or 3, "
+        "and cuts the longer one first",
+        _packs,
+    ),
+    Point("bert_pack_inputs takes any seq_length", _any_length),
+    Point("hub.KerasLayer takes the model, tokenize and bert_pack_inputs", _keras_layer),
+    Point("serving_default gives the same outputs", _serving),
+    Point(
+        f"the outputs of serving_default are named {', '.join(_NAMES)}", _readable, required=False
+    ),
+    Point("saved again, moved and loaded, the model gives the same outputs", _moves),
+)

@@ -1,0 +1,71 @@
+"""Opens what export.classifier exports: a fine-tuning run, or a converted classifier."""
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.finetuning.registry import get_task
+from bert_tf.finetuning.run import FINISHED
+from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.resolution import check_length
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import BEST, latest_checkpoint
+from bert_tf.weights.checkpoint import Checkpoint
+
+
+def open_fine_tuned(
+    path: str, task: Task | None, max_seq_length: int | None, pairs: bool
+) -> tuple[Checkpoint, Task, int]:
+    """Returns the best weights of a fine-tuned model, its task and the length of its examples.
+
+    Prints a warning if the run is unfinished.
+
+    Args:
+        path: the output folder of run_finetuning, or a converted classifier.
+        task: the task, if it is not registered.
+        max_seq_length: the length; by default that of the run, or 128.
+        pairs: whether a converted classifier takes pairs of texts.
+
+    Raises:
+        ValueError: the folder holds something else.
+        OSError: a file cannot be read.
+    """
+    folder = RunFolder(path)
+    flags = folder.read_flags()
+    if "task" in flags:
+        if pairs:
+            raise ValueError("--pairs is for converted models: the task of a run decides, omit it")
+        _warn_if_unfinished(folder, flags)
+        checkpoint, task = open_checkpoint(folder.file(BEST)), task or get_task(flags["task"])
+    else:
+        checkpoint = open_checkpoint(path)
+        task = _converted_task(checkpoint, path, pairs)
+    config = checkpoint.spec.config
+    default = flags.get("max_seq_length", min(128, config.max_position_embeddings))
+    length = max_seq_length or default
+    check_length(config, length)
+    return checkpoint, task, length
+
+
+def _warn_if_unfinished(folder: RunFolder, flags: dict) -> None:
+    if not flags.get(FINISHED, True):
+        newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.file(BEST))
+        print(
+            f"WARNING: {folder.path} is unfinished: its best weights so far are {best}, and its "
+            f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
+        )
+
+
+def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> ClassificationTask:
+    head = checkpoint.head
+    if not head:
+        raise ValueError(
+            f"{path} is not the output folder of run_finetuning: name one as --checkpoint"
+        )
+    (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
+    if head.kind != "classifier" or classes < 2:
+        kind = "regression" if head.kind == "classifier" else head.kind
+        raise ValueError(f"{path} holds a model for {kind}: only classifiers can be exported")
+    # The names that Hugging Face gives to classes without names.
+    labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
+    if len(labels) != classes:
+        raise ValueError(f"{path}: {len(labels)} labels in head.json, but {classes} classes")
+    return ClassificationTask(name="classifier", labels=labels, pairs=pairs)

@@ -1,0 +1,36 @@
+"""The flags that the export commands share."""
+
+from dataclasses import dataclass
+
+from tfrecords import command
+from tfrecords.command import option
+
+UNKNOWN_LICENSE = "unknown: set --license"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions(command.Options):
+    """Where to write, and what the model card says beyond what the run knows."""
+
+    output_dir: str = option(help="Folder to write; must be new or empty.")
+    license: str = option(
+        UNKNOWN_LICENSE,
+        help='The license of the weights for the model card, such as "apache-2.0".',
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyOptions(ExportOptions):
+    """Which vocabulary the exported model has."""
+
+    vocab_file: str | None = option(
+        None, help="The encoder's vocabulary. Needed only if no run folder holds it."
+    )
+    replace_vocab: bool = option(
+        False,
+        help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
+        "their meaning, for example if you renamed [unused] tokens.",
+    )
+    do_lower_case: bool | None = option(
+        None, help="Whether text is lower-cased. Needed only if no run folder states it."
+    )

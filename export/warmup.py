@@ -1,0 +1,89 @@
+"""Warm-up requests, which TensorFlow Serving replays when it loads a model.
+
+Without them, the first requests of a server are slow. A request is a PredictionLog of
+tensorflow-serving-api. That package is not needed here: its few messages are described below, with
+the tensors of a request as bytes, which have the same form on disk.
+
+Source: tensorflow/serving docs saved_model_warmup.md; apis/prediction_log.proto, predict.proto,
+model.proto.
+"""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework import tensor_pb2
+
+WARMUP = "assets.extra/tf_serving_warmup_requests"
+
+_MESSAGES = """
+name: "warmup.proto" package: "warmup" syntax: "proto3"
+message_type { name: "ModelSpec"
+  field { name: "signature_name" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL } }
+message_type { name: "PredictRequest"
+  field { name: "model_spec" number: 1 type: TYPE_MESSAGE type_name: ".warmup.ModelSpec"
+          label: LABEL_OPTIONAL }
+  field { name: "inputs" number: 2 type: TYPE_MESSAGE label: LABEL_REPEATED
+          type_name: ".warmup.PredictRequest.InputsEntry" }
+  nested_type { name: "InputsEntry" options { map_entry: true }
+    field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
+    field { name: "value" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL } } }
+message_type { name: "PredictLog"
+  field { name: "request" number: 1 type: TYPE_MESSAGE type_name: ".warmup.PredictRequest"
+          label: LABEL_OPTIONAL } }
+message_type { name: "PredictionLog"
+  field { name: "predict_log" number: 6 type: TYPE_MESSAGE type_name: ".warmup.PredictLog"
+          label: LABEL_OPTIONAL } }
+"""
+
+
+def _prediction_log() -> type:
+    file = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("warmup.PredictionLog"))
+
+
+_PredictionLog = _prediction_log()
+
+
+def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
+    """Returns requests for a signature over strings [B]: a short text, and one to be truncated.
+
+    Args:
+        inputs: the specifications of its inputs.
+    """
+    texts = ("a text", "many words " * 512)
+    return [warmup_request({spec.name: tf.constant([text]) for spec in inputs}) for text in texts]
+
+
+def warmup_request(inputs: dict[str, tf.Tensor], signature: str = "serving_default") -> bytes:
+    """Returns a request as a serialized PredictionLog."""
+    log = _PredictionLog()
+    request = log.predict_log.request
+    request.model_spec.signature_name = signature
+    for name, tensor in inputs.items():
+        request.inputs[name] = tf.make_tensor_proto(tensor).SerializeToString()
+    return log.SerializeToString(deterministic=True)
+
+
+def parse_warmup_request(record: bytes) -> tuple[str, dict[str, tf.Tensor]]:
+    """Returns the signature and the inputs of a request.
+
+    Raises:
+        ValueError: the record is not a PredictionLog with a request to predict.
+    """
+    try:
+        log = _PredictionLog.FromString(record)
+        request = log.predict_log.request
+        inputs = {name: _parse_tensor(value) for name, value in request.inputs.items()}
+    except (DecodeError, TypeError) as error:
+        raise ValueError("not a PredictionLog") from error
+    if not log.HasField("predict_log"):
+        raise ValueError("not a request to predict")
+    return request.model_spec.signature_name or "serving_default", inputs
+
+
+def _parse_tensor(serialized: bytes) -> tf.Tensor:
+    return tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(serialized)))

@@ -1,0 +1,54 @@
+"""The model card, against what the run folder holds."""
+
+import json
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.reports import write_results
+from export.card import model_card, run_of
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))
+CONFIG = BertConfig(6, 16, 1, 2, 32)
+
+
+def test_the_card_says_what_the_run_knows(tmp_path):
+    """Oracle: the values in the files of the run; quotes in the YAML are those of JSON."""
+    run = run_of(f"{tmp_path}/best/ckpt-3")
+    assert run.path == run_of(f"{tmp_path}/ckpt-9").path == str(tmp_path)
+    run.write(ModelSpec(CONFIG, VOCAB, True), {"input_file": "x*", "learning_rate": 0.25})
+    write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
+    records = {"x*": {"x1": {"bytes": 600}, "x2": {"bytes": 700}}}
+    (tmp_path / "records.json").write_text(json.dumps(records))
+    card = model_card(
+        "/some/where/my encoder/",
+        "kind",
+        "About.",
+        'load("FOLDER")',
+        license='other: "mine"',
+        vocab=VOCAB,
+        lower_case=True,
+        config=CONFIG,
+        run=RunFolder(run.path),
+    )
+    _, front, body = card.split("---\n", 2)
+    assert json.loads(front.splitlines()[0].removeprefix("license: ")) == 'other: "mine"'
+    for line in (
+        "# my encoder: kind",
+        'load("my encoder")',
+        "| hidden_size | 16 |",
+        "| tokens | 6 |",
+        f"| SHA-256 of the tokens | {VOCAB.sha256} |",
+        "| input_file | x* |",
+        "| records in x* | 2 files, 1,300 bytes |",
+        "| learning_rate | 0.25 |",
+        "| loss | 0.333333 |",
+    ):
+        assert line in body.splitlines()
+
+
+def test_a_card_without_a_run_has_no_empty_section():
+    """Oracle: the headings."""
+    card = model_card("x", "kind", "About.", "", license="mit", vocab=VOCAB, lower_case=False)
+    headings = [line for line in card.splitlines() if line.startswith("## ")]
+    assert headings == ["## How to load it", "## Vocabulary", "## License"]

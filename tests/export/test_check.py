@@ -1,0 +1,181 @@
+"""export.check, on models that are wrong in one way each."""
+
+import functools
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from export import check, check_encoder, check_masked_lm, check_preprocessor, check_serving
+from export.check_points import Subject, examine
+from export.preprocessor_module import PreprocessorModule
+from export.warmup import WARMUP, warmup_request
+from tfrecords.vocabulary import Vocabulary, write_vocab
+from tfrecords.writer import write_records
+
+VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg,"))
+
+
+def wrong(subject: Subject, points) -> dict[str, str]:
+    """Returns what is wrong, by the name of the function that found it."""
+    names = {point.expected: point.problem.__name__ for point in points}
+    found = {}
+    for result, line in examine(subject, points):
+        expected, _, problem = line.partition(". Found: ")
+        if result == "WRONG":
+            found[names[expected]] = problem
+    return found
+
+
+class Encoder:
+    """The outputs of an encoder that reads nothing but its own table; `change` spoils them."""
+
+    def __init__(self, change=lambda outputs, training: {}):
+        self.table = tf.Variable(np.random.default_rng(0).normal(size=(5, 4)), dtype=tf.float32)
+        self.variables = self.trainable_variables = [self.table]
+        self.regularization_losses = []
+        self.change = change
+
+    def __call__(self, inputs, training=False):
+        x = tf.gather(self.table, inputs["input_word_ids"])
+        pooled = x[:, 0]
+        outputs = {"pooled_output": pooled, "default": pooled, "sequence_output": x}
+        outputs["encoder_outputs"] = [2 * x, x]
+        return outputs | self.change(outputs, training)
+
+
+def both_constant(outputs, _):
+    return {n: tf.stop_gradient(outputs[n]) for n in ("pooled_output", "sequence_output")}
+
+
+def failing_in_training(_, training):
+    return {"default": 1 // 0} if training else {}
+
+
+@pytest.mark.parametrize(
+    "point, found, change",
+    [
+        ("_outputs", "no", lambda x, _: x.clear() or {}),
+        ("_shapes", "is a EagerTensor", lambda x, _: {"encoder_outputs": x["default"]}),
+        ("_shapes", "'float64')", lambda x, _: {"default": tf.cast(x["default"], "double")}),
+        ("_aliases", "difference of 1", lambda x, _: {"default": x["default"] + 1}),
+        ("_aliases", "difference", lambda x, _: {"encoder_outputs": x["encoder_outputs"][::-1]}),
+        ("_padding", "difference", lambda x, _: {"pooled_output": x["sequence_output"][:, -1]}),
+        ("_training", "difference", lambda *_: {"default": tf.random.normal((2, 4))}),
+        ("_training", "ZeroDivisionError", failing_in_training),
+        ("_gradients", "without a gradient", both_constant),
+    ],
+)
+def test_a_wrong_encoder(point, found, change):
+    """Oracle: what was spoilt, which is not wrong otherwise."""
+    points = [p for p in check_encoder.POINTS if p.problem.__name__ == point]
+    assert not wrong(Subject("", Encoder()), points)
+    assert found in wrong(Subject("", Encoder(change)), points)[point]
+
+
+def test_wrong_variables(tmp_path):
+    """Oracle: the lists, by hand."""
+    model, points = Encoder(), check_encoder.POINTS
+    model.trainable_variables = [tf.Variable(1.0, name="stray")]
+    assert "stray:0 in trainable" in wrong(Subject("", model), points)["_variable_lists"]
+    model.mlm = types.SimpleNamespace(trainable_variables=[], variables=model.variables)
+    found = wrong(Subject("", model), check_masked_lm.points(Subject("", model)))
+    assert found["_mlm_variables"].startswith("1 variables of the encoder that mlm does not share")
+    checkpoint = tf.train.Checkpoint(a=tf.Variable(tf.zeros(600)), b=tf.Variable(tf.zeros(600)))
+    checkpoint.write(f"{tmp_path}/variables/variables")
+    found = wrong(Subject(str(tmp_path), model), points)["_stored_once"]
+    assert found.startswith("4,8") and found.endswith("weights on disk, but 80 bytes of variables")
+
+
+@pytest.fixture
+def preprocessor(tmp_path) -> Subject:
+    """Not saved, which makes no difference to most points."""
+    path = str(tmp_path / "assets" / "vocab.txt")
+    write_vocab(path, VOCAB)
+    model = PreprocessorModule(WordPieceTokenizer(VOCAB), 8, path)
+    model.bert_pack_inputs = functools.partial(pack_segments, vocab=VOCAB)
+    return Subject(str(tmp_path), model)
+
+
+def one_type(segments, seq_length):
+    packed = pack_segments(segments, seq_length, VOCAB)
+    return packed | {"input_type_ids": tf.zeros_like(packed["input_mask"])}
+
+
+def second_cut_only(segments, seq_length):
+    segments = [x if x.shape.rank == 2 else x.merge_dims(1, 2) for x in segments]
+    return pack_segments(
+        [segments[0], *(x[:, : seq_length - 6] for x in segments[1:])], seq_length, VOCAB
+    )
+
+
+@pytest.mark.parametrize(
+    "point, found, pack",
+    [
+        ("_packs", "(3, 2) tokens and seq_length=16, input_type_ids is", one_type),
+        ("_packs", "(2, 9) tokens and seq_length=10", second_cut_only),
+        ("_any_length", "shapes", lambda segments, **_: pack_segments(segments, 8, VOCAB)),
+    ],
+)
+def test_wrong_packing(preprocessor, point, found, pack):
+    """Oracle: what was spoilt, which is not wrong otherwise."""
+    points = [p for p in check_preprocessor.POINTS if p.problem.__name__ == point]
+    assert not wrong(preprocessor, points)
+    preprocessor.model.bert_pack_inputs = pack
+    assert found in wrong(preprocessor, points)[point]
+
+
+def test_a_tokenizer_with_another_vocabulary(preprocessor, tmp_path):
+    """Oracle: the order of the tokens in assets."""
+    write_vocab(
+        f"{tmp_path}/assets/vocab.txt", Vocabulary((*VOCAB.tokens[:5], "x", *VOCAB.tokens[5:]))
+    )
+    found = wrong(preprocessor, check_preprocessor.POINTS)
+    assert found["_words"] == "other tokens for x, a, b"
+    assert "vocab_size is 13, not 14" in found["_special_tokens"]
+
+
+def test_a_model_that_cannot_be_served(tmp_path):
+    """Oracle: the function of the signature, by hand."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def serve(text):
+        length = tf.cast(tf.strings.length(text), tf.float32)
+        share = length / tf.reduce_sum(length)
+        return {"share": tf.py_function(lambda x: x, [share], tf.float32)}
+
+    model = tf.Module()
+    model.signatures = {"serving_default": serve.get_concrete_function()}
+    write_records(f"{tmp_path}/{WARMUP}", [warmup_request({"texts": tf.constant(["a"])})])
+    found = wrong(Subject(str(tmp_path), model), check_serving.POINTS)
+    assert found["_rows"] == "share depends on the other texts of the batch"
+    assert found["_python_functions"] == "EagerPyFunc operations"
+    assert found["_requests"].startswith("request 1: ")
+    two = tf.function(lambda text: text, input_signature=[tf.TensorSpec([2], tf.string, "text")])
+    model.signatures = {"serving_default": two.get_concrete_function()}
+    found = wrong(Subject(str(tmp_path), model), check_serving.POINTS)
+    assert found["_batches"] == "text of shape (2,)"
+
+
+def refuse(folder, match: str) -> None:
+    with pytest.raises((ValueError, OSError), match=match) as caught:
+        check.run(check.Options(saved_model_dir=str(folder)))
+    assert "\n" not in str(caught.value)
+
+
+def test_other_folders_are_one_clear_line(tmp_path):
+    """Oracle: the line."""
+    refuse(tmp_path / "nowhere", "nowhere holds no saved_model.pb$")
+    (tmp_path / "served" / "3").mkdir(parents=True)
+    refuse(tmp_path / "served", "did you mean .*served/3")
+    (tmp_path / "served" / "3" / "saved_model.pb").write_bytes(b"\xff" * 9)
+    refuse(tmp_path / "served" / "3", "cannot load .*served/3")
+    module, number = tf.Module(), tf.TensorSpec([], tf.float32, "number")
+    module.half = tf.function(lambda x: x / 2, input_signature=[number])
+    tf.saved_model.save(module, str(tmp_path / "half"), signatures=module.half)
+    refuse(
+        tmp_path / "half", "no encoder, preprocessor or model from text to answers: it takes number"
+    )

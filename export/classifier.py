@@ -130,7 +130,7 @@ def export_classifier(
         vocab=vocab,
         lower_case=lower_case,
         config=config,
-        run=RunFolder(run_folder),
+        run=None if checkpoint.format else RunFolder(run_folder),
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
     save_folder(module, output_dir, {"serving_default": module.serving}, files)

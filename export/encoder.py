@@ -98,7 +98,7 @@ def run(options: Options) -> None:
         options.output_dir,
         do_lower_case=lower_case,
         license=options.license,
-        run=run_of(checkpoint.path),
+        run=None if checkpoint.format else run_of(checkpoint.path),
     )
     casing = "uncased" if lower_case else "cased"
     preprocessor = command_line(

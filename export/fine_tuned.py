@@ -67,5 +67,5 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Classific
     # The names that Hugging Face gives to classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:
-        raise ValueError(f"{path}: {len(labels)} labels in head.json, but {classes} classes")
+        raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
     return ClassificationTask(name="classifier", labels=labels, pairs=pairs)

@@ -69,7 +69,7 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
 
     refuse("is not the output folder of run_finetuning", None)
     refuse("holds a model for tagger: only classifiers can be exported", Head("tagger"))
-    refuse("2 labels in head.json, but 3 classes", Head("classifier", ("a", "b")))
+    refuse("names 2 labels, but has 3 classes", Head("classifier", ("a", "b")))
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
     classifier.run(classifier.Options(**options))

@@ -26,6 +26,7 @@ from bert_tf.weights.reshaping import (
 )
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
+from tfrecords.input_files import shortened
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import check_new_folder, whole_folder
 
@@ -153,7 +154,7 @@ def _report(
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
     ]
     if left_out:
-        lines.append(f"Left out: {', '.join(left_out)}.")
+        lines.append(f"Left out: {shortened(left_out, 10)}.")
     if random:
         lines.append(f"Initialized randomly: {', '.join(random)}.")
     return "\n".join([*lines, f"Next: {_next_step(options, checkpoint)}"])

@@ -8,6 +8,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "load": "bert_tf.loading",
+    "load_preprocessor": "bert_tf.loading",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.presets",
     "preset_config": "bert_tf.presets",
@@ -15,6 +16,7 @@ _MODULES = {
     "load_vocab": "tfrecords.vocabulary",
     "WordPieceTokenizer": "bert_tf.text.tokenizer",
     "pack_segments": "bert_tf.text.packing",
+    "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEncoder": "bert_tf.models.encoder",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",

@@ -43,15 +43,23 @@ def open_checkpoint(
         ValueError: the checkpoint cannot be used; says why.
         OSError: a file cannot be read.
     """
-    prefix, _, name = path.partition(":")
-    if prefix in DOWNLOADS:
-        path = DOWNLOADS[prefix](name)
+    path = local_path(path)
     if is_archive(path):
         return _open_archive(path, config, replace_vocab=replace_vocab, ignored=ignored)
     for module in FORMATS:
         if module.recognizes(path):
             return module.open_(path, config, ignored)
     return _open_run(path, config, replace_vocab)
+
+
+def local_path(path: str) -> str:
+    """Downloads a path such as "hf:org/name" and returns the folder; returns others unchanged.
+
+    Raises:
+        ValueError, OSError: it cannot be downloaded.
+    """
+    prefix, _, name = path.partition(":")
+    return DOWNLOADS[prefix](name) if prefix in DOWNLOADS else path
 
 
 def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Checkpoint:

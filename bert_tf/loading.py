@@ -1,16 +1,19 @@
-"""Loads a run for use in Python."""
+"""Loads models and preprocessors for use in Python."""
 
 from typing import NamedTuple
 
 import keras
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import local_path, open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.resolution import check_length
+from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
+from bert_tf.weights.saved_preprocessor import read_preprocessor
 from bert_tf.weights.starting import OPTIONAL
 from tfrecords.casing import warn_about_casing
 
@@ -65,3 +68,40 @@ def load(path: str) -> LoadedRun:
     if spec.vocab and spec.lower_case is not None:
         tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     return LoadedRun(model, tokenizer, spec.config)
+
+
+def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreprocessor:
+    """Loads the Keras layer that turns text into the inputs of an encoder.
+
+    The SavedModel of a preprocessor is not run: the layer has its vocabulary and casing, and
+    produces the tokens of google-research/bert. For text that is not plain ASCII, the Model
+    Garden's preprocessors sometimes produce others.
+
+    Args:
+        path: the SavedModel of a preprocessor, a run folder, or any other checkpoint that comes
+            with its vocabulary; "tfhub:URL" and the like are downloaded as in `load`.
+        seq_length: length of the inputs. Default: that of the SavedModel; for a checkpoint, 128 or
+            the most that the encoder takes.
+
+    Raises:
+        FileNotFoundError: there is neither a SavedModel nor a checkpoint.
+        ValueError: vocabulary or casing are unknown, or `seq_length` is more than the encoder
+            takes.
+        OSError: a file cannot be read.
+    """
+    folder = local_path(path)
+    if saved := read_preprocessor(folder):
+        vocab, lower_case, length = saved
+    else:
+        spec = open_checkpoint(folder).spec
+        vocab, lower_case = spec.vocab, spec.lower_case
+        length = min(128, spec.config.max_position_embeddings)
+        check_length(spec.config, seq_length or length)
+    if vocab is None or lower_case is None:
+        missing = "casing" if vocab else "vocabulary"
+        raise ValueError(
+            f"the {missing} of {path} is unknown: use "
+            "bert_tf.BertPreprocessor(bert_tf.load_vocab(FILE), lower_case=True or False)"
+        )
+    warn_about_casing(vocab, lower_case, path)
+    return BertPreprocessor(vocab, lower_case, seq_length or length)

@@ -17,6 +17,7 @@ MODULES = {
     "DenseHead": "bert_tf.models.heads",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
+    "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEmbeddings": "bert_tf.layers.embeddings",
     "EncoderBlock": "bert_tf.layers.encoder_block",
     "SelfAttention": "bert_tf.layers.attention",

@@ -1,5 +1,6 @@
 """`bert_tf.load`, against the models that were saved."""
 
+import json
 import subprocess
 import sys
 
@@ -15,6 +16,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.registration import MODULES
 from bert_tf.run_folder import RunFolder
+from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -51,40 +53,52 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
 
 
 def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
-    """Oracles: the weights that were saved; every class of ours that Keras can serialize.
+    """Oracles: the outputs of the saved model; every class of ours that Keras can serialize.
 
     The import itself brings neither Keras nor TensorFlow, and yet every public name is there.
     """
-    inputs = {
-        name: keras.Input([None], dtype="int32", name=name)
-        for name in ("input_word_ids", "input_mask", "input_type_ids")
-    }
+    text = keras.Input([], dtype="string")
+    inputs = BertPreprocessor(VOCAB, lower_case=False, seq_length=8)(text)
     outputs = keras.layers.Dense(2)(BertEncoder(CONFIG)(inputs)["pooled_output"])
-    model = keras.Model(inputs, outputs)
+    model = keras.Model(text, outputs)
     path = str(tmp_path / "model.keras")
     model.save(path)
     program = (
         "import sys, bert_tf; assert not {'keras', 'tensorflow'} & set(sys.modules)\n"
-        "import keras\n"
-        f"weights = keras.models.load_model({path!r}).weights\n"
+        "import keras, tensorflow as tf\n"
+        f"model = keras.models.load_model({path!r})\n"
         "assert all(getattr(bert_tf, name) is not None for name in bert_tf.__all__)\n"
         "assert not hasattr(bert_tf, 'absent')\n"
-        "print(sum(float(abs(w.numpy()).sum()) for w in weights))"
+        "print(model(tf.constant(['A bb', 'a'])).numpy().tolist())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    expected = sum(float(abs(weight.numpy()).sum()) for weight in model.weights)
-    assert float(done.stdout) == expected
+    expected = model(tf.constant(["A bb", "a"]))
+    np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-6)
     registered = keras.saving.get_custom_objects()
     assert {f"bert_tf>{name}" for name in MODULES} == {
         name for name in registered if name.startswith("bert_tf>")
     }
 
 
+def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
+    """Oracles: the tokens of a cased vocabulary by hand; the most that the encoder takes."""
+    save(str(tmp_path), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
+    ids = bert_tf.load_preprocessor(str(tmp_path))(["A bb"])["input_word_ids"]
+    assert ids.numpy().tolist() == [[2, 5, 6, 7, 3, *[0] * 19]]
+    assert bert_tf.load_preprocessor(str(tmp_path), seq_length=8).seq_length == 8
+    with pytest.raises(ValueError, match="25 is more than the max_position_embeddings 24"):
+        bert_tf.load_preprocessor(str(tmp_path), seq_length=25)
+
+
 def test_a_run_of_unknown_vocabulary_has_no_tokenizer(tmp_path):
     save(str(tmp_path), BertPretrainer(CONFIG), ModelSpec(CONFIG))
     assert bert_tf.load(str(tmp_path)).tokenizer is None
+    with pytest.raises(ValueError, match=f"the vocabulary of {tmp_path} is unknown: use"):
+        bert_tf.load_preprocessor(str(tmp_path))
 
 
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no checkpoint"):
         bert_tf.load(str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no checkpoint"):
+        bert_tf.load_preprocessor(str(tmp_path))

@@ -9,6 +9,7 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
+import bert_tf
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import check, preprocessor, saved_models
@@ -77,6 +78,8 @@ def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
     assert_equal(layer(tf.constant(TEXTS)), expected)
     signature = loaded.signatures["serving_default"]
     assert_equal(signature(sentences=tf.constant(TEXTS)), expected)
+    # In Keras 3.
+    assert_equal(bert_tf.load_preprocessor(folder)(tf.constant(TEXTS)), expected)
 
 
 def test_works_in_an_input_pipeline(loaded, tokenizer):

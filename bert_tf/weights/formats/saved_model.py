@@ -68,7 +68,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         ValueError: it is not a BERT encoder; says what it is, if that can be told.
         OSError: a file is missing or damaged.
     """
-    graph = _read_graph(os.path.join(path, _FILE))
+    graph = read_graph(path)
     theirs = _variables(path)
     own = _OWN_ROWS[0].theirs in theirs
     if kind := _other_kind(graph, theirs, own):
@@ -98,7 +98,13 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     )
 
 
-def _read_graph(file: str) -> MetaGraphDef:
+def read_graph(path: str) -> MetaGraphDef:
+    """Reads the description of a SavedModel's objects and functions.
+
+    Raises:
+        OSError: the file is missing or damaged.
+    """
+    file = os.path.join(path, _FILE)
     try:
         with tf.io.gfile.GFile(file, "rb") as source:
             return SavedModel.FromString(source.read()).meta_graphs[0]
@@ -119,7 +125,7 @@ def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) ->
     """Says what a SavedModel is; returns None for an encoder."""
     if not graph.object_graph_def.nodes:
         return "a module of TensorFlow 1"
-    children = _children(graph)
+    children = root_children(graph)
     if children.keys() & {"tokenize", "bert_pack_inputs"}:
         return "a preprocessor"
     if "sp_model_file" in children:
@@ -133,7 +139,7 @@ def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) ->
     return f"a SavedModel of another model (it holds {shortened(sorted(theirs))})"
 
 
-def _children(graph: MetaGraphDef) -> dict[str, int]:
+def root_children(graph: MetaGraphDef) -> dict[str, int]:
     """Returns the indices of the root's attributes by their names."""
     return {child.local_name: child.node_id for child in graph.object_graph_def.nodes[0].children}
 
@@ -150,7 +156,7 @@ def _hidden_act(graph: MetaGraphDef) -> str:
 
 def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
     """Returns the path of the vocabulary; None if there is none."""
-    node_id = _children(graph).get("vocab_file")
+    node_id = root_children(graph).get("vocab_file")
     if node_id is None:
         return None
     try:

@@ -1,0 +1,83 @@
+"""From text to the inputs of an encoder, as a Keras layer."""
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertPreprocessor(keras.layers.Layer):
+    """Turns texts, or pairs of texts, into the inputs of a `BertEncoder`.
+
+    The layer works eagerly, in `tf.data`, and as the first layer of a Keras model. Its
+    configuration, and so a `.keras` file, contains the vocabulary.
+
+    Strings cannot be computed with on a TPU or by XLA: there, map a `tf.data` dataset with the
+    layer, and train a model that begins with the encoder. Keras compiles no model that contains the
+    layer with XLA, unless told to by `jit_compile=True`.
+
+    Args:
+        vocab: the vocabulary, or its tokens in the order of their ids.
+        lower_case: whether to lower-case text and strip accents, for "uncased" vocabularies.
+        seq_length: length of the inputs; longer texts are truncated. At most the encoder's
+            max_position_embeddings.
+
+    Call: strings [B], and for pairs other strings [B] as the second argument. Returns a dict of
+    `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, seq_length]; see `pack_segments`.
+
+    Example:
+        preprocessor = bert_tf.load_preprocessor("run")
+        text = keras.Input([], dtype="string")
+        outputs = bert_tf.load("run").encoder(preprocessor(text))
+        model = keras.Model(text, keras.layers.Dense(1)(outputs["pooled_output"]))
+
+    Raises:
+        ValueError: `vocab` lacks a special token, or `seq_length` is too small.
+    """
+
+    def __init__(
+        self,
+        vocab: Vocabulary | Sequence[str],
+        lower_case: bool,
+        seq_length: int = 128,
+        name: str = "preprocessor",
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        # Keras would turn Python strings into tensors of numbers, and compile strings with XLA.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+        vocab = vocab if isinstance(vocab, Vocabulary) else Vocabulary(tuple(vocab))
+        self.tokenizer = WordPieceTokenizer(vocab, lower_case)
+        self.seq_length = seq_length
+        self.built = True
+
+    def call(self, text, text_b=None):
+        texts = [text] if text_b is None else [text, text_b]
+        segments = [self.tokenizer.tokenize_flat(_batch(text)) for text in texts]
+        return pack_segments(segments, self.seq_length, self.tokenizer.vocab)
+
+    def compute_output_spec(self, text, text_b=None):
+        shape = (text.shape[0], self.seq_length)
+        names = ("input_word_ids", "input_mask", "input_type_ids")
+        return {name: keras.KerasTensor(shape, "int32") for name in names}
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab": list(self.tokenizer.vocab.tokens),
+            "lower_case": self.tokenizer.lower_case,
+            "seq_length": self.seq_length,
+        }
+
+
+def _batch(text) -> tf.Tensor:
+    text = tf.convert_to_tensor(text, tf.string)
+    if text.shape.rank != 1:
+        raise ValueError(f"the preprocessor takes strings [batch], not of shape {text.shape}")
+    return text

@@ -1,0 +1,49 @@
+"""Reads the vocabulary and the casing of a preprocessor's SavedModel, without running it."""
+
+import os
+from typing import NamedTuple
+
+from bert_tf.weights.formats.saved_model import read_graph, recognizes, root_children
+from tfrecords.vocabulary import Vocabulary, load_vocab
+
+# The operations that lower-case text in the preprocessors of the Model Garden and in ours.
+_LOWER_CASING = {"CaseFoldUTF8", "StringLower"}
+
+
+class SavedPreprocessor(NamedTuple):
+    """What describes a preprocessor.
+
+    Attributes:
+        vocab, lower_case: the tokenizer's.
+        seq_length: the length of its outputs.
+    """
+
+    vocab: Vocabulary
+    lower_case: bool
+    seq_length: int
+
+
+def read_preprocessor(path: str) -> SavedPreprocessor | None:
+    """Reads the SavedModel of a preprocessor; returns None if the path is anything else.
+
+    Args:
+        path: a folder that `export.preprocessor` or the Model Garden wrote, or one from TF Hub.
+
+    Raises:
+        ValueError: the SavedModel has no WordPiece vocabulary.
+        OSError: a file cannot be read, or is damaged.
+    """
+    if not recognizes(path):
+        return None
+    graph = read_graph(path)
+    if not graph.object_graph_def.nodes or "bert_pack_inputs" not in root_children(graph):
+        return None
+    if len(graph.asset_file_def) != 1:
+        raise ValueError(f"{path} holds {len(graph.asset_file_def)} assets, not one vocabulary")
+    name = os.path.basename(graph.asset_file_def[0].filename)
+    vocab = load_vocab(os.path.join(path, "assets", name))
+    functions = graph.graph_def.library.function
+    operations = {node.op for function in functions for node in function.node_def}
+    outputs = graph.signature_def["serving_default"].outputs.values()
+    seq_length = next(iter(outputs)).tensor_shape.dim[1].size
+    return SavedPreprocessor(vocab, not _LOWER_CASING.isdisjoint(operations), seq_length)

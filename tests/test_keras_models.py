@@ -1,0 +1,118 @@
+"""Models of Keras 3 from raw strings, with `BertPreprocessor` and `BertEncoder`."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.text.preprocessor import BertPreprocessor
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcde"))
+# Without dropout, so that the loss of so small a model falls steadily.
+CONFIG = BertConfig(
+    len(VOCAB), 16, 1, 2, 32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+)
+TEXTS = tf.constant(["b a", "c a", "b c", "a b"] * 4)
+BEGINS_WITH_B = tf.constant([1, 0, 1, 0] * 4)
+DATASET = tf.data.Dataset.from_tensor_slices((TEXTS, BEGINS_WITH_B)).batch(16)
+
+
+@pytest.fixture(scope="module")
+def preprocessor() -> BertPreprocessor:
+    return BertPreprocessor(VOCAB, lower_case=True, seq_length=6)
+
+
+def text_input(name: str = "text"):
+    return keras.Input([], dtype="string", name=name)
+
+
+def classifier(encoder: BertEncoder, text, inputs) -> keras.Model:
+    logits = keras.layers.Dense(2, dtype="float32")(encoder(inputs)["pooled_output"])
+    return keras.Model(text, logits)
+
+
+def fit(model: keras.Model, data: tf.data.Dataset) -> list[float]:
+    """Trains for 20 steps and returns the mean losses of the first and the last 5."""
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    # Compiling with XLA would take longer than the training.
+    model.compile(keras.optimizers.Adam(3e-3), loss, jit_compile=False)
+    data = data.repeat()
+    history = model.fit(data, epochs=4, steps_per_epoch=5, shuffle=False, verbose=0).history
+    return history["loss"]
+
+
+def values(model: keras.Model) -> list[np.ndarray]:
+    return [weight.numpy() for weight in model.trainable_weights]
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_learns_from_raw_strings(preprocessor, policy):
+    """Oracles: the loss falls, and every weight changes."""
+    keras.utils.set_random_seed(0)
+    keras.config.set_dtype_policy(policy)
+    text = text_input()
+    model = classifier(BertEncoder(CONFIG), text, preprocessor(text))
+    before = values(model)
+    losses = fit(model, DATASET)
+    assert losses[-1] < 0.8 * losses[0]
+    for weight, old in zip(model.trainable_weights, before, strict=True):
+        assert not np.array_equal(weight, old), weight.path
+
+
+def test_a_frozen_encoder_stays_as_it_is(preprocessor):
+    """Oracle: its weights before, bit for bit."""
+    encoder = BertEncoder(CONFIG)
+    before = values(encoder)
+    encoder.trainable = False
+    text = text_input()
+    model = classifier(encoder, text, preprocessor(text))
+    fit(model, DATASET)
+    assert len(model.trainable_weights) == 2
+    for weight, old in zip(encoder.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+def test_a_model_of_pairs_is_saved_loaded_and_exported(preprocessor, tmp_path):
+    """Oracle: the outputs of the model itself, and of the encoder called with packed inputs."""
+    encoder = BertEncoder(CONFIG)
+    texts = [text_input("text"), text_input("text_b")]
+    model = classifier(encoder, texts, preprocessor(*texts))
+    others = tf.reverse(TEXTS, [0])
+    expected = model.layers[-1](encoder(preprocessor(TEXTS, others))["pooled_output"])
+    inputs = [TEXTS, others]
+    np.testing.assert_allclose(model(inputs), expected, atol=1e-6)
+
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs), expected, atol=1e-6)
+    assert len(loaded.trainable_weights) == len(model.trainable_weights)
+
+    model.export(tmp_path / "exported", verbose=False)
+    serving = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]
+    (outputs,) = serving(text=TEXTS[:3], text_b=others[:3]).values()
+    np.testing.assert_allclose(outputs, expected[:3], atol=1e-6)
+
+
+def test_several_replicas_train_from_a_mapped_dataset(preprocessor):
+    """Oracle: the weights after the same steps on one device."""
+    weights = []
+    for strategy in (
+        tf.distribute.get_strategy(),
+        tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    ):
+        keras.utils.set_random_seed(0)
+        with strategy.scope():
+            inputs = {
+                name: keras.Input([None], dtype="int32", name=name) for name in preprocessor(["a"])
+            }
+            model = classifier(BertEncoder(CONFIG), inputs, inputs)
+            fit(model, DATASET.map(lambda text, label: (preprocessor(text), label)))
+        weights.append(values(model))
+    for one, two in zip(*weights, strict=True):
+        np.testing.assert_allclose(one, two, atol=2e-3)
+    text = text_input()
+    whole = keras.Model(text, model(preprocessor(text)))
+    np.testing.assert_allclose(whole(TEXTS), model(preprocessor(TEXTS)), atol=1e-6)

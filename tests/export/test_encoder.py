@@ -152,7 +152,7 @@ def test_fine_tuning_changes_the_encoder_if_trainable(folder, loaded, trainable)
     logits = tf_keras.layers.Dense(1)(layer(keras_inputs)["pooled_output"])
     classifier = tf_keras.Model(keras_inputs, logits)
     loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
-    classifier.compile(tf_keras.optimizers.Adam(3e-3), loss)
+    classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
     before = [weight.numpy() for weight in layer.weights]
     losses = classifier.fit(inputs, labels, epochs=30, verbose=0).history["loss"]
     assert losses[-1] < losses[0] * (0.8 if trainable else 1)
@@ -199,11 +199,55 @@ def test_weights_of_the_keras_layer_can_be_saved(folder, loaded, tmp_path):
     assert_equal(other(inputs), classifier(inputs))
 
 
+@pytest.fixture(scope="module")
+def preprocessor_dir(printed, run_printed, run_folder) -> str:
+    """What the command writes that the encoder's prints."""
+    folder = str(run_folder / "preprocessor")
+    run_printed(printed.splitlines()[-1], output_dir=folder)
+    return folder
+
+
+@pytest.fixture
+def mixed_float16():
+    """The policy of tf_keras."""
+    tf_keras.mixed_precision.set_global_policy("mixed_float16")
+    yield
+    tf_keras.mixed_precision.set_global_policy("float32")
+
+
 @pytest.mark.slow
-def test_the_pair_loads_without_our_packages(folder, printed, run_printed, model, tmp_path):
-    """Oracle: the model. The command for the preprocessor is the one that the encoder's prints."""
-    preprocessor_dir = str(tmp_path / "preprocessor")
-    run_printed(printed.splitlines()[-1], output_dir=preprocessor_dir)
+def test_replicas_fine_tune_on_text_in_mixed_precision(
+    folder, preprocessor_dir, tmp_path, mixed_float16
+):
+    """Oracles: the loss falls, and every weight changes; the outputs of the saved model."""
+    tf_keras.utils.set_random_seed(0)
+    texts, labels = tf.constant(["b a", "c a", "b c", "a b"] * 4), tf.constant([1, 0, 1, 0] * 4)
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        text = tf_keras.Input([], dtype=tf.string)
+        encode = hub.KerasLayer(folder, trainable=True)
+        outputs = encode(hub.KerasLayer(preprocessor_dir)(text))
+        logits = tf_keras.layers.Dense(2, dtype="float32")(outputs["pooled_output"])
+        classifier = tf_keras.Model(text, logits)
+        loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
+    before = [weight.numpy() for weight in encode.trainable_weights]
+    data = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(16).repeat()
+    losses = classifier.fit(data, epochs=4, steps_per_epoch=5, verbose=0).history["loss"]
+    assert losses[-1] < 0.8 * losses[0]
+    for weight, old in zip(encode.trainable_weights, before, strict=True):
+        assert not np.array_equal(weight, old), weight.name
+
+    path = str(tmp_path / "model.keras")
+    classifier.save(path)
+    again = tf_keras.models.load_model(path, custom_objects={"KerasLayer": hub.KerasLayer})
+    np.testing.assert_allclose(
+        again(texts, training=False), classifier(texts, training=False), atol=1e-5
+    )
+
+
+@pytest.mark.slow
+def test_the_pair_loads_without_our_packages(folder, preprocessor_dir, model, tmp_path):
+    """Oracle: the model."""
     program = f"""
 import sys
 import tensorflow, tensorflow_text

@@ -138,6 +138,17 @@ def test_bert_pack_inputs_takes_one_or_two_segments_of_either_rank(
     assert_equal(loaded.bert_pack_inputs(inputs), pack_segments(inputs, 32, tokenizer.vocab))
 
 
+def test_pairs_in_a_functional_model(loaded, tokenizer):
+    """Oracle: the tokenizer and the packing, for the arguments of the layer."""
+    texts = [tf.constant(TEXTS), tf.reverse(TEXTS, [0])]
+    inputs = [tf_keras.Input([], dtype=tf.string) for _ in texts]
+    tokenize = hub.KerasLayer(loaded.tokenize)
+    pack = hub.KerasLayer(loaded.bert_pack_inputs, arguments={"seq_length": 16})
+    model = tf_keras.Model(inputs, pack([tokenize(text) for text in inputs]))
+    segments = [tokenizer.tokenize_flat(text) for text in texts]
+    assert_equal(model(texts), pack_segments(segments, 16, tokenizer.vocab))
+
+
 def test_a_worked_pair(loaded):
     segments = [loaded.tokenize(["hello world hello"]), loaded.tokenize(["a b"])]
     outputs = loaded.bert_pack_inputs(segments, seq_length=7)

@@ -95,6 +95,8 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
         *convert,
         "--to=kerashub",
         "--allow_extra=pretrainer/*",
+        # The only form that KerasHub has.
+        "--hidden_act=gelu_new",
         f"--output_dir={folder}/kerashub",
     )
     for precision in options.precisions:

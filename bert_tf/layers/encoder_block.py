@@ -73,9 +73,15 @@ class EncoderBlock(keras.layers.Layer):
     def call(self, x, attention_mask, seeds=None, training=None):
         attended = self.attention(x, attention_mask, seeds=seeds, training=training)
         x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
-        hidden = fused.dense(x, self.intermediate_kernel, self.intermediate_bias)
-        output = fused.activated_dense(
-            self.hidden_act, hidden, self.output_kernel, self.output_bias
+        output = fused.feed_forward(
+            self.hidden_act,
+            x,
+            self.intermediate_kernel,
+            self.intermediate_bias,
+            self.output_kernel,
+            self.output_bias,
+            # A model of half precision throughout is for fast inference.
+            wide=self.variable_dtype != "bfloat16",
         )
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
 

@@ -37,7 +37,9 @@ def dense(x, kernel, bias):
     Flattens x into a matrix, because CPUs and TPUs are fastest at matrix products. The gradient of
     the bias is a matrix product as well, because a sum over rows is a slow reduction on the CPU.
     """
-    return _dense_of_rows(_affine, x, kernel, bias)
+    *batch, width = ops.shape(x)
+    output = _affine(ops.reshape(x, (-1, width)), ops.copy(kernel), ops.copy(bias))
+    return ops.reshape(output, (*batch, kernel.shape[-1]))
 
 
 @ops.custom_gradient
@@ -47,12 +49,6 @@ def _affine(x, kernel, bias):
         return x_gradient, ops.matmul(ops.transpose(x), upstream), _column_sums_by_product(upstream)
 
     return ops.matmul(x, kernel) + bias, gradient
-
-
-def _dense_of_rows(affine: Callable, x, kernel, bias):
-    *batch, width = ops.shape(x)
-    output = affine(ops.reshape(x, (-1, width)), ops.copy(kernel), ops.copy(bias))
-    return ops.reshape(output, (*batch, kernel.shape[-1]))
 
 
 def _column_sums_by_product(x):
@@ -113,31 +109,50 @@ def activation(name: str) -> Callable:
     return {"gelu": gelu, "gelu_new": gelu_new}.get(name) or keras.activations.get(name)
 
 
-def plain_activated_dense(name: str, x, kernel, bias):
-    return plain_dense(plain_activation(name)(x), kernel, bias)
+def plain_feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias):
+    hidden = plain_activation(name)(plain_dense(x, in_kernel, in_bias))
+    return plain_dense(hidden, out_kernel, out_bias)
 
 
-def activated_dense(name: str, x, kernel, bias):
-    """Applies the activation `name` to `x` [..., in], then a dense layer -> [..., out].
+def feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias, wide: bool = True):
+    """Applies a dense layer to `x` [..., in], the activation `name`, and a dense layer [..., out].
 
-    For a GELU, keeps only x and recomputes the activation in the backward pass, because its result
-    would be the largest tensor that a training step keeps.
+    For a GELU, keeps only x and the input of the activation, whose result would be the largest
+    tensor that a training step keeps, and recomputes the rest in the backward pass. In inference,
+    the first product, its bias and a GELU in this form become one operation of oneDNN on the CPU.
+
+    Args:
+        wide: whether a GELU is computed in float32, whatever the type of x. oneDNN does so in any
+            case, but TensorFlow finds the form only without the conversions.
     """
     if name not in _GELUS:
-        return dense(activation(name)(x), kernel, bias)
+        hidden = activation(name)(dense(x, in_kernel, in_bias))
+        return dense(hidden, out_kernel, out_bias)
     value, value_and_slope = _GELUS[name]
 
     @ops.custom_gradient
-    def affine(x, kernel, bias):
+    def of_rows(x, in_kernel, in_bias, out_kernel, out_bias):
+        # ops.add, unlike +, becomes TensorFlow's BiasAdd.
+        inner = ops.add(ops.matmul(x, in_kernel), in_bias)
+        hidden = ops.cast(value(_float32(inner)), x.dtype) if wide else value(inner)
+
         def gradient(upstream):
-            hidden, slope = (ops.cast(part, x.dtype) for part in value_and_slope(_float32(x)))
-            hidden_gradient = ops.matmul(upstream, ops.transpose(kernel))
-            kernel_gradient = ops.matmul(ops.transpose(hidden), upstream)
-            return slope * hidden_gradient, kernel_gradient, _column_sums_by_product(upstream)
+            hidden, slope = (ops.cast(part, x.dtype) for part in value_and_slope(_float32(inner)))
+            inner_gradient = slope * ops.matmul(upstream, ops.transpose(out_kernel))
+            return (
+                ops.matmul(inner_gradient, ops.transpose(in_kernel)),
+                ops.matmul(ops.transpose(x), inner_gradient),
+                _column_sums_by_product(inner_gradient),
+                ops.matmul(ops.transpose(hidden), upstream),
+                _column_sums_by_product(upstream),
+            )
 
-        return ops.matmul(ops.cast(value(_float32(x)), x.dtype), kernel) + bias, gradient
+        return ops.add(ops.matmul(hidden, out_kernel), out_bias), gradient
 
-    return _dense_of_rows(affine, x, kernel, bias)
+    *batch, width = ops.shape(x)
+    weights = (ops.copy(weight) for weight in (in_kernel, in_bias, out_kernel, out_bias))
+    output = of_rows(ops.reshape(x, (-1, width)), *weights)
+    return ops.reshape(output, (*batch, out_kernel.shape[-1]))
 
 
 def _gelu(x, name: str):
@@ -161,8 +176,9 @@ _SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715 * _SLOPE
 
 
+# TensorFlow recognizes these two forms and fuses them with the matrix product before.
 def _erf_form(x):
-    return x * (ops.erf(x * math.sqrt(0.5)) * 0.5 + 0.5)
+    return x * ((ops.erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
 
 
 def _erf_form_and_slope(x):
@@ -173,7 +189,7 @@ def _erf_form_and_slope(x):
 
 
 def _tanh_form(x):
-    return x * (ops.tanh(x * (ops.square(x) * _CUBE + _SLOPE)) * 0.5 + 0.5)
+    return x * 0.5 * (ops.tanh((x + x * ops.square(x) * 0.044715) * _SLOPE) + 1.0)
 
 
 def _tanh_form_and_slope(x):
@@ -310,8 +326,18 @@ def plain_attention(query, key, value, *, bias, rate: float = 0.0, seed=None):
     return ops.matmul(probabilities, value)
 
 
-def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recompute: bool = False):
-    """Computes dot-product attention; the softmax is in float32.
+def attention(
+    query,
+    key,
+    value,
+    *,
+    bias,
+    rate: float = 0.0,
+    seed=None,
+    recompute: bool = False,
+    wide: bool = True,
+):
+    """Computes dot-product attention.
 
     Keeps the probabilities before and after dropout, in the type of `query`, or with `recompute`
     only the arguments. Automatic differentiation would also keep the mask and float32 copies.
@@ -324,6 +350,7 @@ def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recomput
         rate: dropout rate of the probabilities.
         seed: int32 [2], decides which probabilities are dropped; not needed if `rate` is 0.
         recompute: whether the backward pass recomputes the probabilities.
+        wide: whether the softmax is computed in float32, whatever the type of `query`.
 
     Returns:
         the context [B, N, S, D].
@@ -331,7 +358,9 @@ def attention(query, key, value, *, bias, rate: float = 0.0, seed=None, recomput
 
     def probabilities(query, key, bias, seed):
         scores = ops.matmul(query, _transposed(key))  # [B, N, S, S]
-        result = ops.cast(ops.softmax(_float32(scores) + bias), query.dtype)
+        if wide:
+            scores = _float32(scores)
+        result = ops.cast(ops.softmax(scores + ops.cast(bias, scores.dtype)), query.dtype)
         return result, plain_dropout(result, rate, seed) if rate else result
 
     @ops.custom_gradient

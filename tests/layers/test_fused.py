@@ -23,13 +23,17 @@ def normal(*shape: int, deviation: float = 1.5) -> tf.Tensor:
 
 
 def dense_arguments(deviation: float = 1.5) -> tuple[tf.Tensor, ...]:
-    return normal(2, 5, 3, deviation=deviation), normal(3, 4), normal(4)
+    return normal(2, 5, 3, deviation=deviation), *dense_weights(3, 4)
 
 
-def activated(name: str) -> tuple:
-    fast = functools.partial(fused.activated_dense, name)
-    plain = functools.partial(fused.plain_activated_dense, name)
-    return fast, plain, dense_arguments(3.0)
+def dense_weights(width: int, outputs: int) -> tuple[tf.Tensor, ...]:
+    return normal(width, outputs), normal(outputs)
+
+
+def feed_forward(name: str) -> tuple:
+    fast = functools.partial(fused.feed_forward, name)
+    plain = functools.partial(fused.plain_feed_forward, name)
+    return fast, plain, (normal(2, 5, 3, deviation=3.0), *dense_weights(3, 7), *dense_weights(7, 4))
 
 
 def normalization(form):
@@ -56,9 +60,9 @@ CASES = {
     ),
     "gelu": (fused.gelu, fused.plain_gelu, (normal(50, 4, deviation=3.0),)),
     "gelu_new": (fused.gelu_new, fused.plain_gelu_new, (normal(50, 4, deviation=3.0),)),
-    "activated_dense of gelu": activated("gelu"),
-    "activated_dense of gelu_new": activated("gelu_new"),
-    "activated_dense of relu": activated("relu"),
+    "feed_forward of gelu": feed_forward("gelu"),
+    "feed_forward of gelu_new": feed_forward("gelu_new"),
+    "feed_forward of relu": feed_forward("relu"),
     "layer_norm": (
         normalization(fused.layer_norm),
         normalization(fused.plain_layer_norm),

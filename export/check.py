@@ -34,7 +34,7 @@ def run(options: Options) -> None:
         ValueError: the folder holds no such SavedModel, or a point is wrong.
         OSError: the SavedModel cannot be read.
     """
-    from export.check_points import RESULTS, examine, open_subject
+    from export.checks.examining import RESULTS, examine, open_subject
 
     subject, kind, points = open_subject(options.saved_model_dir)
     print(f"{options.saved_model_dir} is {kind}.")

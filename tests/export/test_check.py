@@ -9,8 +9,11 @@ import tensorflow as tf
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export import check, check_encoder, check_masked_lm, check_preprocessor, check_serving
-from export.check_points import Subject, examine
+from export import check
+from export.checks import encoder, masked_lm, serving
+from export.checks import preprocessor as preprocessors
+from export.checks.examining import examine
+from export.checks.points import Subject
 from export.preprocessor_module import PreprocessorModule
 from export.warmup import WARMUP, warmup_request
 from tfrecords.vocabulary import Vocabulary, write_vocab
@@ -71,18 +74,18 @@ def failing_in_training(_, training):
 )
 def test_a_wrong_encoder(point, found, change):
     """Oracle: what was spoilt, which is not wrong otherwise."""
-    points = [p for p in check_encoder.POINTS if p.problem.__name__ == point]
+    points = [p for p in encoder.POINTS if p.problem.__name__ == point]
     assert not wrong(Subject("", Encoder()), points)
     assert found in wrong(Subject("", Encoder(change)), points)[point]
 
 
 def test_wrong_variables(tmp_path):
     """Oracle: the lists, by hand."""
-    model, points = Encoder(), check_encoder.POINTS
+    model, points = Encoder(), encoder.POINTS
     model.trainable_variables = [tf.Variable(1.0, name="stray")]
     assert "stray:0 in trainable" in wrong(Subject("", model), points)["_variable_lists"]
     model.mlm = types.SimpleNamespace(trainable_variables=[], variables=model.variables)
-    found = wrong(Subject("", model), check_masked_lm.points(Subject("", model)))
+    found = wrong(Subject("", model), masked_lm.points(Subject("", model)))
     assert found["_mlm_variables"].startswith("1 variables of the encoder that mlm does not share")
     checkpoint = tf.train.Checkpoint(a=tf.Variable(tf.zeros(600)), b=tf.Variable(tf.zeros(600)))
     checkpoint.write(f"{tmp_path}/variables/variables")
@@ -122,7 +125,7 @@ def second_cut_only(segments, seq_length):
 )
 def test_wrong_packing(preprocessor, point, found, pack):
     """Oracle: what was spoilt, which is not wrong otherwise."""
-    points = [p for p in check_preprocessor.POINTS if p.problem.__name__ == point]
+    points = [p for p in preprocessors.POINTS if p.problem.__name__ == point]
     assert not wrong(preprocessor, points)
     preprocessor.model.bert_pack_inputs = pack
     assert found in wrong(preprocessor, points)[point]
@@ -133,7 +136,7 @@ def test_a_tokenizer_with_another_vocabulary(preprocessor, tmp_path):
     write_vocab(
         f"{tmp_path}/assets/vocab.txt", Vocabulary((*VOCAB.tokens[:5], "x", *VOCAB.tokens[5:]))
     )
-    found = wrong(preprocessor, check_preprocessor.POINTS)
+    found = wrong(preprocessor, preprocessors.POINTS)
     assert found["_words"] == "other tokens for x, a, b"
     assert "vocab_size is 13, not 14" in found["_special_tokens"]
 
@@ -150,13 +153,13 @@ def test_a_model_that_cannot_be_served(tmp_path):
     model = tf.Module()
     model.signatures = {"serving_default": serve.get_concrete_function()}
     write_records(f"{tmp_path}/{WARMUP}", [warmup_request({"texts": tf.constant(["a"])})])
-    found = wrong(Subject(str(tmp_path), model), check_serving.POINTS)
+    found = wrong(Subject(str(tmp_path), model), serving.POINTS)
     assert found["_rows"] == "share depends on the other texts of the batch"
     assert found["_python_functions"] == "EagerPyFunc operations"
     assert found["_requests"].startswith("request 1: ")
     two = tf.function(lambda text: text, input_signature=[tf.TensorSpec([2], tf.string, "text")])
     model.signatures = {"serving_default": two.get_concrete_function()}
-    found = wrong(Subject(str(tmp_path), model), check_serving.POINTS)
+    found = wrong(Subject(str(tmp_path), model), serving.POINTS)
     assert found["_batches"] == "text of shape (2,)"
 
 

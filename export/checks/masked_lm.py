@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.check_encoder import NAMES, compare, example_inputs, num_tokens
-from export.check_points import Point, Subject, differences
+from export.checks.encoder import NAMES, compare, example_inputs, num_tokens
+from export.checks.points import Point, Subject, differences
 
 _POSITIONS = "masked_lm_positions"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export.check_points import Point, Subject, saved_again
+from export.checks.points import Point, Subject, saved_again
 from export.warmup import WARMUP, parse_warmup_request
 
 # TensorFlow Serving refuses more.

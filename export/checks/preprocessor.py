@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.check_points import Point, Subject, differences, saved_again
+from export.checks.points import Point, Subject, differences, saved_again
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 _TEXTS = ["a b c, d e f", "", "g"]

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.card import CONFIG_COPY
-from export.check_points import Point, Subject, differences, largest_difference, saved_again
+from export.checks.points import Point, Subject, differences, largest_difference, saved_again
 from tfrecords.vocabulary import load_vocab
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")

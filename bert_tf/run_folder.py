@@ -24,6 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
+from bert_tf.json_files import read_json
 from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -35,6 +36,8 @@ FLAGS = "flags.json"
 _CHECKSUM = "vocab_sha256"
 RECORDS = "records.json"
 HEAD = "head.json"
+# About a damaged file.
+_ADVICE = "remove it"
 # Flags that do not affect what a run learns: its location and its devices.
 _LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
@@ -79,7 +82,7 @@ class RunFolder:
         if not tf.io.gfile.exists(path):
             return None
         vocab = load_vocab(path)
-        if _read_json(self.file(TOKENIZER)).get(_CHECKSUM, vocab.sha256) != vocab.sha256:
+        if read_json(self.file(TOKENIZER), _ADVICE).get(_CHECKSUM, vocab.sha256) != vocab.sha256:
             raise ValueError(
                 f"{path} has changed since it was written: restore it, or, if you changed it on "
                 f'purpose, remove "{_CHECKSUM}" from {self.file(TOKENIZER)}'
@@ -88,7 +91,7 @@ class RunFolder:
 
     def read_lower_case(self) -> bool | None:
         """Reads the casing; returns None if it is not stated."""
-        value = _read_json(self.file(TOKENIZER)).get("do_lower_case")
+        value = read_json(self.file(TOKENIZER), _ADVICE).get("do_lower_case")
         if not isinstance(value, bool | None):
             raise ValueError(f"{self.file(TOKENIZER)}: do_lower_case is {value!r}, not a boolean")
         return value
@@ -121,7 +124,7 @@ class RunFolder:
         Raises:
             ValueError: the file is damaged.
         """
-        return _read_json(self.file(name))
+        return read_json(self.file(name), _ADVICE)
 
     def read_flags(self) -> dict[str, Any]:
         """Reads the flags of the last start; returns {} if there are none.
@@ -134,7 +137,7 @@ class RunFolder:
                 f"{self.path} was fine-tuned by an earlier version of bert_tf (it holds "
                 "finetuning.json): fine-tune again, in another --output_dir"
             )
-        return _read_json(self.file(FLAGS))
+        return read_json(self.file(FLAGS), _ADVICE)
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Returns the flags that changed since the last start: name -> (then, now).
@@ -169,7 +172,7 @@ class RunFolder:
         Raises:
             ValueError: the file is damaged.
         """
-        values = _read_json(self.file(HEAD))
+        values = read_json(self.file(HEAD), _ADVICE)
         if not values:
             return None
         kind, labels = values.get("kind"), values.get("labels", [])
@@ -190,7 +193,7 @@ class RunFolder:
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
         path = self.file(TOKENIZER)
-        if tf.io.gfile.exists(path) and _CHECKSUM not in _read_json(path):
+        if tf.io.gfile.exists(path) and _CHECKSUM not in read_json(path, _ADVICE):
             raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
 
     def write_tokenizer(
@@ -205,19 +208,3 @@ class RunFolder:
         values[_CHECKSUM] = vocab.sha256 if vocab else None
         stated = {name: value for name, value in values.items() if value is not None}
         atomic_write(self.file(TOKENIZER), json.dumps(stated, indent=2) + "\n")
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object; returns {} if there is no such file."""
-    if not tf.io.gfile.exists(path):
-        return {}
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            values = json.load(file)
-        if not isinstance(values, dict):
-            raise ValueError("not a JSON object")
-        return values
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): remove it") from None

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.json_files import read_json
 from bert_tf.run_folder import TOKENIZER, VOCAB
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
@@ -18,7 +19,7 @@ from bert_tf.weights.formats.huggingface_tokenizer import (
     read_vocab,
     write_tokenizer,
 )
-from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors, read_json
+from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.writer import atomic_write
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.config import ModelSpec
+from bert_tf.json_files import read_json
 from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
-from bert_tf.weights.formats.safetensors_files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 # The whole tokenizer in one file. Newer versions of transformers write no vocab.txt beside it.

@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import hdf5
@@ -292,7 +293,7 @@ def _tensors(folder: str) -> dict[str, Tensor]:
 
 def _shards(index: str) -> list[str]:
     """Returns the names of the files of a preset in several files."""
-    weight_map = _read_json(index).get("weight_map")
+    weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict):
         raise ValueError(f"{index} is damaged (it has no weight_map)")
     lists = (names if isinstance(names, list) else [names] for names in weight_map.values())
@@ -345,21 +346,8 @@ def _read_lower_case(folder: str) -> bool | None:
 
 def _read_object(path: str) -> tuple[str, dict[str, Any]]:
     """Reads the description of a Keras object: the name of its class, and its values."""
-    values = _read_json(path)
+    values = read_json(path)
     config = values.get("config")
     if not isinstance(config, dict):
         raise ValueError(f"{path} does not describe an object of Keras")
     return str(values.get("class_name")), config
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            values = json.loads(file.read())
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error})") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} is damaged (not a JSON object)")
-    return values

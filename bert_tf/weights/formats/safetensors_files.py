@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import os
 import re
 import tempfile
@@ -12,33 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
 # Integers are those of buffers, such as `position_ids`.
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
-
-
-def read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object; returns {} if there is no such file.
-
-    Raises:
-        ValueError: the file holds no JSON object.
-        OSError: the file cannot be read.
-    """
-    if not tf.io.gfile.exists(path):
-        return {}
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            values = json.loads(file.read())
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): download or copy it again") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} is damaged (no JSON object): download or copy it again")
-    return values
 
 
 def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:

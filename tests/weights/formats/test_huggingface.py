@@ -16,13 +16,13 @@ from safetensors.numpy import load_file
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.json_files import read_json
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.formats.safetensors_files import read_json
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.starting import OPTIONAL
 from tfrecords.vocabulary import load_vocab

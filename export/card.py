@@ -15,7 +15,7 @@ from tfrecords.vocabulary import Vocabulary
 CARD = "README.md"
 CONFIG_COPY = "assets.extra/bert_config.json"
 
-# The flags of a run that say what it learned from, and how.
+# The flags of a run that say what it was trained on, and how.
 _DATA = ("task", "data_dir", "input_file", "eval_input_file", "init_checkpoint")
 _TRAINING = """phases_file objective masking max_seq_length train_batch_size num_train_steps
 num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate precision
@@ -23,7 +23,7 @@ random_seed""".split()
 
 
 def run_of(checkpoint: str) -> RunFolder:
-    """Returns the run folder that a checkpoint lies in; best weights belong to the run above."""
+    """Returns the run folder of a checkpoint; best weights belong to the run above their folder."""
     folder = os.path.dirname(checkpoint)
     return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
 

@@ -1,15 +1,16 @@
-"""Checks point by point whether a SavedModel keeps the interface that others expect of it.
+"""Checks, point by point, whether a SavedModel has the interface that its users expect.
 
   python -m export.check FOLDER
 
-or python -m export.check --saved_model_dir=FOLDER. The folder, of any origin, holds one of these:
+or python -m export.check --saved_model_dir=FOLDER. Any program may have written the folder. It is
+checked as one of these:
 
-- an encoder or a preprocessor with the interface of TensorFlow Hub's and the Model Garden's;
-- a model from text to answers, such as a classifier, which must suit TensorFlow Serving.
+- an encoder or a preprocessor, with the interface of TensorFlow Hub's and the Model Garden's;
+- a model from text to predictions, such as a classifier, for TensorFlow Serving.
 
-Each line says "ok", "WRONG" with what was found, or "advice", for what is recommended. The model is
-also called: on other batches and lengths, in training, and after it was saved and moved. If a point
-is wrong, the command ends with an error.
+Each line says "ok", "WRONG" with what was found, or "advice" for what is recommended but not
+required. The command calls the model with different batch sizes and lengths, in training, and after
+the model was saved again and moved. If a point is wrong, the command ends with an error.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ def run(options: Options) -> None:
     """Checks a SavedModel and prints a line for each point.
 
     Raises:
-        ValueError: the folder holds no such SavedModel, or a point is wrong.
+        ValueError: the folder holds no SavedModel of these kinds, or a point is wrong.
         OSError: the SavedModel cannot be read.
     """
     from export.checks.examining import RESULTS, examine, open_subject
@@ -44,7 +45,7 @@ def run(options: Options) -> None:
         print(f"{result:<8}{line}", flush=True)
     print(f"{counts['ok']} of {sum(counts.values())} points hold.")
     if wrong := counts["WRONG"]:
-        raise ValueError(f"{options.saved_model_dir} is wrong in {wrong} points: see above")
+        raise ValueError(f"{options.saved_model_dir} has lines marked WRONG ({wrong}): see above")
 
 
 def main() -> None:

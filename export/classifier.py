@@ -35,16 +35,18 @@ class Options(ExportOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, or a classifier that convert_checkpoint converted."
+        help="Output folder of run_finetuning, or a classifier of another program "
+        "(docs/checkpoints.md), converted or not."
     )
     max_seq_length: int | None = option(
         None,
         at_least=5,
-        help="Tokens per example; longer ones are truncated. Default: as in the run; for a "
-        "converted model 128, or the most that it takes.",
+        help="Tokens per example; longer examples are truncated. Default: as in the run; for "
+        "models of other programs 128, or the most that the model takes.",
     )
     pairs: bool = option(
-        False, help="A converted model classifies pairs of texts. The task of a run says so itself."
+        False,
+        help="A model of another program classifies pairs of texts. The task of a run states it.",
     )
 
 
@@ -80,21 +82,21 @@ def export_classifier(
     pairs: bool = False,
     license: str = UNKNOWN_LICENSE,
 ) -> str:
-    """Writes the best weights of a fine-tuning run, or a converted classifier, as a SavedModel.
+    """Writes the best weights of a fine-tuning run, or another classifier, as a SavedModel.
 
     Args:
-        run_folder: the output folder of run_finetuning, or a folder with a converted model.
+        run_folder: the output folder of run_finetuning, or a classifier of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
-        max_seq_length: longer examples are truncated; by default as in the run, or to 128.
-        pairs: whether a converted model classifies pairs of texts.
+        max_seq_length: longer examples are truncated. Default: as in the run, or 128.
+        pairs: whether a model of another program classifies pairs of texts.
         license: the license of the weights, for the model card.
 
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
 
     Raises:
-        ValueError: `run_folder` does not hold a fine-tuning run, or `output_dir` is not empty.
+        ValueError: `run_folder` holds no fine-tuned classifier, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
     from bert_tf.resolution import resolve_vocab
@@ -122,9 +124,9 @@ def export_classifier(
     card = model_card(
         output_dir,
         f"{task.name}, a fine-tuned BERT",
-        "A BERT that was fine-tuned, from raw text to answers, as a SavedModel: with the "
-        f"tokenizer inside. It reads up to {length} tokens of an example. Also call its signature "
-        "`serving_default`, as TensorFlow Serving does.",
+        "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
+        f"inside. Examples are truncated to {length} tokens. TensorFlow Serving calls the "
+        "signature `serving_default`.",
         _EXAMPLE.format(call=task.example_call()),
         license=license,
         vocab=vocab,

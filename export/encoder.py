@@ -55,8 +55,8 @@ class Options(VocabularyOptions):
     precision: str = option(
         "float32",
         choices=("float32", "bfloat16", "float16"),
-        help="Type of the weights and of the computation; outputs are always float32. The other "
-        "types halve the folder for serving; fine-tune with float32.",
+        help="Type of the weights and of the computation; outputs are always float32. bfloat16 and "
+        "float16 halve the folder and are for serving; to fine-tune, export in float32.",
     )
 
 
@@ -85,9 +85,9 @@ def run(options: Options) -> None:
     vocab_file, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
-    # Models of other programs may lack the heads of pre-training.
+    # Checkpoints of other programs may lack the heads of pre-training.
     kind = BertPretrainer if "masked_lm" in parts else BertEncoder
-    # Whatever the precision of training was.
+    # The precision of training does not matter.
     model = kind(checkpoint.spec.config, dtype=options.precision)
     load_weights(
         checkpoint.path, checkpoint.tensors, model.weights, optional_parts=("next_sentence",)
@@ -128,7 +128,7 @@ def export_encoder(
     """Writes an encoder, with the masked-LM head of a pretrainer, as a SavedModel.
 
     The interface is that of tensorflow/models `export_tfhub_lib.py`. Weights and computation have
-    the types of `model`, outputs are float32.
+    the types of `model`; outputs are float32.
 
     Args:
         model: a pretrainer, or an encoder to export it without `mlm`.
@@ -170,7 +170,7 @@ def _about(precision: str, has_head: bool) -> str:
     if precision == "float32":
         use = "Fine-tune it with `hub.KerasLayer(..., trainable=True)`."
     else:
-        use = "It is for serving: fine-tune the export in float32."
+        use = "It is for serving. To fine-tune, export in float32."
     return (
         "A BERT encoder as a SavedModel with the interface of TensorFlow Hub's encoders"
         f"{', and with its masked-LM head as `mlm`' if has_head else ''}. It computes in "

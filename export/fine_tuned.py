@@ -1,4 +1,4 @@
-"""Opens what export.classifier exports: a fine-tuning run, or a converted classifier."""
+"""Opens what export.classifier exports: a fine-tuning run or a classifier of another program."""
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.registry import get_task
@@ -19,10 +19,10 @@ def open_fine_tuned(
     Prints a warning if the run is unfinished.
 
     Args:
-        path: the output folder of run_finetuning, or a converted classifier.
+        path: the output folder of run_finetuning, or a classifier of another program.
         task: the task, if it is not registered.
-        max_seq_length: the length; by default that of the run, or 128.
-        pairs: whether a converted classifier takes pairs of texts.
+        max_seq_length: the length. Default: that of the run, or 128.
+        pairs: whether a classifier of another program takes pairs of texts.
 
     Raises:
         ValueError: the folder holds something else.
@@ -32,7 +32,10 @@ def open_fine_tuned(
     flags = folder.read_flags()
     if "task" in flags:
         if pairs:
-            raise ValueError("--pairs is for converted models: the task of a run decides, omit it")
+            raise ValueError(
+                "--pairs is only for classifiers of other programs, the task of a run states it: "
+                "omit it"
+            )
         _warn_if_unfinished(folder, flags)
         checkpoint, task = open_checkpoint(folder.file(BEST)), task or get_task(flags["task"])
     else:
@@ -58,13 +61,13 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Classific
     head = checkpoint.head
     if not head:
         raise ValueError(
-            f"{path} is not the output folder of run_finetuning: name one as --checkpoint"
+            f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
     (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
     if head.kind != "classifier" or classes < 2:
         kind = "regression" if head.kind == "classifier" else head.kind
-        raise ValueError(f"{path} holds a model for {kind}: only classifiers can be exported")
-    # The names that Hugging Face gives to classes without names.
+        raise ValueError(f"{path} has a head for {kind}: only classifiers can be exported")
+    # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:
         raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")

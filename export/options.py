@@ -10,7 +10,7 @@ UNKNOWN_LICENSE = "unknown: set --license"
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(command.Options):
-    """Where to write, and what the model card says beyond what the run knows."""
+    """Where to write, and what only the user can say for the model card."""
 
     output_dir: str = option(help="Folder to write; must be new or empty.")
     license: str = option(
@@ -24,7 +24,7 @@ class VocabularyOptions(ExportOptions):
     """Which vocabulary the exported model has."""
 
     vocab_file: str | None = option(
-        None, help="The encoder's vocabulary. Needed only if no run folder holds it."
+        None, help="The encoder's vocabulary. Needed only if --checkpoint comes without one."
     )
     replace_vocab: bool = option(
         False,
@@ -32,5 +32,5 @@ class VocabularyOptions(ExportOptions):
         "their meaning, for example if you renamed [unused] tokens.",
     )
     do_lower_case: bool | None = option(
-        None, help="Whether text is lower-cased. Needed only if no run folder states it."
+        None, help="Whether text is lower-cased. Needed only if --checkpoint does not state it."
     )

@@ -11,7 +11,7 @@ export.encoder:
   pair = [preprocessor.tokenize(["a question"]), preprocessor.tokenize(["an answer"])]
   inputs = preprocessor.bert_pack_inputs(pair, seq_length=64)
 
-Without a run, --vocab_file and --do_lower_case or --nodo_lower_case describe the tokenizer.
+Without --checkpoint, --vocab_file and --do_lower_case or --nodo_lower_case describe the tokenizer.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,9 @@ class Options(VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str | None = option(
-        None, help="Run folder, or a checkpoint in one, whose vocabulary and casing to use."
+        None,
+        help="Run folder, a checkpoint in one, or a checkpoint of another program "
+        "(docs/checkpoints.md), whose vocabulary and casing to use.",
     )
     max_seq_length: int | None = option(
         None,
@@ -89,8 +91,8 @@ def run(options: Options) -> None:
     card = model_card(
         options.output_dir,
         f"{casing} BERT preprocessor",
-        f"Maps text to the inputs of a BERT encoder: {length} tokens, or any number through "
-        "`bert_pack_inputs`. A SavedModel with the interface of TensorFlow Hub's preprocessors.",
+        f"Maps text to the inputs of a BERT encoder, of {length} tokens; `bert_pack_inputs` takes "
+        "any length. A SavedModel with the interface of TensorFlow Hub's preprocessors.",
         _EXAMPLE,
         license=options.license,
         vocab=vocab,

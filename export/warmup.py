@@ -1,8 +1,8 @@
 """Warm-up requests, which TensorFlow Serving replays when it loads a model.
 
 Without them, the first requests of a server are slow. A request is a PredictionLog of
-tensorflow-serving-api. That package is not needed here: its few messages are described below, with
-the tensors of a request as bytes, which have the same form on disk.
+tensorflow-serving-api. To do without that package, its few messages are described below, with the
+tensors of a request as bytes, which have the same form on disk.
 
 Source: tensorflow/serving docs saved_model_warmup.md; apis/prediction_log.proto, predict.proto,
 model.proto.

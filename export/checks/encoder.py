@@ -43,7 +43,7 @@ def _tolerance(subject: Subject) -> float:
 
 
 def compare(subject: Subject, found: Any, expected: Any) -> str:
-    """Says by how much outputs differ that should be equal, but for rounding."""
+    """Says by how much two outputs differ if it is more than rounding; "" otherwise."""
     difference = largest_difference(found, expected)
     return f"a difference of {difference:.2g}" if difference > _tolerance(subject) else ""
 
@@ -121,7 +121,7 @@ def _variable_lists(subject: Subject) -> str:
     if fixed := [v.name for v in model.trainable_variables if not v.trainable]:
         return f"{', '.join(fixed[:3])} in trainable_variables, but not trainable"
     values = [loss() for loss in model.regularization_losses]
-    return "" if all(value.shape == () for value in values) else "losses that are no scalars"
+    return "" if all(value.shape == () for value in values) else "losses that are not scalars"
 
 
 def _gradients(subject: Subject) -> str:
@@ -204,20 +204,20 @@ POINTS = (
     ),
     Point(
         "outputs are float32: pooled_output [batch, hidden], sequence_output [batch, seq_length, "
-        "hidden], encoder_outputs a list of one such per layer",
+        "hidden], encoder_outputs a list with one such tensor per layer",
         _shapes,
     ),
-    Point("batch and length are arbitrary, up to the table of positions", _any_shape),
-    Point("default is pooled_output, the last of encoder_outputs is sequence_output", _aliases),
+    Point("any batch size works, and any length up to the number of positions", _any_shape),
+    Point("default is pooled_output; the last of encoder_outputs is sequence_output", _aliases),
     Point("padding and other rows of the batch change nothing", _padding),
-    Point("training may be True or False; False, the default, repeats its outputs", _training),
-    Point("training=True drops at random", _dropout, required=False),
+    Point("training may be True or False; if it is False, the default, outputs repeat", _training),
+    Point("training=True applies dropout", _dropout, required=False),
     Point("variables, trainable_variables and regularization_losses are lists", _variable_lists),
     Point("every trainable variable gets a gradient", _gradients),
     Point("hub.KerasLayer(..., trainable=True) takes the model", _keras_layer),
     Point(
-        "vocab_file is a vocabulary in assets, do_lower_case a boolean variable that does not "
-        "train",
+        "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
+        "trainable",
         _vocabulary,
     ),
     Point("serving_default takes the same inputs and gives the same outputs", _serving),

@@ -34,10 +34,10 @@ def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
     if hasattr(subject.model, "bert_pack_inputs") or hasattr(subject.model, "tokenize"):
         return subject, "a preprocessor", preprocessor.POINTS
     if kinds == {tf.string}:
-        return subject, "a model from text to answers", serving.POINTS
+        return subject, "a model from text to predictions", serving.POINTS
     raise ValueError(
-        f"{folder} is no encoder, preprocessor or model from text to answers: it takes "
-        f"{', '.join(names) or 'nothing that serving_default or a call would name'}"
+        f"{folder} is not an encoder, a preprocessor or a model from text to predictions: its "
+        f"inputs are {', '.join(names) or 'not named'}"
     )
 
 

@@ -14,7 +14,7 @@ _POSITIONS = "masked_lm_positions"
 
 
 def points(subject: Subject) -> tuple[Point, ...]:
-    """Returns the points of the head, or a piece of advice if there is none."""
+    """Returns the points of the head; without a head, the advice to add one."""
     return _POINTS if hasattr(subject.model, "mlm") else (_NO_HEAD,)
 
 
@@ -69,7 +69,7 @@ _POINTS = (
     Point("mlm gives the outputs of the encoder", _mlm_equals_root),
     Point(f"mlm_logits are those of {_POSITIONS}, in their order", _mlm_positions),
     Point(
-        "mlm.trainable_variables are the encoder's own and five more, which are not the root's",
+        "mlm.trainable_variables are the encoder's and five more, which the root does not have",
         _mlm_variables,
     ),
 )

@@ -48,7 +48,7 @@ class Point:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> str:
-    """Says which of the values that should be equal differ."""
+    """Says which values differ from the expected ones; "" if none does."""
     return "; ".join(
         f"{name} is {found[name]}, not {value}"
         for name, value in expected.items()
@@ -63,7 +63,7 @@ def largest_difference(found: Any, expected: Any) -> float:
 
 
 def saved_again(subject: Subject, use: Callable[[Any, str], str]) -> str:
-    """Saves the model, moves the folder, loads that and returns what `use` finds wrong with it.
+    """Saves the model, moves the folder, loads it and returns what `use` finds wrong.
 
     Args:
         use: gets the loaded model and its folder.

@@ -13,7 +13,7 @@ from tfrecords.vocabulary import Vocabulary, load_vocab
 
 _TEXTS = ["a b c, d e f", "", "g"]
 _NAMES = ("input_mask", "input_type_ids", "input_word_ids")
-# Segments as token counts, and a length: both fit; the first, the second or both are cut.
+# Numbers of tokens in segments, and a length: all fit; the first, the second or both are cut.
 _CASES = (
     ((3,), 8),
     ((9,), 8),
@@ -199,11 +199,12 @@ POINTS = (
     ),
     Point("tokenize_with_offsets exists", _has_offsets, required=False),
     Point(
-        "tokenize_with_offsets, if there, adds where tokens start and end in bytes, int64", _offsets
+        "tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64",
+        _offsets,
     ),
     Point(
         "bert_pack_inputs makes [CLS] a [SEP] b [SEP] of one or two RaggedTensors of rank 2 or 3, "
-        "and cuts the longer one first",
+        "and truncates the longer one first",
         _packs,
     ),
     Point("bert_pack_inputs takes any seq_length", _any_length),

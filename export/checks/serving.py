@@ -1,4 +1,4 @@
-"""The points of a model from text to answers: the conventions of TensorFlow Serving.
+"""The points of a model from text to predictions: the conventions of TensorFlow Serving.
 
 Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
 """
@@ -11,7 +11,7 @@ import tensorflow as tf
 from export.checks.points import Point, Subject, saved_again
 from export.warmup import WARMUP, parse_warmup_request
 
-# TensorFlow Serving refuses more.
+# TensorFlow Serving refuses more requests.
 _MOST_REQUESTS = 1000
 _TEXTS = ["A text.", "", "größer 文 🙂", "many words " * 600]
 
@@ -51,7 +51,7 @@ def _row(outputs: dict[str, tf.Tensor], index: int) -> dict[str, tf.Tensor]:
 
 
 def _different(found: dict[str, tf.Tensor], expected: dict[str, tf.Tensor]) -> str:
-    """Returns the first output that differs; answers per token may be padded to a batch."""
+    """Returns the first output that differs; outputs per token may be padded to the batch."""
     return next((name for name in expected if not _close(found[name], expected[name])), "")
 
 
@@ -107,11 +107,11 @@ def _version(subject: Subject) -> str:
 
 
 POINTS = (
-    Point("serving_default takes strings [batch], any number of them", _batches),
-    Point("the answer to any text does not depend on the batch", _rows),
-    Point("nothing runs in Python", _python_functions),
-    Point("saved again, moved and loaded, the model gives the same answers", _moves),
-    Point(f"{WARMUP} holds requests for warming up", _has_requests, required=False),
-    Point(f"requests for warming up, at most {_MOST_REQUESTS:,}, can be answered", _requests),
-    Point("the folder is named by a version, as servers expect", _version, required=False),
+    Point("serving_default takes strings [batch], of any batch size", _batches),
+    Point("the predictions for a text do not depend on the rest of the batch", _rows),
+    Point("no operation runs in Python", _python_functions),
+    Point("saved again, moved and loaded, the model gives the same predictions", _moves),
+    Point(f"{WARMUP} holds warm-up requests", _has_requests, required=False),
+    Point(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered", _requests),
+    Point("the name of the folder is a version, as servers expect", _version, required=False),
 )

@@ -179,6 +179,4 @@ def test_other_folders_are_one_clear_line(tmp_path):
     module, number = tf.Module(), tf.TensorSpec([], tf.float32, "number")
     module.half = tf.function(lambda x: x / 2, input_signature=[number])
     tf.saved_model.save(module, str(tmp_path / "half"), signatures=module.half)
-    refuse(
-        tmp_path / "half", "no encoder, preprocessor or model from text to answers: it takes number"
-    )
+    refuse(tmp_path / "half", "not an encoder, .* from text to predictions: its inputs are number")

@@ -67,8 +67,8 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
             classifier.run(classifier.Options(**options | changes))
         assert "\n" not in str(caught.value)
 
-    refuse("is not the output folder of run_finetuning", None)
-    refuse("holds a model for tagger: only classifiers can be exported", Head("tagger"))
+    refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
+    refuse("has a head for tagger: only classifiers can be exported", Head("tagger"))
     refuse("names 2 labels, but has 3 classes", Head("classifier", ("a", "b")))
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
@@ -78,8 +78,8 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
     check.run(check.Options(saved_model_dir=options["output_dir"]))
     advice = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("ok")]
     assert advice[1:-1] == [
-        "advice  the folder is named by a version, as servers expect. Found: classifier: serve a "
-        "copy as NAME/1, with the folder NAME as the base path"
+        "advice  the name of the folder is a version, as servers expect. Found: classifier: serve "
+        "a copy as NAME/1, with the folder NAME as the base path"
     ]
     outputs = run_card(options["output_dir"])["outputs"]
     tokenizer = WordPieceTokenizer(VOCAB)

@@ -162,7 +162,7 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
 
 def test_export_needs_a_fine_tuning_run(pretrained, tmp_path):
     options = classifier.Options(checkpoint=pretrained, output_dir=str(tmp_path / "out"))
-    with pytest.raises(ValueError, match="is not the output folder of run_finetuning"):
+    with pytest.raises(ValueError, match="is not a fine-tuned model: give the output"):
         classifier.run(options)
 
 

@@ -12,7 +12,7 @@ from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 
-# The formats of other programs, asked in turn whether a path is theirs.
+# The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
 DOWNLOADS: dict[str, Callable[[str], str]] = {
@@ -32,11 +32,11 @@ def open_checkpoint(
     """Opens a checkpoint; reads everything but the values of the weights.
 
     Args:
-        path: a run folder or a checkpoint in one; or a checkpoint of another program, see `FORMATS`
-            and `DOWNLOADS`; or an archive of either.
+        path: a run folder or a checkpoint in one; a checkpoint of another program (see `FORMATS`)
+            or its download (see `DOWNLOADS`); or an archive of any of these.
         config: the configuration if there is none beside the checkpoint.
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
-        ignored: patterns of names, as another program's checkpoint has them, that may be left out.
+        ignored: patterns of names that may be left out, as another program's checkpoint has them.
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no configuration.
@@ -53,7 +53,7 @@ def open_checkpoint(
 
 
 def local_path(path: str) -> str:
-    """Downloads a path such as "hf:org/name" and returns the folder; returns others unchanged.
+    """Downloads a path such as "hf:org/name" and returns the folder; returns other paths unchanged.
 
     Raises:
         ValueError, OSError: it cannot be downloaded.

@@ -44,7 +44,7 @@ class BertConfig:
 
     `hidden_act` is the activation of the feed-forward layers and of the masked-LM transform.
     "gelu" is the exact form (erf) and "gelu_new" the tanh approximation, as in Hugging Face's
-    files. google-research/bert wrote "gelu" for both at different times; a checkpoint must keep
+    files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
     BERT's own files lack the last five fields, which are written only if they are set:
@@ -127,7 +127,7 @@ class BertConfig:
         do not affect what is computed. "gelu_approximate" says which form of GELU "gelu" is.
 
         Args:
-            ignore_unknown: accept all other keys, too.
+            ignore_unknown: ignore all other keys instead of raising an error.
 
         Raises:
             ValueError: a key is unknown, or a value is not supported.

@@ -11,13 +11,13 @@
 - a training checkpoint of the Model Garden
 - a run folder of run_pretraining or run_finetuning, or a checkpoint in one
 
-The format is recognized by itself. Every weight is accounted for: if some are missing, additional
-or of another shape, the command lists them and writes nothing. Configuration, vocabulary and casing
-come along.
+The format is detected. Every weight is accounted for: if weights are missing, unknown or of another
+shape, the command lists them and writes nothing. Configuration, vocabulary and casing are converted
+as well. docs/checkpoints.md describes each format.
 
-Every other command that takes a checkpoint accepts the same names, so --to=run is needed only to
-change the model: a larger vocabulary (--init_vocab_mapping), other positions
-(--max_position_embeddings) or fewer layers (--layers).
+All commands that take a checkpoint accept what --from does. Use --to=run to change the model: a
+larger vocabulary (--init_vocab_mapping), other positions (--max_position_embeddings) or fewer
+layers (--layers).
 """
 
 from bert_tf.conversion.options import ConversionOptions as Options

@@ -22,9 +22,9 @@ class LoadedRun(NamedTuple):
     """The result of `load`.
 
     Attributes:
-        model: a `BertPretrainer` for a pre-training run; a `BertEncoder`, without the task's head,
-            for a fine-tuning run.
-        tokenizer: the run's tokenizer; None if the run lacks its vocabulary or casing.
+        model: a `BertPretrainer` if the checkpoint has a masked-LM head; otherwise a `BertEncoder`,
+            for a fine-tuning run without the task's head.
+        tokenizer: the tokenizer; None if vocabulary or casing are unknown.
         config: the encoder's configuration.
     """
 
@@ -39,11 +39,11 @@ class LoadedRun(NamedTuple):
 
 
 def load(path: str) -> LoadedRun:
-    """Loads the model, tokenizer and configuration of a run.
+    """Loads the model, tokenizer and configuration of a run or another checkpoint.
 
     Args:
         path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
-            folder, loads the best weights if there are any, otherwise the newest. Or a checkpoint
+            folder, loads the best weights if there are any, otherwise the newest. Also a checkpoint
             of another program; see docs/checkpoints.md.
 
     Example:
@@ -62,7 +62,9 @@ def load(path: str) -> LoadedRun:
     model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
     kept = load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
     if random := sorted({part_of(name) for name in kept}):
-        print(f"WARNING: {checkpoint.path} has no weights of {', '.join(random)}: they are random.")
+        print(
+            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}: they are random."
+        )
     tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:
@@ -75,7 +77,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
 
     The SavedModel of a preprocessor is not run: the layer has its vocabulary and casing, and
     produces the tokens of google-research/bert. For text that is not plain ASCII, the Model
-    Garden's preprocessors sometimes produce others.
+    Garden's preprocessors sometimes produce other tokens.
 
     Args:
         path: the SavedModel of a preprocessor, a run folder, or any other checkpoint that comes

@@ -62,7 +62,7 @@ _TARGETS = {
 
 
 def convert(options: ConversionOptions) -> None:
-    """Converts a checkpoint and prints what became of it.
+    """Converts a checkpoint and prints a report.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do; nothing is
@@ -77,7 +77,7 @@ def convert(options: ConversionOptions) -> None:
     source = dataclasses.replace(
         source, tensors=kept, head=source.head if "head" in map(part_of, kept) else None
     )
-    # Weights that are missing start like those of a new model, always with the same values.
+    # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
     checkpoint, random = complete(source, _parts(source.spec.config, target), missing)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
@@ -91,7 +91,7 @@ def _patterns(text: str | None) -> list[str]:
 
 
 def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
-    """Opens --from, with what the flags state about the model."""
+    """Opens --from; adds what the flags state about the model."""
     file = options.bert_config_file
     config = BertConfig.from_json_file(file) if file else None
     checkpoint = open_checkpoint(options.from_, config, ignored=allowed)
@@ -148,7 +148,7 @@ def _report(
     casing = {True: "uncased", False: "cased", None: "of unknown casing"}[spec.lower_case]
     vocab = f"{casing} vocabulary of {len(spec.vocab):,} tokens" if spec.vocab else "no vocabulary"
     lines = [
-        f"Wrote {options.output_dir}: {', '.join(parts)} of {checkpoint.path}"
+        f"Wrote {options.output_dir}: {', '.join(parts)} from {checkpoint.path}"
         f"{f' ({checkpoint.format})' if checkpoint.format else ''}, {parameters:,} parameters; "
         f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.hidden_act}, "
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."

@@ -31,29 +31,29 @@ class ConversionOptions(command.Options):
     )
     hidden_act: str | None = option(
         None,
-        help="The activation that the weights were trained with, if --from states another: gelu "
-        "(exact) or gelu_new (tanh approximation). Google's files call both gelu.",
+        help="The activation that the weights were trained with, if --from states another or none: "
+        "gelu (exact) or gelu_new (tanh approximation). Google's files call both gelu.",
     )
     allow_missing: str | None = option(
         None,
-        help="Weights that --from may lack and that then start from random values, as "
-        "comma-separated names or patterns: 'encoder/pooler/*'.",
+        help="Weights that --from may lack; they start from random values. Comma-separated names "
+        "or patterns, such as 'encoder/pooler/*'.",
     )
     allow_extra: str | None = option(
         None,
-        help="Weights of --from to leave out, as comma-separated names or patterns: "
+        help="Weights of --from to leave out. Comma-separated names or patterns, such as "
         "'pretrainer/next_sentence/*'.",
     )
     init_vocab_mapping: str | None = option(
         None,
-        help="Mapping that build_vocab --extend_vocab wrote: the tables with one row per token "
-        "grow; --vocab_file is the extended vocabulary.",
+        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
+        "tables with one row per token grow; --vocab_file is the extended vocabulary.",
     )
     max_position_embeddings: int | None = option(
         None,
         at_least=3,
-        help="Longest sequence of the result. Fewer position embeddings are the first ones; more "
-        "repeat them.",
+        help="Length of the longest sequence that the result takes. A smaller number keeps the "
+        "first position embeddings; a larger one repeats them.",
     )
     layers: str | None = option(
         None, help="The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."

@@ -36,7 +36,7 @@ class FineTuningOptions(DeviceOptions):
         None,
         help="Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
-        "casing come from the folder.",
+        "casing come with it.",
     )
     init_vocab_mapping: str | None = option(
         None,

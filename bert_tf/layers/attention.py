@@ -68,7 +68,7 @@ class SelfAttention(keras.layers.Layer):
             rate=self.dropout if training else 0.0,
             seed=next_seed(seeds),
             recompute=self.recompute and training,
-            # A model of half precision throughout is for fast inference.
+            # Weights in bfloat16 mean that the model is for fast inference.
             wide=self.variable_dtype != "bfloat16",
         )
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, width))

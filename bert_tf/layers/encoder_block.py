@@ -80,7 +80,7 @@ class EncoderBlock(keras.layers.Layer):
             self.intermediate_bias,
             self.output_kernel,
             self.output_bias,
-            # A model of half precision throughout is for fast inference.
+            # Weights in bfloat16 mean that the model is for fast inference.
             wide=self.variable_dtype != "bfloat16",
         )
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

@@ -117,13 +117,13 @@ def plain_feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias):
 def feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias, wide: bool = True):
     """Applies a dense layer to `x` [..., in], the activation `name`, and a dense layer [..., out].
 
-    For a GELU, keeps only x and the input of the activation, whose result would be the largest
-    tensor that a training step keeps, and recomputes the rest in the backward pass. In inference,
-    the first product, its bias and a GELU in this form become one operation of oneDNN on the CPU.
+    For a GELU, keeps only x and the input of the activation for the backward pass and recomputes
+    the result of the activation, which would be the largest tensor that a training step keeps. In
+    inference on the CPU, the first product, its bias and the GELU become one operation of oneDNN.
 
     Args:
-        wide: whether a GELU is computed in float32, whatever the type of x. oneDNN does so in any
-            case, but TensorFlow finds the form only without the conversions.
+        wide: whether a GELU is computed in float32, whatever the type of x. oneDNN always does so,
+            but TensorFlow recognizes the GELU only without the conversions.
     """
     if name not in _GELUS:
         hidden = activation(name)(dense(x, in_kernel, in_bias))
@@ -176,7 +176,7 @@ _SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715 * _SLOPE
 
 
-# TensorFlow recognizes these two forms and fuses them with the matrix product before.
+# TensorFlow recognizes these two forms and fuses them with the preceding matrix product.
 def _erf_form(x):
     return x * ((ops.erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
 

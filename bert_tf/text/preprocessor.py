@@ -17,9 +17,9 @@ class BertPreprocessor(keras.layers.Layer):
     The layer works eagerly, in `tf.data`, and as the first layer of a Keras model. Its
     configuration, and so a `.keras` file, contains the vocabulary.
 
-    Strings cannot be computed with on a TPU or by XLA: there, map a `tf.data` dataset with the
-    layer, and train a model that begins with the encoder. Keras compiles no model that contains the
-    layer with XLA, unless told to by `jit_compile=True`.
+    Neither a TPU nor XLA can compute with strings: there, map a `tf.data` dataset with the layer,
+    and train a model that begins with the encoder. Keras does not compile a model that contains the
+    layer with XLA unless `jit_compile=True`.
 
     Args:
         vocab: the vocabulary, or its tokens in the order of their ids.

@@ -164,7 +164,7 @@ def latest_checkpoint(path: str) -> str:
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
             f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
-            "one, such as run/ckpt-1000, or one in a format that docs/checkpoints.md lists"
+            "one, such as run/ckpt-1000, or a checkpoint in a format of docs/checkpoints.md"
         )
     return found
 

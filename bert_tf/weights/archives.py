@@ -21,7 +21,7 @@ _DAMAGE = (
     *(OSError, EOFError, RuntimeError, UnicodeError, OverflowError, struct.error),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
 )
-# Trained weights hardly shrink. Made-up ones do, so small archives may grow more than that.
+# Trained weights hardly shrink. Test data does, so small archives may grow more than that.
 _MAX_GROWTH = 100
 _ALWAYS_ALLOWED = 2**26
 _MAX_FILES = 10_000
@@ -39,8 +39,8 @@ def extract(path: str) -> str:
         the folder with the files, which has the name of the archive, or of the only folder in it.
 
     Raises:
-        ValueError: a file in the archive would be outside of the folder or is not a regular file;
-            or they are more than 10,000, or 100 times as large as the archive.
+        ValueError: a file in the archive would be outside of the folder or is not a regular file,
+            or the files are more than 10,000 or 100 times as large as the archive.
         OSError: the archive is damaged or cannot be read, or the disk is full.
     """
     temporary = tempfile.mkdtemp(prefix="bert_tf-")
@@ -66,7 +66,7 @@ def extract(path: str) -> str:
             raise ValueError(f"{path} is unsafe: {error}") from error
         if isinstance(error, _DAMAGE):
             reason = str(error) or "it is incomplete"
-            raise OSError(f"cannot extract {path}, download it again: {reason}") from error
+            raise OSError(f"cannot extract {path} ({reason}): download or copy it again") from error
         raise
     return _only_folder(folder)
 
@@ -87,7 +87,7 @@ class _Room:
         self._files = _MAX_FILES
         self._bytes = min(growth, free)
         self._limit = (
-            f"{growth:,} bytes, so that it is no checkpoint"
+            f"{growth:,} bytes, which no checkpoint does"
             if growth < free
             else f"the {free:,} bytes that are free in {os.path.dirname(folder)}: set TMPDIR to a "
             "folder with more room"

@@ -1,4 +1,4 @@
-"""A checkpoint of any format, seen under the names of this project."""
+"""A checkpoint of any format, with this project's names for the weights."""
 
 import dataclasses
 import fnmatch
@@ -13,7 +13,7 @@ class Checkpoint:
     """The weights of a model, and what is known about the model.
 
     Attributes:
-        path: what messages call the checkpoint.
+        path: the path that messages name.
         format: the name of a foreign format; "" for our own.
         spec: configuration, vocabulary and casing.
         tensors: the weights by the paths of our models; see `weights.names`.

@@ -30,7 +30,7 @@ def complete(
     """
     shapes = _shapes(checkpoint.spec.config, parts)
     missing = [path for path in shapes if path not in checkpoint.tensors]
-    # Of a foreign part that is there, `import_tensors` has checked what is missing.
+    # `import_tensors` has already checked the parts that a foreign checkpoint has.
     checked = {part_of(path) for path in checkpoint.tensors} if checkpoint.format else ()
     refused = [path for path in missing if part_of(path) not in checked]
     if refused := [path for path in refused if not matches(path, allowed)]:

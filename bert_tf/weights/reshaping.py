@@ -1,4 +1,4 @@
-"""Models of other sizes made of the same weights: fewer layers, other positions, more tokens."""
+"""Models of other sizes from the same weights: fewer layers, other positions, more tokens."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
 
 
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
-    """Returns a checkpoint with some of the layers of another, in the same order.
+    """Returns a checkpoint with some of the layers of another one, in the same order.
 
     Args:
         layers: the indices of the layers to keep; see `parse_layers`.
@@ -68,8 +68,8 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
     """Returns a checkpoint with another number of position embeddings.
 
-    Fewer are the first ones. More repeat them from the start, which is the better start for
-    further training than random values.
+    A smaller number keeps the first ones. A larger number repeats them from the start, which is a
+    better start for further training than random values.
 
     Source: Longformer (arXiv:2004.05150) section 5.
     """

@@ -10,8 +10,8 @@ from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
 from tfrecords.input_files import shortened
 
-# The parts that a checkpoint may lack: task-specific ones, and the pooler, which Hugging Face's
-# models without a prediction per sequence lack.
+# The parts that a checkpoint may lack: the heads, and the pooler, which Hugging Face's models have
+# only if they predict something per sequence.
 OPTIONAL = ("pooler", "masked_lm", "next_sentence")
 
 

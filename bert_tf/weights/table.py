@@ -12,9 +12,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import matches
 from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
 
-_ADVICE = (
-    "to go on nevertheless, name them in --allow_missing or --allow_extra of convert_checkpoint"
-)
+_ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,13 +105,13 @@ def import_tensors(
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Translates the tensors of a foreign checkpoint; accounts for every one.
 
-    A part of which the checkpoint holds nothing is left out, except the encoder.
+    Parts that the checkpoint lacks completely are left out, except the encoder.
 
     Args:
         path: the checkpoint, for messages.
         theirs: the tensors by their names.
-        ignored: patterns of names that stand for no weight, such as optimizer states, and of
-            weights, by their names or ours, that may be missing, additional or of another shape.
+        ignored: patterns of names that are not weights, such as optimizer states, and of weights,
+            by their names or ours, that may be missing, additional or of another shape.
         classes: outputs of the head.
 
     Returns:
@@ -182,7 +180,7 @@ def export_tensors(
     if homeless := sorted(tensors.keys() - {entry.ours for entry in found}):
         raise ValueError(
             f"this format has no place for {', '.join(homeless)}: to leave them out, name them in "
-            "--allow_extra of convert_checkpoint"
+            "convert_checkpoint --allow_extra"
         )
     if "masked_lm" in parts and config.masked_lm_form != (config.hidden_act, config.layer_norm_eps):
         raise ValueError(

@@ -121,7 +121,7 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "Left out: pretrainer/next_sentence/dense_bias, pretrainer/next_sentence/dense" in out
     assert "Initialized randomly: encoder/pooler/dense_kernel, encoder/pooler/dense_bias." in out
-    assert f"Wrote {path}: encoder, pooler of {source}/ckpt-0" in out
+    assert f"Wrote {path}: encoder, pooler from {source}/ckpt-0" in out
     other = open_checkpoint(to("kerashub", source, tmp_path / "b", **allow))
     pooler = open_checkpoint(path).tensors["encoder/pooler/dense_kernel"].read()
     # The same command gives the same weights.

@@ -107,7 +107,7 @@ def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, end
         os.rename(temporary / name, tmp_path / name)
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 0)
     limit = 100 * os.path.getsize(path)
-    message = f"{path} expands to more than {limit:,} bytes, so that it is no checkpoint"
+    message = f"{path} expands to more than {limit:,} bytes, which no checkpoint does"
     assert problem(path, temporary) == message
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
@@ -131,4 +131,5 @@ def test_a_damaged_archive_is_named(tmp_path, temporary, ending):
         with open(path, "wb") as file:
             file.write(damaged)
         message = problem(path, temporary)
-        assert message.startswith(f"cannot extract {path}, download it again: ")
+        assert message.startswith(f"cannot extract {path} (")
+        assert message.endswith("): download or copy it again")

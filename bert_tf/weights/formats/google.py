@@ -116,7 +116,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     prefix = _find(path)
     if not prefix:
         raise ValueError(
-            f"{path} is a checkpoint of version 1, as TensorFlow before 0.12 wrote it: restore and "
+            f"{path} is a checkpoint of version 1, which TensorFlow before 0.12 wrote: restore and "
             "save it again with tf.compat.v1.train.Saver"
         )
     theirs = tensors_by_key(prefix)
@@ -198,8 +198,8 @@ def _check(config: BertConfig, source: str, advice: str) -> None:
 def _find(path: str) -> str | None:
     """Returns the prefix of the files of a checkpoint; None if there is none.
 
-    Of the checkpoints in a folder, it is the one that the file `checkpoint` names, or else that of
-    the last step.
+    In a folder, it is the checkpoint that the file `checkpoint` names, or else that of the last
+    step.
     """
     if not tf.io.gfile.isdir(path):
         prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
@@ -210,7 +210,7 @@ def _find(path: str) -> str | None:
             found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
     last = found[max(found)] if found else []
     if state := tf.train.get_checkpoint_state(path):
-        # The rest of the path may be of another machine.
+        # The file may come from another machine, where the folder had another path.
         listed = os.path.join(path, os.path.basename(state.model_checkpoint_path))
         last = [listed] if tf.io.gfile.exists(f"{listed}.index") else last
     return last[0] if len(last) == 1 else None
@@ -226,6 +226,6 @@ def _is_v1(path: str) -> bool:
 
 
 def _casing(folder: str) -> bool | None:
-    """Returns the casing that the name of a folder states, as Google's models do; None if none."""
+    """Returns the casing that the name of a folder states, as Google's do; None if it does not."""
     name = os.path.basename(os.path.abspath(folder))
     return next((value for pattern, value in _CASINGS if re.search(pattern, name)), None)

@@ -71,4 +71,4 @@ def _opened(path: str) -> Iterator[h5py.File]:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from None
     except (OSError, KeyError, RuntimeError, TypeError) as error:
-        raise OSError(f"{path} is damaged or incomplete: fetch it again") from error
+        raise OSError(f"{path} is damaged or incomplete: download or copy it again") from error

@@ -47,7 +47,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         ignored: patterns of additional tensors to leave out.
 
     Raises:
-        ValueError: the model is no BERT, or its files contradict each other.
+        ValueError: the model is not a BERT, or its files contradict each other.
         OSError: a file is missing or damaged.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
@@ -92,7 +92,7 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     model = str(next(iter(config.get("architectures") or ()), "BertModel"))
     why = ", a pickle, which can run any code" if found in _PICKLES else ""
     raise ValueError(
-        f"{folder} holds its weights as {found}{why}: only {FILE} is read. Where you trust the "
+        f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
         f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
         ".save_pretrained('NEW_FOLDER')"
     )
@@ -151,7 +151,7 @@ def download(name: str) -> str:
     if not recognizes(folder):
         raise ValueError(
             f"hf:{name} has no {FILE}: name a revision that has one, such as "
-            f"hf:{repository}@refs/pr/1 if a pull request adds it, or download the model and "
-            f"convert it with transformers, where you trust it: from_pretrained, save_pretrained"
+            f"hf:{repository}@refs/pr/1 if a pull request adds it; or, if you trust the model, "
+            "convert it with transformers: from_pretrained, then save_pretrained"
         )
     return folder

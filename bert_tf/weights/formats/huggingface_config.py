@@ -27,7 +27,7 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     """Returns our configuration for the content of config.json.
 
     Raises:
-        ValueError: it describes another model, or what our BERT cannot compute.
+        ValueError: it describes another model, or a BERT that ours cannot compute.
     """
     kind = values.get("model_type", "bert")
     if kind != "bert":
@@ -36,8 +36,8 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     try:
-        # Every version and user adds keys of their own. None can change what is computed without
-        # a tensor of its own but those that BertConfig knows.
+        # Versions and users add keys of their own. Those that change what is computed come with
+        # tensors of their own, or BertConfig knows them.
         return BertConfig.from_dict(values, ignore_unknown=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
@@ -81,13 +81,13 @@ def read_head(
     if config.get("problem_type") == "multi_label_classification":
         print(
             f"WARNING: {path}: problem_type is multi_label_classification, but classifiers of "
-            "bert_tf choose one label: their probabilities will differ from the model's."
+            "bert_tf choose one label: the probabilities will differ from those of transformers."
         )
     return Head(kind, labels), classes
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the labels in the order of their ids; () if nobody named them."""
+    """Returns the labels in the order of their ids; () if they have no names."""
     names = config.get("id2label") or {}
     expected = [str(index) for index in range(len(names))]
     if not isinstance(names, dict) or set(names) != set(expected):

@@ -92,11 +92,11 @@ def rows(kind: str | None, prefix: bool = True, old: bool = False) -> Sequence[R
 
 
 def copies(path: str, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the names of tensors that only repeat what is known.
+    """Returns the names of tensors that add nothing: tied weights and positions.
 
     Raises:
-        ValueError: one of them does not: an output layer of its own, or positions that are counted
-            in another way, would compute something else.
+        ValueError: one of them does add something: an output layer of its own, or positions in
+            another order.
     """
     found = []
     for copy, original in _TIED.items():

@@ -60,7 +60,9 @@ def _vocab_of(path: str, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
             raise ValueError(f"no token has id {missing[0]}")
         return Vocabulary(tuple(tokens[index] for index in range(len(ids))))
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} holds no vocabulary ({error}): download it again") from None
+        raise ValueError(
+            f"{path} holds no vocabulary ({error}): download or copy it again"
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -76,7 +78,7 @@ def _temporary_vocab_file(vocab: Vocabulary) -> str:
 def read_lower_case(folder: str) -> bool | None:
     """Reads whether text is lower-cased; returns None if no file states it.
 
-    Prints a warning if the tokenizer splits text in a way that ours does not.
+    Prints a warning if the tokenizer splits text differently from ours.
 
     Raises:
         ValueError: a file is damaged.
@@ -99,7 +101,7 @@ def read_lower_case(folder: str) -> bool | None:
     for difference in (text for text, differs in differences.items() if differs):
         print(
             f"WARNING: {path}: {difference}, which bert_tf does not support: some texts will get "
-            "other tokens than those of the model."
+            "other tokens than in transformers."
         )
     return lower_case
 

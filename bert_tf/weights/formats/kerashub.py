@@ -105,7 +105,7 @@ def download(name: str) -> str:
     """Downloads a preset, such as "bert_tiny_en_uncased", or opens the copy that is kept.
 
     Args:
-        name: a preset of KerasHub's own list, or a handle of Kaggle.
+        name: a preset in KerasHub's list, or a Kaggle handle.
 
     Returns:
         the folder.
@@ -127,8 +127,8 @@ def download(name: str) -> str:
     handle = handle.removeprefix("kaggle://")
     if handle.count("/") < 3:
         raise ValueError(
-            f"keras:{name}: no such BERT: give one of {', '.join(sorted(presets))}, or a handle of "
-            "Kaggle, such as keras/bert/keras/bert_tiny_en_uncased"
+            f"keras:{name}: no such BERT: give one of {', '.join(sorted(presets))}, or a Kaggle "
+            "handle, such as keras/bert/keras/bert_tiny_en_uncased"
         )
     try:
         return kagglehub.model_download(handle)
@@ -168,7 +168,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     if vocab and len(vocab) > config.vocab_size:
         raise ValueError(
             f"{vocab_file} has {len(vocab)} tokens, more than the vocabulary_size "
-            f"{config.vocab_size} of {_CONFIG}: restore the preset"
+            f"{config.vocab_size} of {_CONFIG}: download or copy the preset again"
         )
     return Checkpoint(
         path=path,
@@ -183,9 +183,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
-    """Writes a preset into an empty folder, for the model that the weights make up.
+    """Writes a preset into an empty folder.
 
-    That is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
+    It is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
 
     Raises:
         ValueError: KerasHub has no model that computes the same; names the key or the weights.
@@ -271,7 +271,8 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
                     "--allow_extra='pretrainer/masked_lm/*'"
                 )
             raise ValueError(
-                f"KerasHub's {model} has {key} {value!r}, this model {values[key]!r}{advice}"
+                f"KerasHub's {model} has {key} {value!r}, but this model has {values[key]!r}"
+                f"{advice}"
             )
 
 
@@ -284,7 +285,7 @@ def _tensors(folder: str) -> dict[str, Tensor]:
     for file in files:
         for name, tensor in hdf5.tensors(os.path.join(folder, file)).items():
             if found.setdefault(_renamed(name), tensor) is not tensor:
-                raise ValueError(f"{folder}: two of its files hold {name}: restore the preset")
+                raise ValueError(f"{folder}: two of its files hold {name}: copy the preset again")
     task = os.path.join(folder, _TASK_WEIGHTS)
     if tf.io.gfile.exists(task):
         found |= {f"task/{name}": tensor for name, tensor in hdf5.tensors(task).items()}
@@ -320,9 +321,9 @@ def _read_config(folder: str) -> BertConfig:
     path = os.path.join(folder, _CONFIG)
     name, values = _read_object(path)
     if name != "BertBackbone":
-        raise ValueError(f"{path}: a preset of {name}, but only BertBackbone can be read")
+        raise ValueError(f"{path}: the preset holds {name}, but only BertBackbone can be read")
     if missing := sorted(set(_KEYS.values()) - values.keys()):
-        raise ValueError(f"{path}: {missing[0]} is missing: restore the preset")
+        raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
     try:
         return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
     except ValueError as error:

@@ -68,7 +68,7 @@ ROWS = (
 )
 # The next-sentence head has a pooler of its own, which it trains in the place of the encoder's.
 _HEAD_POOLER, _POOLER = "next_sentence/pooler_dense", "pooler_transform"
-# What is no weight, by its key.
+# The keys of what is not a weight.
 IGNORED = (
     *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
     *("do_lower_case", "*seed_generator_state"),
@@ -114,7 +114,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     Args:
         path: the prefix of its files, any of them, or the folder that holds them.
         config: the configuration. Without it and without a bert_config.json beside the checkpoint,
-            the shapes of the weights tell it.
+            it follows from the shapes of the weights.
         ignored: patterns of additional variables to leave out, beside those of optimizers.
 
     Raises:
@@ -157,7 +157,7 @@ def to_ours(
 
 
 def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
-    """Returns the configuration that the shapes of the weights tell; the activation is tanh GELU.
+    """Returns the configuration for the shapes of the weights; the activation is the tanh GELU.
 
     Raises:
         ValueError: the shapes are not those of an encoder.
@@ -182,7 +182,7 @@ def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
         raise ValueError(f"{path} holds no {error.args[0]}: it is not a BERT encoder") from None
     except (ValueError, IndexError) as error:
         raise ValueError(
-            f"{path}: the shapes of the weights do not tell the configuration ({error}): give "
+            f"{path}: the shapes of the weights do not give a configuration ({error}): give "
             "--bert_config_file"
         ) from None
 
@@ -190,8 +190,8 @@ def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
 def variables(prefix: str) -> dict[str, Tensor]:
     """Returns the tensors of an object-based checkpoint by the names of their variables.
 
-    Names that the table has are without the names of enclosing models. What is no weight is under
-    its key. Values are read as float32. The result is empty for other kinds of checkpoints.
+    Names in the table are stripped of the names of enclosing models. What is not a weight keeps its
+    key. Values are read as float32. The result is empty for other kinds of checkpoints.
 
     Raises:
         OSError: the checkpoint is damaged.

@@ -60,12 +60,12 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
     Args:
         path: the folder.
-        config: the configuration, where neither a file in the folder nor the shapes of the weights
-            tell it.
+        config: the configuration, if neither a file in the folder nor the shapes of the weights
+            state it.
         ignored: patterns of additional variables to leave out.
 
     Raises:
-        ValueError: it is not a BERT encoder; says what it is, if that can be told.
+        ValueError: it is not a BERT encoder; says what it is, if known.
         OSError: a file is missing or damaged.
     """
     graph = read_graph(path)
@@ -176,7 +176,7 @@ def _read_vocab(vocab_file: str | None, config: BertConfig) -> Vocabulary | None
     if len(vocab) > config.vocab_size:
         raise ValueError(
             f"{vocab_file} has {len(vocab)} tokens, more than the {config.vocab_size} of the "
-            "encoder: restore the SavedModel"
+            "encoder: download or copy the SavedModel again"
         )
     return vocab
 

@@ -339,7 +339,7 @@ def test_bad_checkpoints_are_one_clear_line(folder):
 
     bias = "bert/pooler/dense/bias"
     lacking = {name: value for name, value in VALUES.items() if name != bias}
-    assert problem(lacking).startswith(f"{prefix}: it lacks: {bias}; to go on nevertheless, name")
+    assert problem(lacking).startswith(f"{prefix}: it lacks: {bias}; to convert it anyway, name")
     extra = VALUES | {"bert/extra": np.zeros(1, "f")}
     assert problem(extra).startswith(f"{prefix}: it also holds: bert/extra; ")
     assert open_checkpoint(prefix, ignored=["bert/ext*"]).unused == ("bert/extra",)

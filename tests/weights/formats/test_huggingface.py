@@ -194,7 +194,7 @@ def test_load_says_which_weights_are_random(tmp_path, capsys):
     folder = unpack("BertForTokenClassification", tmp_path)
     arrays = golden("BertForTokenClassification")
     loaded = bert_tf.load(folder)
-    warning = f"WARNING: {folder} has no weights of pooler: they are random.\n"
+    warning = f"WARNING: {folder} has no weights for pooler: they are random.\n"
     assert capsys.readouterr().out == warning
     found = loaded.encoder(encoder_inputs(arrays))["sequence_output"]
     np.testing.assert_allclose(found, arrays["layer_1"], atol=1e-5)

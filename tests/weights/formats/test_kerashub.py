@@ -174,11 +174,11 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"hidden_act": "gelu"}, "BertBackbone has hidden_act 'gelu_new', this model 'gelu'"),
-            ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, this model 1e-05"),
-            ({"is_decoder": True}, "is_decoder False, this model True"),
-            ({"masked_lm_act": None}, "masked_lm_act 'gelu', this .*'gelu_new': .*allow_extra"),
-            ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, this model"),
+            ({"hidden_act": "gelu"}, "BertBackbone has hidden_act 'gelu_new', but .* has 'gelu'"),
+            ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
+            ({"is_decoder": True}, "is_decoder False, but this model has True"),
+            ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
+            ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, but this"),
         ],
     )
     def test_refuses_what_kerashub_does_not_compute(self, presets, changes, message, tmp_path):
@@ -218,7 +218,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda v: v.update(class_name="RobertaBackbone"), "a preset of RobertaBackbone"),
+            (lambda v: v.update(class_name="RobertaBackbone"), "the preset holds RobertaBackbone"),
             (lambda v: v.pop("config"), "config.json does not describe an object"),
             (lambda v: v["config"].pop("num_heads"), "config.json: num_heads is missing"),
             (lambda v: v["config"].update(num_layers=-1), "num_layers must be a positive integer"),

@@ -99,7 +99,7 @@ class TestBadInput:
         names |= {"transformer/layer_0/self_attention/query/kernel": (8, 8)}
         variables = [tf.Variable(np.zeros(shape), name=name) for name, shape in names.items()]
         path = tf.train.Checkpoint(model=variables).write(str(tmp_path / "ckpt"))
-        with pytest.raises(ValueError, match="do not tell the configuration .*bert_config_file"):
+        with pytest.raises(ValueError, match="do not give a configuration .*bert_config_file"):
             model_garden.open_(path, None)
 
     def test_truncated(self, training):

@@ -5,9 +5,9 @@
     https://download.pytorch.org/whl/cpu
   python benchmarks/encoder_inference.py --garden=garden/bin/python --huggingface=hf/bin/python
 
-All compute the outputs of every layer and the pooled output for ids without padding, without
-dropout. Those that read checkpoints have the same weights, converted with convert_checkpoint; the
-Garden's are random, too.
+All compute the outputs of every layer and the pooled output, for ids without padding and without
+dropout. All have the same random weights, converted with convert_checkpoint, except the Model
+Garden, which makes random weights of its own.
 
   bert_tf       the SavedModel of export.encoder, loaded with tf.saved_model.load
   Model Garden  the SavedModel of its export_tfhub_lib, loaded with tf.saved_model.load
@@ -15,8 +15,8 @@ Garden's are random, too.
   Hugging Face  BertModel with scaled_dot_product_attention in inference mode; its dtype is the
                 precision
 
-Each contender is a process of its own, and they take turns; see turns.py. Ratios are taken within a
-round: how many times as fast as the contender bert_tf is. The table shows their medians.
+Each contender is a process of its own, and they take turns; see turns.py. In each round, a ratio
+says how many times as fast as the contender bert_tf is. The table shows the medians of the ratios.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measures contenders that take turns, each in a process and an environment of its own.
 
 The processes stay alive and take steps in turn, so that other load on the machine affects all of
-them alike. Ratios are taken within a round.
+them alike. Compare contenders within a round only.
 """
 
 import json
@@ -21,8 +21,8 @@ class Process:
     The script is started again with `--serve=<name>` and `--sizes=<JSON>`, and must call `serve`.
 
     Attributes:
-        failure: why it does not run; "" if it does.
-        description: what `serve` said about it.
+        failure: why it does not run; "" if it runs.
+        description: the description that `serve` sent.
     """
 
     def __init__(

@@ -11,7 +11,8 @@ class ConversionOptions(command.Options):
     """See the help of each flag."""
 
     from_: str = option(
-        help="The checkpoint to convert: a path, or hf:, keras: or tfhub: and a name."
+        help="The checkpoint to convert: a path, or a name to download that begins with hf:, "
+        "keras: or tfhub:."
     )
     to: str = option(
         choices=("google", "huggingface", "kerashub", "run"),

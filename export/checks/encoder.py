@@ -210,7 +210,10 @@ POINTS = (
     Point("any batch size works, and any length up to the number of positions", _any_shape),
     Point("default is pooled_output; the last of encoder_outputs is sequence_output", _aliases),
     Point("padding and other rows of the batch change nothing", _padding),
-    Point("training may be True or False; if it is False, the default, outputs repeat", _training),
+    Point(
+        "training may be True or False; with False, the default, outputs are deterministic",
+        _training,
+    ),
     Point("training=True applies dropout", _dropout, required=False),
     Point("variables, trainable_variables and regularization_losses are lists", _variable_lists),
     Point("every trainable variable gets a gradient", _gradients),

@@ -270,6 +270,11 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
                     ": leave the masked-LM head out with convert_checkpoint "
                     "--allow_extra='pretrainer/masked_lm/*'"
                 )
+            elif values[key] == "gelu":
+                advice = (
+                    ": to accept slightly different outputs, give convert_checkpoint "
+                    "--hidden_act=gelu_new"
+                )
             raise ValueError(
                 f"KerasHub's {model} has {key} {value!r}, but this model has {values[key]!r}"
                 f"{advice}"

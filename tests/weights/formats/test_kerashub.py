@@ -174,7 +174,10 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"hidden_act": "gelu"}, "BertBackbone has hidden_act 'gelu_new', but .* has 'gelu'"),
+            (
+                {"hidden_act": "gelu"},
+                "BertBackbone has hidden_act 'gelu_new', but .*: to .*=gelu_new",
+            ),
             ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
             ({"is_decoder": True}, "is_decoder False, but this model has True"),
             ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),

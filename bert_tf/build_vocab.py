@@ -15,7 +15,7 @@ A published vocabulary and the 1,000 tokens that shorten the text of a domain mo
     --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
 Old ids stay the same. medical.txt.mapping.json records which old embeddings each new one starts
 from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, together with the
---init_checkpoint to grow.
+--init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
 
 A report on how well a vocabulary covers texts, which the other two print as well; writes nothing:
   python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt

@@ -125,6 +125,7 @@ def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
     if options.init_vocab_mapping:
         mapping, vocab = load_mapping(options.init_vocab_mapping), load_vocab(options.vocab_file)
         checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
+        print(mapping.describe())
     return checkpoint
 
 
@@ -154,7 +155,7 @@ def _report(
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
     ]
     if left_out:
-        lines.append(f"Left out: {shortened(left_out, 10)}.")
+        lines.append(f"Left out of the checkpoint: {shortened(left_out, 10)}.")
     if random:
         lines.append(f"Initialized randomly: {', '.join(random)}.")
     return "\n".join([*lines, f"Next: {_next_step(options, checkpoint)}"])

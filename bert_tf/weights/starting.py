@@ -57,7 +57,7 @@ def set_initial_weights(
     if random := [weight.path for weight in model.weights if weight.path not in loaded]:
         say(f"Initializing randomly: {', '.join(random)}.")
     if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
-        say(f"Not used from the checkpoint: {shortened(unused)}.")
+        say(f"Left out of the checkpoint: {shortened(unused)}.")
     return False
 
 

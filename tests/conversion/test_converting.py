@@ -119,7 +119,7 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
     allow["allow_extra"] = "pretrainer/next_sentence/*"
     path = to("kerashub", source, tmp_path / "a", **allow)
     out = capsys.readouterr().out
-    assert "Left out: pretrainer/next_sentence/dense_bias, pretrainer/next_sentence/dense" in out
+    assert "Left out of the checkpoint: pretrainer/next_sentence/dense_bias, pretrainer/next" in out
     assert "Initialized randomly: encoder/pooler/dense_kernel, encoder/pooler/dense_bias." in out
     assert f"Wrote {path}: encoder, pooler from {source}/ckpt-0" in out
     other = open_checkpoint(to("kerashub", source, tmp_path / "b", **allow))
@@ -149,7 +149,7 @@ def test_flags_state_what_the_source_does_not(tmp_path):
         to("run", source, tmp_path / "a")
 
 
-def test_a_model_is_cut_and_grown_on_the_way(tmp_path):
+def test_a_model_is_cut_and_grown_on_the_way(tmp_path, capsys):
     """Oracle: the sizes that the flags name; tests/weights/test_reshaping.py has the values."""
     mapping = tmp_path / "mapping.json"
     mapping.write_text(
@@ -162,6 +162,7 @@ def test_a_model_is_cut_and_grown_on_the_way(tmp_path):
     grown = open_checkpoint(
         to("huggingface", source, tmp_path / "a", vocab_file=str(vocab_file), **flags)
     )
+    assert "1 of 8 word embeddings start from the mean" in capsys.readouterr().out
     changes = dict(num_hidden_layers=1, max_position_embeddings=9, vocab_size=8)
     assert grown.spec.config == dataclasses.replace(CONFIG, **changes)
     assert grown.spec.vocab.tokens == (*VOCAB.tokens, "ab")

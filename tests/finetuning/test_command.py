@@ -229,7 +229,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         np.testing.assert_array_equal(weight, other)
     printed = capsys.readouterr().out
     assert re.search(r"randomly: task_model/head/\S+, task_model/head/\S+\.$", printed, re.M)
-    assert "Not used from the checkpoint: pretrainer/" in printed
+    assert "Left out of the checkpoint: pretrainer/" in printed
     for folder in (options.output_dir, f"{options.output_dir}/best"):
         assert RunFolder(folder).read() == spec
     # The best weights start another run, which brings the casing along.

@@ -135,7 +135,9 @@ def download(name: str) -> str:
     # The library raises errors of its own, of requests and of the operating system.
     except Exception as error:
         line = " ".join(str(error).split())
-        raise OSError(f"keras:{name}: the download failed: {line}") from error
+        raise OSError(
+            f"cannot download keras:{name}: {line}; check the name and the network"
+        ) from error
 
 
 def recognizes(path: str) -> bool:

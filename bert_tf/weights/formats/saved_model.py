@@ -47,7 +47,9 @@ def download(url: str) -> str:
     # The library raises errors of TensorFlow, of urllib and of the operating system.
     except Exception as error:
         line = " ".join(str(error).split())
-        raise OSError(f"tfhub:{url}: the download failed: {line}") from error
+        raise OSError(
+            f"cannot download tfhub:{url}: {line}; check the URL and the network"
+        ) from error
 
 
 def recognizes(path: str) -> bool:

@@ -178,6 +178,7 @@ class TestWriting:
                 {"hidden_act": "gelu"},
                 "BertBackbone has hidden_act 'gelu_new', but .*: to .*=gelu_new",
             ),
+            ({"hidden_act": "relu"}, "BertBackbone has hidden_act 'gelu_new', but .* 'relu'$"),
             ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
             ({"is_decoder": True}, "is_decoder False, but this model has True"),
             ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
@@ -306,5 +307,5 @@ class TestDownload:
             raise RuntimeError("no\nnetwork")
 
         monkeypatch.setattr("kagglehub.model_download", download)
-        with pytest.raises(OSError, match="keras:bert_base_en: the download failed: no network"):
+        with pytest.raises(OSError, match="cannot download keras:bert_base_en: no network; check"):
             kerashub.download("bert_base_en")

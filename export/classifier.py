@@ -99,6 +99,8 @@ def export_classifier(
         ValueError: `run_folder` holds no fine-tuned classifier, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
+    import tensorflow as tf
+
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -121,6 +123,7 @@ def export_classifier(
     model = task.build_model(config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     module = task.serving(model, WordPieceTokenizer(vocab, lower_case), length)
+    module.vocab_file = tf.saved_model.Asset(vocab_file)
     card = model_card(
         output_dir,
         f"{task.name}, a fine-tuned BERT",

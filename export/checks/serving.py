@@ -81,6 +81,11 @@ def _moves(subject: Subject) -> str:
     return saved_again(subject, use)
 
 
+def _assets(subject: Subject) -> str:
+    found = [asset for asset in subject.assets() if tf.io.gfile.stat(asset).length]
+    return "" if found else "no file in assets"
+
+
 def _has_requests(subject: Subject) -> str:
     return "" if tf.io.gfile.exists(f"{subject.folder}/{WARMUP}") else "no such file"
 
@@ -111,6 +116,7 @@ POINTS = (
     Point("the predictions for a text do not depend on the rest of the batch", _rows),
     Point("no operation runs in Python", _python_functions),
     Point("saved again, moved and loaded, the model gives the same predictions", _moves),
+    Point("the vocabulary is an asset in the folder", _assets, required=False),
     Point(f"{WARMUP} holds warm-up requests", _has_requests, required=False),
     Point(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered", _requests),
     Point("the name of the folder is a version, as servers expect", _version, required=False),

@@ -5,12 +5,15 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+import tensorflow as tf
+
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
+from bert_tf.weights.table import OWN_ROWS, import_tensors
 
 # The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
@@ -44,12 +47,17 @@ def open_checkpoint(
         OSError: a file cannot be read.
     """
     path = local_path(path)
+    try:
+        tf.io.gfile.exists(path)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}: download it first") from None
+    path = path.rstrip("/") or path
     if is_archive(path):
         return _open_archive(path, config, replace_vocab=replace_vocab, ignored=ignored)
     for module in FORMATS:
         if module.recognizes(path):
             return module.open_(path, config, ignored)
-    return _open_run(path, config, replace_vocab)
+    return _open_run(path, config, replace_vocab, ignored)
 
 
 def local_path(path: str) -> str:
@@ -72,15 +80,22 @@ def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Check
         raise kind(str(error).replace(folder, path)) from error
 
 
-def _open_run(path: str, config: BertConfig | None, replace_vocab: bool) -> Checkpoint:
+def _open_run(
+    path: str, config: BertConfig | None, replace_vocab: bool, ignored: Collection[str]
+) -> Checkpoint:
     checkpoint = chosen_checkpoint(path)
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)
+    found = saved_tensors(checkpoint)
+    bias = found.get("task_model/head/dense_bias")
+    classes = bias.shape[0] if bias and bias.shape else 0
+    tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
     return Checkpoint(
         path=checkpoint,
         format="",
         spec=spec,
-        tensors=saved_tensors(checkpoint),
+        tensors=tensors,
+        unused=unused,
         head=folder.read_head(),
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,

@@ -167,7 +167,7 @@ class BertConfig:
             if not isinstance(values, dict):
                 raise ValueError("not a JSON object")
             return cls.from_dict(values)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def to_json_file(self, path: str) -> None:

@@ -25,6 +25,7 @@ import tensorflow as tf
 
 from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
 from bert_tf.json_files import read_json
+from bert_tf.training.checkpoints import check_name
 from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -59,7 +60,12 @@ class RunFolder:
         return os.path.join(self.path, name)
 
     def has_checkpoint(self) -> bool:
-        """Returns whether the folder holds a checkpoint."""
+        """Returns whether the folder holds a checkpoint.
+
+        Raises:
+            ValueError: its name is one in which TensorFlow finds no checkpoints.
+        """
+        check_name(self.path)
         return bool(tf.io.gfile.glob(self.file("ckpt-*.index")))
 
     def read_config(self) -> BertConfig:

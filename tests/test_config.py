@@ -155,3 +155,11 @@ def test_an_unknown_preset_is_named():
     """Oracle: the message names the value and the alternatives."""
     with pytest.raises(ValueError, match="no preset 'huge': choose one of tiny"):
         preset_config("huge")
+
+
+def test_a_deeply_nested_file_is_one_line(tmp_path):
+    """Oracle: a ValueError that names the file; Python's parser raises a RecursionError."""
+    path = tmp_path / "bert_config.json"
+    path.write_text("[" * 10**5 + "]" * 10**5)
+    with pytest.raises(ValueError, match="bert_config.json: maximum recursion depth"):
+        BertConfig.from_json_file(str(path))

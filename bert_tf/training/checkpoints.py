@@ -131,8 +131,18 @@ class Checkpointer:
                 tf.io.gfile.remove(file)
 
 
+def check_name(path: str) -> None:
+    """Raises a ValueError if TensorFlow would read the name of a checkpoint as a pattern."""
+    if found := re.search(r"[*?\[\]\\]", path):
+        raise ValueError(
+            f"{path}: TensorFlow finds no checkpoints in folders with {found[0]} in their names: "
+            "choose another name"
+        )
+
+
 def _checkpoints_of(directory: str) -> list[str]:
     """Returns the paths of a folder's checkpoints, ordered by step."""
+    check_name(directory)
     found = tf.io.gfile.glob(os.path.join(directory, "ckpt-*.index"))
     paths = (path.removesuffix(".index") for path in found)
     return sorted((path for path in paths if re.search(r"/ckpt-\d+$", path)), key=_step_of)
@@ -230,6 +240,7 @@ def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         OSError: the checkpoint cannot be written.
     """
+    check_name(path)
     variables = {name: tf.Variable(tensor.read()) for name, tensor in tensors.items()}
     try:
         tf.train.Checkpoint(model=variables).write(path)
@@ -243,6 +254,7 @@ def tensors_by_key(checkpoint: str) -> dict[str, Tensor]:
     Raises:
         OSError: the checkpoint is damaged.
     """
+    check_name(checkpoint)
     with _reading(checkpoint):
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()

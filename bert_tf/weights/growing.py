@@ -123,6 +123,6 @@ def load_mapping(path: str) -> VocabularyMapping:
         raise OSError(f"cannot read {path}: {error.message}") from None
     except KeyError as error:
         reason = f"it has no {error}"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         reason = str(error)
     raise ValueError(f"{path} is not a mapping that build_vocab --extend_vocab wrote: {reason}")

@@ -3,6 +3,8 @@
 import os
 from typing import NamedTuple
 
+from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
+
 from bert_tf.weights.formats.saved_model import read_graph, recognizes, root_children
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -44,6 +46,13 @@ def read_preprocessor(path: str) -> SavedPreprocessor | None:
     vocab = load_vocab(os.path.join(path, "assets", name))
     functions = graph.graph_def.library.function
     operations = {node.op for function in functions for node in function.node_def}
-    outputs = graph.signature_def["serving_default"].outputs.values()
-    seq_length = next(iter(outputs)).tensor_shape.dim[1].size
-    return SavedPreprocessor(vocab, not _LOWER_CASING.isdisjoint(operations), seq_length)
+    lower_case = not _LOWER_CASING.isdisjoint(operations)
+    return SavedPreprocessor(vocab, lower_case, _seq_length(path, graph))
+
+
+def _seq_length(path: str, graph: MetaGraphDef) -> int:
+    for output in graph.signature_def["serving_default"].outputs.values():
+        sizes = [dimension.size for dimension in output.tensor_shape.dim]
+        if len(sizes) == 2 and sizes[1] > 0:
+            return sizes[1]
+    raise ValueError(f"{path} does not state the length of its outputs: save it with its signature")

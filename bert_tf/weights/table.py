@@ -14,6 +14,9 @@ from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
+# float32 holds every value of the others.
+_TYPES = ("float32", "float16", "bfloat16")
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -32,6 +35,10 @@ class Row:
     theirs: str | tuple[str, ...]
     transposed: bool = False
     shape: tuple[str, ...] | None = None
+
+
+# Our own format.
+OWN_ROWS = tuple(Row(path, path) for part in PARTS.values() for path in part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +127,12 @@ def import_tensors(
     Raises:
         ValueError: tensors are missing, additional or have other shapes; lists them.
     """
+    # Before the names of so many layers take memory.
+    if (layers := num_layers(config)) > len(theirs):
+        raise ValueError(
+            f"{path}: the configuration has {layers:,} layers, but there are only {len(theirs):,} "
+            "variables: use the configuration that belongs to the checkpoint"
+        )
     tensors, used, missing, misshapen = {}, set(), [], []
     for part in PARTS:
         if part == "projection" and not config.embedding_size:
@@ -136,7 +149,9 @@ def import_tensors(
             missing += lacking
             misshapen += other
             used |= set(entry.theirs)
-            tensors[entry.ours] = Tensor(entry.our_shape, functools.partial(_read, entry, theirs))
+            tensors[entry.ours] = Tensor(
+                entry.our_shape, functools.partial(_read, path, entry, theirs)
+            )
     left = sorted(theirs.keys() - used)
     extra = [name for name in left if not matches(name, ignored)]
     problems = {
@@ -161,8 +176,14 @@ def _mismatches(entry: Entry, theirs: Mapping[str, Tensor]) -> tuple[list[str], 
     )
 
 
-def _read(entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
-    return entry.to_ours([theirs[name].read() for name in entry.theirs])
+def _read(path: str, entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
+    arrays = {name: theirs[name].read() for name in entry.theirs}
+    if wrong := [name for name, array in arrays.items() if array.dtype.name not in _TYPES]:
+        raise ValueError(
+            f"{path}: {wrong[0]} has type {arrays[wrong[0]].dtype.name}: only {', '.join(_TYPES)} "
+            "can be read"
+        )
+    return entry.to_ours([array.astype(np.float32) for array in arrays.values()])
 
 
 def export_tensors(

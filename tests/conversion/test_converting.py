@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
@@ -169,3 +170,50 @@ def test_a_model_is_cut_and_grown_on_the_way(tmp_path, capsys):
     assert grown.tensors["pretrainer/masked_lm/output_bias"].shape == (8,)
     with pytest.raises(ValueError, match="--init_vocab_mapping needs --vocab_file"):
         Options(from_=source, to="run", output_dir="b", init_vocab_mapping=str(mapping))
+
+
+def test_a_run_whose_configuration_was_changed_is_refused(tmp_path):
+    """Oracle: the shapes of the weights in the checkpoint."""
+    source = save(tmp_path / "start")
+    for changes, message in (
+        ({"vocab_size": 9}, r"word_embeddings \[7, 8\] instead of \[9, 8\]"),
+        ({"num_hidden_layers": 1}, "it also holds: encoder/layer_1/attention/output_bias"),
+        ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
+    ):
+        dataclasses.replace(CONFIG, **changes).to_json_file(f"{source}/bert_config.json")
+        with pytest.raises(ValueError, match=message):
+            to("run", source, tmp_path / "a")
+        assert not os.path.exists(tmp_path / "a")
+
+
+@pytest.mark.parametrize("type_", ["int32", "bool", "complex64", "float64"])
+def test_weights_of_other_types_are_refused(tmp_path, type_):
+    """Oracle: the types that docs/checkpoints.md lists."""
+    path = to("google", save(tmp_path / "start"), tmp_path / "google")
+    reader = tf.train.load_checkpoint(path + "/bert_model.ckpt")
+    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    arrays["bert/pooler/dense/bias"] = arrays["bert/pooler/dense/bias"].astype(type_)
+    tf.raw_ops.SaveV2(
+        prefix=path + "/bert_model.ckpt",
+        tensor_names=list(arrays),
+        shape_and_slices=[""] * len(arrays),
+        tensors=list(arrays.values()),
+    )
+    with pytest.raises(ValueError, match=f"bert/pooler/dense/bias has type {type_}: only float32"):
+        to("run", path, tmp_path / "a")
+    assert not os.path.exists(tmp_path / "a")
+
+
+def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):
+    """Oracle: TensorFlow finds no checkpoint in such a folder; a slash too much is harmless."""
+    source = save(tmp_path / "start")
+    for kind in ("run", "google"):
+        with pytest.raises(ValueError, match=r"finds no checkpoints in folders with \[ in their"):
+            to(kind, source, tmp_path / "my [2]")
+        google = to("google", source, tmp_path / f"google-{kind}")
+        assert_equal(google + "//", source)
+        os.rename(google, tmp_path / f"google-{kind}[2]")
+        with pytest.raises(ValueError, match=r"choose another name"):
+            open_checkpoint(str(tmp_path / f"google-{kind}[2]"))
+    with pytest.raises(OSError, match=r"cannot read https://x/y.zip: .*: download it first"):
+        open_checkpoint("https://x/y.zip")

@@ -57,6 +57,9 @@ def test_reads_the_savedmodel_of_another_program(tmp_path, lower_case):
     expected = module.call(tf.constant(TEXTS))
     for name, values in BertPreprocessor(*saved)(TEXTS).items():
         np.testing.assert_array_equal(values, expected[name])
+    tf.saved_model.save(module, folder)
+    with pytest.raises(ValueError, match="does not state the length of its outputs"):
+        read_preprocessor(folder)
 
 
 def test_reads_nothing_else(tmp_path):

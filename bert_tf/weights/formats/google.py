@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
-from bert_tf.training.checkpoints import tensors_by_key
+from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.writer import atomic_write
@@ -162,6 +162,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
             f"WARNING: {checkpoint.path} was trained with layer_norm_eps "
             f"{spec.config.layer_norm_eps:g}, but google-research/bert always uses {_EPSILON:g}"
         )
+    check_name(folder)
     # Sorted, as in Google's files.
     arrays = dict(sorted(export_tensors(_rows(kind), spec.config, checkpoint.tensors)))
     try:

@@ -13,7 +13,7 @@ from bert_tf.training.checkpoints import Tensor
 
 
 def tensors(path: str) -> dict[str, Tensor]:
-    """Returns the tensors of a file, by their paths in it; values are read as float32.
+    """Returns the tensors of a file, by their paths in it.
 
     Links to other files are not followed.
 
@@ -47,6 +47,8 @@ def write(path: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
 
 def _check(path: str, dataset: h5py.Dataset, size: int) -> None:
     """Checks a tensor before memory is taken for it."""
+    if dataset.shape is None:
+        raise ValueError(f"{path}: {dataset.name} holds no values")
     if dataset.external or dataset.is_virtual:
         raise ValueError(f"{path}: {dataset.name} is kept in another file, which is not read")
     # Keras writes no compressed tensors.
@@ -59,7 +61,7 @@ def _read(path: str, name: str) -> np.ndarray:
         array = file[name][()]
         if file[name].attrs.get("dtype") == "bfloat16":
             array = array.view(ml_dtypes.bfloat16)
-        return array.astype(np.float32)
+        return array
 
 
 @contextlib.contextmanager

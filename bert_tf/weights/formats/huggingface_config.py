@@ -32,6 +32,9 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     kind = values.get("model_type", "bert")
     if kind != "bert":
         raise ValueError(f"{path}: model_type is {kind!r}: only models of type 'bert' can be read")
+    for key, kind in (("architectures", list), ("id2label", dict)):
+        if not isinstance(values.get(key) or kind(), kind):
+            raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
     values = {"vocab_size": 30522, **values}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
@@ -90,7 +93,7 @@ def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the labels in the order of their ids; () if they have no names."""
     names = config.get("id2label") or {}
     expected = [str(index) for index in range(len(names))]
-    if not isinstance(names, dict) or set(names) != set(expected):
+    if set(names) != set(expected):
         raise ValueError(f"{path}: the keys of id2label are not 0, 1, 2, ...: {names}")
     labels = tuple(str(names[index]) for index in expected)
     # The names that transformers gives to outputs without names.

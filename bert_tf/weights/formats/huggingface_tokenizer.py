@@ -55,6 +55,9 @@ def _vocab_of(path: str, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
             raise ValueError(f"its model is {kind}, but BERT's is WordPiece")
         ids = dict(model["vocab"])
         ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
+        # Reading vocab.txt would change them.
+        if wrong := [token for token in ids if "\n" in token or token.strip(" \t\r") != token]:
+            raise ValueError(f"its token {wrong[0]!r} cannot be a line of {VOCAB}")
         tokens = {index: token for token, index in ids.items()}
         if missing := [index for index in range(len(ids)) if index not in tokens]:
             raise ValueError(f"no token has id {missing[0]}")

@@ -163,7 +163,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     if any(name.startswith(_MASKED_LM) for name in theirs):
         config = dataclasses.replace(config, **_MASKED_LM_FORM)
     bias = theirs.get(f"{_CLASSIFIER}/1")
-    classes = bias.shape[0] if bias else 0
+    classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = import_tensors(path, ROWS, config, theirs, (*_IGNORED, *ignored), classes)
     vocab_file = os.path.join(path, _VOCAB)
     vocab = load_vocab(vocab_file) if tf.io.gfile.exists(vocab_file) else None

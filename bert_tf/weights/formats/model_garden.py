@@ -1,13 +1,11 @@
 """Training checkpoints of the TensorFlow Model Garden, and its names of the weights."""
 
 import dataclasses
-import functools
 import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
@@ -215,7 +213,7 @@ def variables(prefix: str) -> dict[str, Tensor]:
         name = _name(key.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"), names.get(key, ""))
         # Names need not be unique; keys are.
         name = key if name in found else name
-        found[name] = Tensor(tensor.shape, functools.partial(_read, tensor))
+        found[name] = tensor
     return found
 
 
@@ -228,10 +226,6 @@ def _name(key: str, full_name: str) -> str:
         full_name = re.sub(pattern, name, full_name)
     known = _BEGINNINGS.fullmatch(full_name)
     return known[1] if known else full_name
-
-
-def _read(tensor: Tensor) -> np.ndarray:
-    return tensor.read().astype(np.float32)
 
 
 def _prefix(path: str) -> str:

@@ -23,8 +23,6 @@ _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"
 def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
     """Returns the tensors of a folder by their names, and the types of the numbers on disk.
 
-    All are read as float32, which holds every float16 and bfloat16 exactly.
-
     Raises:
         ValueError: shards contradict their index, or a tensor has another type.
         OSError: a file is missing or damaged.
@@ -93,7 +91,7 @@ def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
 
     def read(name: str) -> np.ndarray:
         with _reading(path):
-            return np.asarray(file.get_tensor(name), np.float32)
+            return file.get_tensor(name)
 
     tensors = {
         name: Tensor(tuple(piece.get_shape()), functools.partial(read, name))

@@ -16,8 +16,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import model_garden
-from bert_tf.weights.names import PARTS
-from bert_tf.weights.table import Row, import_tensors
+from bert_tf.weights.table import OWN_ROWS, import_tensors
 from tfrecords.input_files import shortened
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -25,7 +24,6 @@ NAME = "SavedModel"
 
 _FILE = "saved_model.pb"
 # Our own exports keep our names, and beside the functions the configuration.
-_OWN_ROWS = tuple(Row(path, path) for part in PARTS.values() for path in part)
 _OWN_CONFIG = "assets.extra/bert_config.json"
 # The operations that only one activation has.
 _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
@@ -72,7 +70,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     """
     graph = read_graph(path)
     theirs = _variables(path)
-    own = _OWN_ROWS[0].theirs in theirs
+    own = OWN_ROWS[0].theirs in theirs
     if kind := _other_kind(graph, theirs, own):
         raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
     config_file = os.path.join(path, _OWN_CONFIG)
@@ -83,7 +81,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         if not config:
             raise ValueError(f"{path} does not state its configuration: give --bert_config_file")
         patterns = (*model_garden.IGNORED, *ignored)
-        tensors, unused = import_tensors(path, _OWN_ROWS, config, theirs, patterns)
+        tensors, unused = import_tensors(path, OWN_ROWS, config, theirs, patterns)
     else:
         config = config or model_garden.config_of(path, theirs)
         config = dataclasses.replace(config, hidden_act=_hidden_act(graph))

@@ -258,7 +258,13 @@ def test_tensors_that_do_not_fit(folder, change, message):
         ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
-        ({"id2label": ["a"]}, "the keys of id2label are not"),
+        ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
+        ({"id2label": 5}, "id2label is 5, not a dict"),
+        ({"architectures": 5}, "architectures is 5, not a list"),
+        (
+            {"num_hidden_layers": 10**9},
+            "the configuration has 1,000,000,000 layers",
+        ),
     ],
 )
 def test_configurations_that_do_not_fit(folder, changes, message):
@@ -335,6 +341,9 @@ def test_a_vocabulary_in_tokenizer_json(folder):
         ({"model": {"type": "BPE"}}, "tokenizer.json: its model is BPE, but BERT's is WordPiece"),
         ({"added_tokens": [{"id": 9, "content": "x"}]}, "tokenizer.json: no token has id 7"),
         ({"model": {"vocab": {"a": 0}}, "added_tokens": []}, "tokenizer.json: not a BERT vocab"),
+        ({"added_tokens": [{"id": 7, "content": "x\ny"}]}, r"its token 'x\\ny' cannot be a line"),
+        ({"added_tokens": [{"id": 7, "content": "x "}]}, "its token 'x ' cannot be a line of voc"),
+        ({"added_tokens": [{"id": 7, "content": 5}]}, "tokenizer.json holds no vocabulary"),
         ({"model": 7}, "tokenizer.json holds no vocabulary"),
         ({"model": {}}, "tokenizer.json holds no vocabulary"),
     ):

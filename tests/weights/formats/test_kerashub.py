@@ -268,6 +268,16 @@ class TestBadInput:
             file.create_dataset("layers/dense/vars/2", (10**9, 10**3), "f4", chunks=(1, 1000))
         self.check(preset, "layers/dense/vars/2 declares more values than the file holds")
 
+    def test_holds_no_values(self, preset):
+        with h5py.File(preset / "model.weights.h5", "a") as file:
+            file.create_dataset("layers/dense/vars/2", data=h5py.Empty("f4"))
+        self.check(preset, "layers/dense/vars/2 holds no values")
+
+    def test_a_classifier_without_outputs(self, preset):
+        with h5py.File(preset / "task.weights.h5", "a") as file:
+            file["layers/dense/vars/1"] = 1.0
+        self.check(preset, r"task/layers/dense/vars/1 \[\] instead of \[0\]")
+
     def test_shard_outside_the_folder(self, presets, tmp_path):
         folder = shutil.copytree(presets / "shards", tmp_path / "shards")
         names = {"/layers/dense/vars": "../model.weights.h5"}

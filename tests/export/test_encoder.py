@@ -379,4 +379,4 @@ def test_a_configuration_of_another_shape_is_refused(run_folder, model, tmp_path
     refuse("bert_config.json", **options)
     other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 48})
     other.to_json_file(str(tmp_path / "bert_config.json"))
-    refuse("has shape", **options)
+    refuse("shapes differ from the configuration", **options)

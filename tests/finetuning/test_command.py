@@ -309,7 +309,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     refuse("vocabulary: --vocab_file=.* says", init_checkpoint=pretrained, vocab_file=str(big))
     shutil.copytree(pretrained, tmp_path / "alone")
     (tmp_path / "alone" / "bert_config.json").unlink()
-    refuse("has shape", init_checkpoint=str(tmp_path / "alone"), bert_config_file=other_file)
+    refuse("shapes differ", init_checkpoint=str(tmp_path / "alone"), bert_config_file=other_file)
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "train.tsv").write_text("sentence\tlabel\n")

@@ -15,6 +15,8 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.table import OWN_ROWS, import_tensors
 
+# The names of our models, as weights begin with them.
+_MODELS = ("encoder", "pretrainer", "task_model")
 # The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
@@ -87,6 +89,9 @@ def _open_run(
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)
     found = saved_tensors(checkpoint)
+    # A task of the user may have a model with names of its own.
+    others = {path: tensor for path, tensor in found.items() if path.split("/")[0] not in _MODELS}
+    found = {path: tensor for path, tensor in found.items() if path not in others}
     bias = found.get("task_model/head/dense_bias")
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
@@ -94,7 +99,7 @@ def _open_run(
         path=checkpoint,
         format="",
         spec=spec,
-        tensors=tensors,
+        tensors=tensors | others,
         unused=unused,
         head=folder.read_head(),
         config_file=folder.file(CONFIG),

@@ -222,7 +222,11 @@ def test_replicas_fine_tune_on_text_in_mixed_precision(
     """Oracles: the loss falls, and every weight changes; the outputs of the saved model."""
     tf_keras.utils.set_random_seed(0)
     texts, labels = tf.constant(["b a", "c a", "b c", "a b"] * 4), tf.constant([1, 0, 1, 0] * 4)
-    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+    # Collective operations of several strategies in one process disturb each other.
+    strategy = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    with strategy.scope():
         text = tf_keras.Input([], dtype=tf.string)
         encode = hub.KerasLayer(folder, trainable=True)
         outputs = encode(hub.KerasLayer(preprocessor_dir)(text))

@@ -56,7 +56,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     if values:
         config = read_config(config_file, values)
     if not config:
-        raise FileNotFoundError(f"{folder} has no {CONFIG}: give --bert_config_file")
+        raise FileNotFoundError(
+            f"{folder} has no {CONFIG}: give --bert_config_file, if need be to convert_checkpoint"
+        )
     _check_weights(folder, values)
     vocab, vocab_file = read_vocab(folder, config.vocab_size)
     theirs, types = open_tensors(folder)

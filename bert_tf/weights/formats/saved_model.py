@@ -79,7 +79,10 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         config = BertConfig.from_json_file(config_file)
     if own:
         if not config:
-            raise ValueError(f"{path} does not state its configuration: give --bert_config_file")
+            raise ValueError(
+                f"{path} does not state its configuration: give --bert_config_file, if need be to "
+                "convert_checkpoint"
+            )
         patterns = (*model_garden.IGNORED, *ignored)
         tensors, unused = import_tensors(path, OWN_ROWS, config, theirs, patterns)
     else:

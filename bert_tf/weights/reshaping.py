@@ -73,13 +73,13 @@ def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
 
     Source: Longformer (arXiv:2004.05150) section 5.
     """
-    old = checkpoint.tensors[_POSITIONS]
-    resized = _mapped(old, positions, lambda rows: np.resize(rows, (positions, *rows.shape[1:])))
-    return _changed(
-        checkpoint,
-        {**checkpoint.tensors, _POSITIONS: resized},
-        max_position_embeddings=positions,
-    )
+    tensors = dict(checkpoint.tensors)
+    # The table may be one of the weights that the user allows to be missing.
+    if old := tensors.get(_POSITIONS):
+        tensors[_POSITIONS] = _mapped(
+            old, positions, lambda rows: np.resize(rows, (positions, *rows.shape[1:]))
+        )
+    return _changed(checkpoint, tensors, max_position_embeddings=positions)
 
 
 def grow_vocabulary(

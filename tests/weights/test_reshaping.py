@@ -113,6 +113,15 @@ def test_positions_are_cut_or_repeated(encoder, positions):
     np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
 
 
+def test_positions_that_are_missing_start_anew(encoder):
+    """Oracle: the size; the values are those of a new model."""
+    source, path = checkpoint_of(encoder), "encoder/embeddings/position_embeddings"
+    tensors = {name: tensor for name, tensor in source.tensors.items() if name != path}
+    longer = resize_positions(dataclasses.replace(source, tensors=tensors), 9)
+    whole, added = complete(longer, ["encoder"], [path])
+    assert (added, whole.tensors[path].read().shape) == ([path], (9, 8))
+
+
 def test_a_vocabulary_grows_with_its_mapping(encoder):
     """Oracle: the mean of the old rows, computed by hand; texts of old tokens keep their output."""
     longer = Vocabulary((*VOCAB.tokens, "ab"))

@@ -72,18 +72,26 @@ def convert(options: ConversionOptions) -> None:
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
     source = _reshaped(options, _opened(options, [*missing, *extra]))
-    kept = {path: t for path, t in source.tensors.items() if not matches(path, extra)}
-    left_out = sorted(source.tensors.keys() - kept.keys())
-    source = dataclasses.replace(
-        source, tensors=kept, head=source.head if "head" in map(part_of, kept) else None
-    )
+    parts = _parts(source.spec.config, target)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
-    checkpoint, random = complete(source, _parts(source.spec.config, target), missing)
+    checkpoint, random = complete(source, parts, missing)
+    left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
+    if needed := [path for path in left_out if part_of(path) in parts]:
+        raise ValueError(
+            f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
+        )
+    checkpoint = _without(checkpoint, left_out)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
+
+
+def _without(checkpoint: Checkpoint, left_out: Collection[str]) -> Checkpoint:
+    tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
+    head = checkpoint.head if "head" in map(part_of, tensors) else None
+    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
 
 
 def _patterns(text: str | None) -> list[str]:

@@ -130,6 +130,14 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
     assert 0 < pooler.std() < 2 * CONFIG.initializer_range
 
 
+def test_needed_weights_cannot_be_left_out(tmp_path):
+    """Oracle: the flag names a weight of the encoder, which would start from random values."""
+    source = save(tmp_path / "start")
+    with pytest.raises(ValueError, match="names encoder/layer_0/.*, which --to=run needs"):
+        to("run", source, tmp_path / "a", allow_extra="encoder/layer_0/*")
+    assert not (tmp_path / "a").exists()
+
+
 def test_flags_state_what_the_source_does_not(tmp_path):
     """Oracle: the flags; a contradiction names both sides."""
     source = save(tmp_path / "start")

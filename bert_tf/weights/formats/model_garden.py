@@ -66,7 +66,7 @@ ROWS = (
 )
 # The next-sentence head has a pooler of its own, which it trains in the place of the encoder's.
 _HEAD_POOLER, _POOLER = "next_sentence/pooler_dense", "pooler_transform"
-# The keys of what is not a weight.
+# Variables that are not weights.
 IGNORED = (
     *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
     *("do_lower_case", "*seed_generator_state"),

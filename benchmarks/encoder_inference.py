@@ -20,7 +20,6 @@ says how many times as fast as the contender bert_tf is. The table shows the med
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import subprocess
@@ -28,7 +27,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from turns import Process, serve, take_turns
+from turns import Process, argument_parser, serve, take_turns
 
 Contender = tuple[Callable[[int], float], str]
 GARDEN = "Model Garden"
@@ -37,23 +36,10 @@ HUGGING_FACE = "Hugging Face"
 
 def main() -> None:
     """Compares all contenders, or with --serve computes the outputs of one."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--garden", help="Python interpreter of an environment with tf-models-official"
-    )
-    parser.add_argument(
-        "--huggingface", help="Python interpreter of an environment with transformers and torch"
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--preset", default="base")
     parser.add_argument("--batch_sizes", type=int, nargs="+", default=[1, 32])
-    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(lambda: CONTENDERS[options.serve](options.sizes))

@@ -30,7 +30,6 @@ of the first command need 20 GB of memory together.
 """
 
 import argparse
-import json
 import pathlib
 import statistics
 import sys
@@ -38,30 +37,17 @@ import tempfile
 from collections.abc import Callable
 
 from contenders import CONTENDERS, MATMUL, MATMUL_SIZE
-from turns import Process, serve, take_turns
+from turns import Process, argument_parser, serve, take_turns
 
 PEERS = [name for name in CONTENDERS if name != MATMUL]
 
 
 def main() -> None:
     """Compares all contenders, or with --serve takes the steps of one."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--garden", help="Python interpreter of an environment with tf-models-official"
-    )
-    parser.add_argument(
-        "--huggingface", help="Python interpreter of an environment with transformers and torch"
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--contenders", nargs="+", choices=PEERS, default=PEERS[:4])
-    parser.add_argument("--preset", default="base")
     parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--predictions", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(lambda: _make(options.serve, options.sizes))

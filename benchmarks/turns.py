@@ -4,6 +4,7 @@ The processes stay alive and take steps in turn, so that other load on the machi
 them alike. Compare contenders within a round only.
 """
 
+import argparse
 import json
 import os
 import pathlib
@@ -13,6 +14,25 @@ import time
 from collections.abc import Callable, Mapping
 
 TURN_SECONDS = 3.0
+
+
+def argument_parser(description: str) -> argparse.ArgumentParser:
+    """Returns a parser with the arguments that both benchmarks have, and those of `Process`."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--garden", help="Python interpreter of an environment with tf-models-official"
+    )
+    parser.add_argument(
+        "--huggingface", help="Python interpreter of an environment with transformers and torch"
+    )
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--seq_length", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
+    return parser
 
 
 class Process:

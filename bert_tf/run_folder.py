@@ -40,7 +40,7 @@ HEAD = "head.json"
 # About a damaged file.
 _ADVICE = "remove it"
 # Flags that do not affect what a run learns: its location and its devices.
-_LOCATION_FLAGS = frozenset(
+LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
 )
 
@@ -153,7 +153,7 @@ class RunFolder:
         saved = self.read_flags()
         return {
             name: (saved[name], flags[name])
-            for name in sorted(saved.keys() & flags.keys() - _LOCATION_FLAGS)
+            for name in sorted(saved.keys() & flags.keys() - LOCATION_FLAGS)
             if saved[name] != flags[name]
         }
 

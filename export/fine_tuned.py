@@ -1,8 +1,8 @@
 """Opens what export.classifier exports: a fine-tuning run or a classifier of another program."""
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finetuning.registry import get_task
-from bert_tf.finetuning.run import FINISHED
+from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.resolution import check_length
@@ -37,7 +37,7 @@ def open_fine_tuned(
                 "omit it"
             )
         _warn_if_unfinished(folder, flags)
-        checkpoint, task = open_checkpoint(folder.file(BEST)), task or get_task(flags["task"])
+        checkpoint, task = open_checkpoint(folder.file(BEST)), task or task_of_run(folder)
     else:
         checkpoint = open_checkpoint(path)
         task = _converted_task(checkpoint, path, pairs)

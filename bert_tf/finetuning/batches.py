@@ -12,32 +12,71 @@ import tensorflow as tf
 from bert_tf.finetuning.features import Features
 
 # Batches are padded to a multiple of this, so that there are few different shapes.
-_LENGTH_STEP = 16
+_LENGTH_STEP = 8
+# Among this many batches, examples of similar length share a batch.
+_BATCHES_PER_POOL = 50
 
 
 def train_batches(
     features: Features,
     batch_size: int,
+    num_batches: int,
     seed: int,
     *,
     skip: int = 0,
     static_length: bool = False,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
-    """Returns endless batches, reshuffled in every epoch; the seed determines the order.
+    """Returns batches of examples that are reshuffled in every epoch; the seed decides the order.
+
+    Examples of similar length share a batch, so that little padding is computed.
 
     Args:
         batch_size: examples per step, over all replicas.
-        skip: number of examples to skip, to resume training.
+        num_batches: number of batches, including skipped ones.
+        skip: number of batches to skip, to resume training.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
         context: input context from `distribute_datasets_from_function`.
     """
-    lengths = tf.constant(_padded_lengths(features, static_length))
-    rows = tf.data.Dataset.range(len(features)).shuffle(len(features), seed).repeat().skip(skip)
-    rows, batch_size = _share(rows, batch_size, context)
+    lengths = _padded_lengths(features, static_length)
+    order = train_order(lengths, batch_size, num_batches, seed)[skip * batch_size :]
+    rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
+    lengths = tf.constant(lengths)
     batches = rows.map(lambda rows: (rows, tf.reduce_max(tf.gather(lengths, rows))))
     return _pad(batches, features, batch_size, static_length)
+
+
+def train_order(lengths: np.ndarray, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
+    """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
+
+    Every epoch holds every example once. Within 50 batches of a shuffled epoch, the examples are
+    sorted by length, and these batches are shuffled again. A batch may span two epochs.
+
+    Args:
+        lengths: lengths of the examples [N].
+    """
+    count, total = len(lengths), num_batches * batch_size
+    epochs = [
+        _epoch_order(lengths, batch_size, -epoch * count % batch_size, (seed, epoch))
+        for epoch in range(-(-total // count))
+    ]
+    return np.concatenate([np.zeros(0, np.int64), *epochs])[:total]
+
+
+def _epoch_order(
+    lengths: np.ndarray, batch_size: int, first: int, seed: tuple[int, int]
+) -> np.ndarray:
+    """Returns the order of an epoch whose first `first` examples complete a batch."""
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(lengths))
+    limit = first + max(0, len(order) - first) // batch_size * batch_size
+    parts = [order[:first]]
+    for start in range(first, limit, batch_size * _BATCHES_PER_POOL):
+        pool = order[start : min(start + batch_size * _BATCHES_PER_POOL, limit)]
+        pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
+        parts.append(random.permutation(pool).ravel())
+    return np.concatenate([*parts, order[limit:]])
 
 
 def eval_batches(

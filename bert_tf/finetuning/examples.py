@@ -18,12 +18,14 @@ class TextExamples:
     Attributes:
         texts_a: UTF-8 bytes.
         texts_b: the second texts of pairs; None for single texts.
-        targets: arrays [N, ...] by name.
+        targets: arrays [N, ...] by name; {} if unknown.
+        ids: what identifies each example in files of predictions; None for 0, 1, 2, ...
     """
 
     texts_a: list[bytes]
     texts_b: list[bytes] | None
     targets: Mapping[str, np.ndarray]
+    ids: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.texts_a)
@@ -34,6 +36,7 @@ class TextExamples:
             [self.texts_a[i] for i in indices],
             self.texts_b and [self.texts_b[i] for i in indices],
             {name: values[indices] for name, values in self.targets.items()},
+            self.ids and [self.ids[i] for i in indices],
         )
 
 
@@ -65,15 +68,14 @@ class TfdsSource(NamedTuple):
         )
 
 
-def hold_out(
-    examples: TextExamples, groups: np.ndarray, seed: int
-) -> tuple[TextExamples, TextExamples]:
-    """Holds out a random tenth (`HELD_OUT`) of every group; returns the rest and that tenth.
+def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
+    """Holds out a random tenth (`HELD_OUT`) of the examples; returns the rest and that tenth.
 
-    Args:
-        groups: the group of each example, such as its label [N].
+    Where `labels` are classes, int [N], it holds out a tenth of every class.
     """
     random = np.random.default_rng(seed)
+    labels = examples.targets["labels"] if "labels" in examples.targets else np.zeros(len(examples))
+    groups = labels if labels.ndim == 1 else np.zeros(len(examples))
     held_out = np.zeros(len(examples), bool)
     for group in np.unique(groups):
         indices = np.flatnonzero(groups == group)

@@ -1,7 +1,7 @@
 """Tokenizes the examples of text tasks once, before training."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,9 @@ class Features:
 
     Attributes:
         ids, types: token and segment ids, int32 [N, (length)].
-        targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token.
+        targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token;
+            {} if unknown.
+        examples: the examples of the split as the task read them.
         pad_id: the id of [PAD].
         max_seq_length: the largest number of tokens of an example.
         num_truncated: number of examples that were truncated.
@@ -31,6 +33,7 @@ class Features:
     ids: tf.RaggedTensor
     types: tf.RaggedTensor
     targets: Mapping[str, np.ndarray | tf.RaggedTensor]
+    examples: Sized
     pad_id: int
     max_seq_length: int
     num_truncated: int = 0
@@ -58,6 +61,7 @@ def encode_texts(
         ids=tf.concat(ids, 0),
         types=tf.concat(types, 0),
         targets=examples.targets,
+        examples=examples,
         pad_id=tokenizer.vocab.pad_id,
         max_seq_length=max_seq_length,
         num_truncated=int(sum(truncated)),

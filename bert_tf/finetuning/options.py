@@ -1,37 +1,58 @@
 """The flags of run_finetuning.
 
-They have the names and defaults of google-research/bert's run_classifier, except that
---eval_batch_size is 32 instead of 8. `absent_flags` lists the flags that are missing here.
+They have the names and defaults of google-research/bert's run_classifier and run_squad, except
+that --eval_batch_size is 32 instead of 8. `absent_flags` lists the flags that are missing here.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.flags import DeviceOptions
+from tfrecords import command
 from tfrecords.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTuningOptions(DeviceOptions):
+class TaskOptions(command.Options):
+    """The flags that only some tasks read; see `Task.flags`."""
+
+    data_dir: str | None = option(
+        None,
+        help="Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
+        "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
+    )
+    train_file: str | None = option(None, help="Training file, instead of the one in --data_dir.")
+    dev_file: str | None = option(
+        None, help="File with the answers to evaluate on, instead of the one in --data_dir."
+    )
+    test_file: str | None = option(
+        None, help="File to predict, with or without answers, instead of the one in --data_dir."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningOptions(TaskOptions, DeviceOptions):
     """What to fine-tune, on which task, and how."""
 
     absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
-        "do_train": "the command always trains, so omit it",
-        "do_eval": "the command always evaluates, so omit it",
-        "do_predict": "export the run with export.classifier, and call that on your texts",
-        "predict_batch_size": "this command makes no predictions: see export.classifier",
+        "predict_file": "use --dev_file if it has answers and --test_file otherwise",
         "save_checkpoints_steps": "the command saves and evaluates after every epoch, so omit it",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
 
-    task: str = option(help="The task: sst2 or imdb.", aliases=("task_name",))
-    output_dir: str = option(help="Run folder: checkpoints, best weights, results and logs.")
-    data_dir: str | None = option(
-        None,
-        help="Folder of the task's official files, or its parent: SST-2 with train.tsv and "
-        "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
+    task: str = option(help="The task; see above.", aliases=("task_name",))
+    output_dir: str = option(
+        help="Run folder: checkpoints, best weights, results, predictions and logs."
     )
+    do_train: bool = option(
+        False, help="Train, evaluate the dev set after every epoch and keep the best weights."
+    )
+    do_eval: bool = option(
+        False, help="Evaluate the best weights on the dev set, and on a test set with answers."
+    )
+    do_predict: bool = option(False, help="Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
         None,
         help="Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
@@ -75,7 +96,10 @@ class FineTuningOptions(DeviceOptions):
         32, at_least=1, help="Examples per training step, over all devices together."
     )
     eval_batch_size: int = option(
-        32, at_least=1, help="Examples per evaluation step, over all devices together."
+        32,
+        at_least=1,
+        help="Examples per evaluation or prediction step, over all devices together.",
+        aliases=("predict_batch_size",),
     )
     learning_rate: float = option(
         5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
@@ -91,6 +115,16 @@ class FineTuningOptions(DeviceOptions):
         help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
     )
+    bias_correction: bool = option(
+        True,
+        help="Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
+        "google-research/bert does not: --nobias_correction.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
 
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps for this number of training examples.
@@ -106,3 +140,14 @@ class FineTuningOptions(DeviceOptions):
                 "a smaller batch"
             )
         return steps
+
+
+def check_task_flags(options: TaskOptions, flags: tuple[str, ...]) -> None:
+    """Checks that only flags are set which the task reads.
+
+    Raises:
+        ValueError: another one is set.
+    """
+    for field in dataclasses.fields(TaskOptions):
+        if getattr(options, field.name) != field.default and field.name not in flags:
+            raise ValueError(f"--{field.name} has no effect with --task={options.task}: omit it")

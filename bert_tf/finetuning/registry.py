@@ -1,18 +1,49 @@
 """The table of fine-tuning tasks."""
 
+import dataclasses
+from collections.abc import Callable
+
+from bert_tf.config import Head
+from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import glue, imdb
+from bert_tf.run_folder import RunFolder
 
-TASKS = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
+# Tasks without options.
+TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
+# Tasks made from the flags and, if the model is trained already, from its head.
+MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {}
 
 
-def get_task(name: str) -> Task:
-    """Returns the task with this name, in any case and with or without hyphens, as in "SST-2".
+def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
+    """Creates the task `options.task`, in any case and with or without hyphens, as in "SST-2".
+
+    Args:
+        head: the head of the trained model, if there is one. It names the classes of a task that
+            otherwise collects them from the training file.
 
     Raises:
-        ValueError: there is no such task.
+        ValueError: there is no such task, or it does not read a flag that is set.
+        OSError: the training file cannot be read.
     """
-    key = name.lower().replace("-", "")
-    if key not in TASKS:
-        raise ValueError(f"no task {name!r}: choose one of {', '.join(TASKS)}")
-    return TASKS[key]
+    key = options.task.lower().replace("-", "")
+    if key not in TASKS.keys() | MAKERS.keys():
+        names = ", ".join([*TASKS, *MAKERS])
+        raise ValueError(f"no task {options.task!r}: choose one of {names}")
+    task = TASKS[key] if key in TASKS else MAKERS[key](options, head)
+    check_task_flags(options, task.flags)
+    return task
+
+
+def task_of_run(run: RunFolder) -> Task:
+    """Creates the task of a fine-tuning run from its flags and its head.
+
+    Raises:
+        ValueError: the folder holds no fine-tuning run of a registered task.
+    """
+    flags, head = run.read_flags(), run.read_head()
+    if "task" not in flags or not head:
+        raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
+    names = {field.name for field in dataclasses.fields(FineTuningOptions)}
+    options = FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})
+    return make_task(options, head)

@@ -1,25 +1,28 @@
-"""Fine-tunes an encoder on a task, from flags to a run folder."""
+"""Fine-tunes, evaluates and predicts, from flags to a run folder."""
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_init_checkpoint
+from bert_tf.checkpoint import open_checkpoint, open_init_checkpoint
 from bert_tf.config import ModelSpec
+from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import TASKS, get_task
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.registry import MAKERS, TASKS, make_task
+from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.flags import make_strategy
-from bert_tf.folder_lock import LOCK, locked
+from bert_tf.folder_lock import locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
-from bert_tf.training.reports import EVAL_RESULTS, read_results
+from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import (
     check_batch_size,
     chief_print,
@@ -27,31 +30,34 @@ from bert_tf.training.strategy import (
     is_chief,
     set_precision,
 )
+from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from bert_tf.weights.loading import load_weights
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
+from tfrecords.writer import atomic_write
 
-# The key in flags.json for whether all steps were taken and the results written.
-FINISHED = "finished"
+EVAL_RESULTS_JSON = "eval_results.json"
 
 
 def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
-    """Fine-tunes and evaluates according to the options; resumes the run in the output folder.
+    """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
 
     Returns:
-        the results in `eval_results.txt`.
+        the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
+        weights on the dev set and `test_<metric>` on a test set with targets, and `global_step`.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do; also if another
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    task = task or get_task(options.task)
-    options = dataclasses.replace(options, task=task.name)
+    if task:
+        options = dataclasses.replace(options, task=task.name)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
     lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
@@ -60,23 +66,88 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
 
 
 def _fine_tune(
-    options: FineTuningOptions, task: Task, strategy: tf.distribute.Strategy
+    options: FineTuningOptions, task: Task | None, strategy: tf.distribute.Strategy
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_print(strategy)
+    options = with_saved_flags(options, run)
+    trains = options.do_train and not check_resumable(options, run)
+    if options.do_train and not trains:
+        say(f"{run.path} holds a finished run: not training again.")
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     init = open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
+    trained = None if trains else _open_trained(run, init)
+    head = trained.head if trained else run.read_head()
+    task = task or make_task(options, head)
+    options = dataclasses.replace(options, task=task.name)
     spec = _resolve_model(options, run, init, mapping)
-    if _is_finished(options, run):
-        say(f"{run.path} holds a finished run; choose another --output_dir to repeat it.")
-        return read_results(run.file(EVAL_RESULTS))
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     set_precision(options.precision)
-    tuner = FineTuner(options, task, spec.config, _read(options, task, spec, say), strategy)
-    tuner.set_initial_weights(init, mapping, say)
+    reported = _reported_splits(options, task)
+    splits = _read(options, task, spec, reported, say)
+    if trained:
+        results = _best_results(run)
+        evaluator = _load(options, task, spec, trained, splits, strategy)
+    else:
+        results, evaluator = _train(options, task, spec, splits, init, mapping, strategy)
+    files = []
+    for split in reported:
+        metrics, names = evaluator.report(split, run.path)
+        results |= metrics
+        files += names
+    if is_chief(strategy) and results:
+        write_results(run.file(EVAL_RESULTS), results)
+        atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
+        files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
+    say(_summary(options, task, results, files, bool(trained)))
+    return results
+
+
+def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
+    """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
+
+    Raises:
+        ValueError: neither has a head.
+    """
+    best = RunFolder(run.file(BEST))
+    if best.has_checkpoint():
+        return open_checkpoint(best.path)
+    if not init or not init.head:
+        raise ValueError(
+            f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
+            "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
+        )
+    return init
+
+
+def _best_results(run: RunFolder) -> dict[str, float]:
+    return read_results(RunFolder(run.file(BEST)).file(EVAL_RESULTS))
+
+
+def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
+    """Returns the splits whose predictions are written, in their order."""
+    splits = list(task.dev_splits) if options.do_eval else []
+    if options.do_predict or (options.do_eval and task.test_has_targets):
+        splits += task.test_splits
+    return splits
+
+
+def _train(
+    options: FineTuningOptions,
+    task: Task,
+    spec: ModelSpec,
+    splits: dict[str, Features],
+    init: Checkpoint | None,
+    mapping: VocabularyMapping | None,
+    strategy: tf.distribute.Strategy,
+) -> tuple[dict[str, float], Evaluator]:
+    """Trains; returns the results of the best weights and an evaluator that has them."""
+    run = RunFolder(options.output_dir)
+    tuner = FineTuner(options, task, spec.config, splits, strategy)
+    tuner.set_initial_weights(init, mapping, chief_print(strategy))
     flags = dataclasses.asdict(options)
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
@@ -88,8 +159,24 @@ def _fine_tune(
     results = tuner.train()
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: True})
-    say(_summary(options, task, results))
-    return results
+    return results, tuner.evaluator
+
+
+def _load(
+    options: FineTuningOptions,
+    task: Task,
+    spec: ModelSpec,
+    trained: Checkpoint,
+    splits: dict[str, Features],
+    strategy: tf.distribute.Strategy,
+) -> Evaluator:
+    """Returns an evaluator of fine-tuned weights."""
+    with strategy.scope():
+        model = task.build_model(spec.config)
+    load_weights(trained.path, trained.tensors, model.weights)
+    chief_print(strategy)(f"Evaluating {trained.path}.")
+    trainer = Trainer(strategy, model, task.objective)
+    return Evaluator(task, trainer, splits, options.eval_batch_size)
 
 
 def _resolve_model(
@@ -126,36 +213,21 @@ def _resolve_model(
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)
 
 
-def _is_finished(options: FineTuningOptions, run: RunFolder) -> bool:
-    """Returns whether the run in the output folder is finished.
-
-    Raises:
-        ValueError: the folder holds something else, or a run with different flags.
-    """
-    saved = run.read_flags()
-    if FINISHED not in saved:
-        if tf.io.gfile.isdir(run.path) and set(tf.io.gfile.listdir(run.path)) - {LOCK}:
-            raise ValueError(
-                f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
-            )
-        return False
-    if not run.has_checkpoint():
-        return False  # stopped before its first checkpoint: there is nothing to resume
-    for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
-        raise ValueError(
-            f"{run.path} holds a run with --{name}={then}, not {now}: choose another --output_dir, "
-            "or use the same flags to resume"
-        )
-    return saved[FINISHED]
-
-
 def _read(
-    options: FineTuningOptions, task: Task, spec: ModelSpec, say: Callable[[str], None]
+    options: FineTuningOptions,
+    task: Task,
+    spec: ModelSpec,
+    reported: list[str],
+    say: Callable[[str], None],
 ) -> dict[str, Features]:
-    """Reads and tokenizes all splits."""
+    """Reads and tokenizes the splits that the run needs."""
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    names = [TRAIN, task.dev_splits[0], *reported] if options.do_train else reported
+    files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
     splits = {}
-    for name, examples in task.read_splits(options.data_dir, options.random_seed).items():
+    for name, examples in task.read_splits(
+        list(dict.fromkeys(names)), files, options.random_seed
+    ).items():
         splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
         say(_describe_split(name, splits[name]))
     return splits
@@ -174,19 +246,28 @@ def _describe_split(name: str, features: Features) -> str:
     return line
 
 
-def _summary(options: FineTuningOptions, task: Task, results: dict[str, float]) -> str:
+def _summary(
+    options: FineTuningOptions,
+    task: Task,
+    results: dict[str, float],
+    files: list[str],
+    only_evaluated: bool,
+) -> str:
     metric, folder, output = task.metric, options.output_dir, unused_name("classifier")
     name = metric.capitalize()
-    lines = [
-        f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}, used to choose the best epoch."
-    ]
+    lines = []
+    if f"eval_{metric}" in results:
+        chosen = "" if only_evaluated else ", used to choose the best epoch"
+        lines.append(f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}{chosen}.")
     if f"test_{metric}" in results:
         lines.append(f"{name} {results[f'test_{metric}']:.4f} on the test set.")
-    lines += [
-        f"Wrote {folder}: {EVAL_RESULTS}, {BEST} (the best weights), curves.png, metrics.jsonl. "
-        f"For TensorBoard: tensorboard --logdir={folder}",
-    ]
-    if TASKS.get(task.name) is task:
+    if not only_evaluated:
+        files = [*files, f"{BEST} (the best weights)", "curves.png", "metrics.jsonl"]
+    lines.append(f"Wrote {folder}: {', '.join(files)}.")
+    if only_evaluated:
+        return "\n".join(lines)
+    lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
+    if task.name in (*TASKS, *MAKERS):
         lines.append(
             "Next: " + command_line("export.classifier", checkpoint=folder, output_dir=output)
         )

@@ -1,7 +1,8 @@
 """The interface of a fine-tuning task."""
 
 import abc
-from collections.abc import Mapping, Sized
+from collections.abc import Collection, Mapping, Sized
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -9,10 +10,21 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 
 Outputs = Mapping[str, np.ndarray | list[np.ndarray]]
+TRAIN = "train"
+
+
+class DataFiles(NamedTuple):
+    """Where the user's data is: the flags of the same names."""
+
+    data_dir: str | None = None
+    train_file: str | None = None
+    dev_file: str | None = None
+    test_file: str | None = None
 
 
 class Task(abc.ABC):
@@ -20,46 +32,56 @@ class Task(abc.ABC):
 
     Attributes:
         name: the value of --task.
+        head: what the model predicts: the kind of its head, and the names of classes or tags; None
+            for a model that is not a `BertTaskModel`.
         objective: what to minimize, and which outputs to predict.
         metric: the key of `score` that chooses the best weights; higher is better.
+        dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
+        test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
+            evaluates them, too, with the best weights.
+        test_has_targets: whether `test_splits` have targets.
+        dev_set: what to call the first of `dev_splits` in messages.
         token_outputs: names of the outputs that have an entry per token.
-        dev_set: what to call the "dev" split in messages.
-        head: what `model.head` predicts, for conversion to other formats; None if none of them has
-            such a head.
+        flags: names of the `TaskOptions` that the task reads.
     """
 
     name: str
+    head: Head | None = None
     objective: Objective
     metric: str
-    token_outputs: tuple[str, ...] = ()
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    test_has_targets: bool = False
     dev_set: str = "the dev set"
-    head: Head | None = None
+    token_outputs: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     @abc.abstractmethod
-    def read_splits(self, data_dir: str | None, seed: int) -> dict[str, Sized]:
-        """Reads the examples of "train", "dev" and, if it has targets, "test".
+    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
+        """Reads the examples of some splits.
 
         Args:
-            data_dir: the folder of the task's files, if the user gave one.
-            seed: determines what is held out of "train" if the task has no "dev".
+            names: some of "train", `dev_splits` and `test_splits`.
+            seed: determines what is held out of "train" if the task has no dev set.
 
         Raises:
-            ValueError, OSError: files are missing or malformed; the message names them.
+            ValueError, OSError: files are missing or malformed; the message names file and line.
         """
 
     @abc.abstractmethod
     def featurize(
         self, examples: Sized, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
-        """Tokenizes the examples of a split."""
+        """Tokenizes the examples of a split; without targets, if the examples have none."""
 
-    @abc.abstractmethod
     def build_model(self, config: BertConfig) -> keras.Model:
-        """Builds the model: a `BertEncoder` as its attribute `encoder`, with a head."""
+        """Builds the model: a `BertTaskModel`, or another one with a `BertEncoder` as `encoder`."""
+        outputs = {"span": 2, "multiple_choice": 1}.get(self.head.kind, len(self.head.labels) or 1)
+        return BertTaskModel(config, outputs, self.head.kind)
 
     @abc.abstractmethod
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
-        """Computes the metrics of predictions.
+        """Computes the metrics of predictions for a split with targets.
 
         Args:
             outputs: what `Trainer.predict` returned for the objective's outputs.
@@ -75,8 +97,23 @@ class Task(abc.ABC):
         return None
 
     @abc.abstractmethod
+    def write_predictions(
+        self, folder: str, split: str, outputs: Outputs, features: Features
+    ) -> list[str]:
+        """Writes the files with the predictions of a split, each whole or not at all.
+
+        Args:
+            folder: the run folder.
+            split: the name of the split, for the names of the files.
+            outputs, features: as for `score`; the split may have no targets.
+
+        Returns:
+            the names of the files in `folder`.
+        """
+
+    @abc.abstractmethod
     def serving(
-        self, model: keras.Model, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> tf.Module:
         """Builds the module to export; its attribute `serving` is the default signature."""
 

@@ -1,34 +1,54 @@
-"""The encoder with a head for tasks on whole sequences."""
+"""The encoder with a head for a fine-tuning task."""
 
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.config import HEADS, BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTaskModel(keras.Model):
-    """A `BertEncoder` with a classification or a regression head on `pooled_output`.
+    """A `BertEncoder` with dropout and a dense layer for a task.
+
+    | kind              | reads               | inputs    | output                          |
+    |-------------------|---------------------|-----------|---------------------------------|
+    | "classifier"      | `pooled_output`     | [B, S]    | logits [B, C]; [B] if C is 1    |
+    | "multiple_choice" | `pooled_output`     | [B, K, S] | logits of the K choices, [B, K] |
+    | "tagger"          | `sequence_output`   | [B, S]    | logits [B, S, C]                |
+    | "span"            | `sequence_output`   | [B, S]    | start and end logits [B, S, 2]  |
+
+    As in the original, the "span" head has no dropout.
 
     Args:
         config: sizes and rates; see `BertConfig`.
-        num_classes: number of classes C, or 1 for regression.
+        num_outputs: width C of the dense layer: the number of classes or tags, 1 for regression and
+            "multiple_choice", 2 for "span".
+        kind: one of `config.HEADS`.
 
-    Call: the encoder's inputs -> logits [B, C], or values [B] for regression.
+    Call: the encoder's inputs -> float32 output of the table.
 
-    Source: google-research/bert run_classifier.py `create_model`.
+    Source: google-research/bert run_classifier.py and run_squad.py `create_model`; BERT
+    (arXiv:1810.04805) figure 4 and section 4.4.
     """
 
-    def __init__(self, config: BertConfig, num_classes: int, name: str = "task_model", **kwargs):
+    def __init__(
+        self,
+        config: BertConfig,
+        num_outputs: int,
+        kind: str = "classifier",
+        name: str = "task_model",
+        **kwargs,
+    ):
         super().__init__(name=name, **kwargs)
-        self.config = config
-        self.num_classes = num_classes
+        if kind not in HEADS:
+            raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
+        self.config, self.num_outputs, self.kind = config, num_outputs, kind
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         self.head = DenseHead(
-            num_classes,
-            dropout=config.hidden_dropout_prob,
+            num_outputs,
+            dropout=0.0 if kind == "span" else config.hidden_dropout_prob,
             initializer_range=config.initializer_range,
             name="head",
             dtype=self.dtype_policy,
@@ -40,16 +60,28 @@ class BertTaskModel(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
+        if self.kind == "multiple_choice":
+            shape = ops.shape(inputs["input_word_ids"])
+            inputs = {
+                name: values if name == "dropout_seed" else ops.reshape(values, (-1, shape[2]))
+                for name, values in inputs.items()
+                if name in ("dropout_seed", "input_word_ids", "input_mask", "input_type_ids")
+            }
         seeds = self.encoder.dropout_seeds(inputs, training)
-        pooled = self.encoder(inputs, seeds=seeds, training=training)["pooled_output"]
-        logits = ops.cast(self.head(pooled, seeds=seeds, training=training), "float32")
-        return logits[:, 0] if self.num_classes == 1 else logits
+        outputs = self.encoder(inputs, seeds=seeds, training=training)
+        per_token = self.kind in ("tagger", "span")
+        x = outputs["sequence_output" if per_token else "pooled_output"]
+        logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
+        if self.kind == "multiple_choice":
+            return ops.reshape(logits, shape[:2])
+        return logits[:, 0] if self.num_outputs == 1 and not per_token else logits
 
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)
         return {
             "config": self.config.to_dict(),
-            "num_classes": self.num_classes,
+            "num_outputs": self.num_outputs,
+            "kind": self.kind,
             "name": self.name,
             "dtype": policy,
         }

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.finetuning.tasks.classification import TextClassifier
+from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.packing import pack_segments
@@ -32,7 +32,8 @@ def test_classifies_pairs_of_any_length(tmp_path):
     expected = tf.nn.softmax(model(inputs)).numpy()
     assert len(set(expected.argmax(axis=-1))) > 1
 
-    module = TextClassifier(model, tokenizer, labels, max_seq_length=12, pairs=True)
+    task = ClassificationTask(name="pairs", labels=labels, pairs=True)
+    module = task.serving(model, tokenizer, 12)
     save_folder(module, f"{tmp_path}/out/", {"serving_default": module.serving})
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
+from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
@@ -37,6 +38,8 @@ def make_options(files: pathlib.Path, output_dir: pathlib.Path, **changes) -> Op
         vocab_file=str(files / "vocab.txt"),
         bert_config_file=str(files / "bert_config.json"),
         output_dir=str(output_dir),
+        do_train=True,
+        do_eval=True,
         max_seq_length=24,
         train_batch_size=16,
         learning_rate=3e-3,
@@ -183,11 +186,11 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 
-    def interrupt(self, split, prefix):
+    def interrupt(self, split):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fine_tuner.FineTuner, "_evaluate", interrupt)
+        patch.setattr(Evaluator, "evaluate", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(options)
     with pytest.raises(ValueError, match="holds a run with --random_seed=12345, not 7"):

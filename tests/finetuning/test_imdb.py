@@ -34,6 +34,8 @@ def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
         vocab_file=str(files / "vocab.txt"),
         bert_config_file=str(folder / "no-dropout.json"),
         output_dir=str(folder / "run"),
+        do_train=True,
+        do_eval=True,
         max_seq_length=24,
         train_batch_size=16,
         eval_batch_size=6,

@@ -12,7 +12,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run import fine_tune
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -47,12 +47,17 @@ class _ToyTask(Task):
     def __init__(self, sentences):
         self._sentences = sentences
 
-    def read_splits(self, data_dir, seed):
+    test_has_targets = True
+
+    def read_splits(self, names, files, seed):
         splits = {}
         for seed, (name, count) in enumerate({"train": 192, "dev": 21, "test": 13}.items()):
             texts = [text.encode() for text, _ in self._sentences(count, seed)]
             splits[name] = TextExamples(texts, None, {})
         return splits
+
+    def write_predictions(self, folder, split, outputs, features):
+        return []
 
     def serving(self, model, tokenizer, max_seq_length):
         raise NotImplementedError
@@ -135,6 +140,8 @@ def test_another_kind_of_task_is_one_object(
         vocab_file=str(files / "vocab.txt"),
         bert_config_file=str(files / "bert_config.json"),
         output_dir=str(tmp_path / "run"),
+        do_train=True,
+        do_eval=True,
         max_seq_length=24,
         train_batch_size=8,
         eval_batch_size=6,
@@ -156,7 +163,7 @@ def test_another_kind_of_task_is_one_object(
         path := latest_checkpoint(f"{options.output_dir}/best"), saved_tensors(path), model.weights
     )
     tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
-    features = task.featurize(task.read_splits(None, 0)["test"], tokenizer, 24)
+    features = task.featurize(task.read_splits(["test"], DataFiles(), 0)["test"], tokenizer, 24)
     batches = [*eval_batches(features, 1).as_numpy_iterator()]
     predictions = {
         int(batch["example_index"][0]): model(batch).numpy()[0][: batch["input_mask"].sum()]

@@ -53,8 +53,8 @@ CASES = {
         lambda **kw: BertPretrainer(CONFIG, **kw),
         (INPUTS | {"masked_lm_positions": POSITIONS},),
     ),
-    "task_model": (lambda **kw: BertTaskModel(CONFIG, num_classes=3, **kw), (INPUTS,)),
-    "regression_model": (lambda **kw: BertTaskModel(CONFIG, num_classes=1, **kw), (INPUTS,)),
+    "task_model": (lambda **kw: BertTaskModel(CONFIG, 3, **kw), (INPUTS,)),
+    "regression_model": (lambda **kw: BertTaskModel(CONFIG, 1, **kw), (INPUTS,)),
 }
 
 

@@ -46,6 +46,6 @@ TASKS = (
         read_files=read_files,
         tfds=TfdsSource("imdb_reviews", text_a="text"),
         has_dev=False,
-        has_test=True,
+        test_has_targets=True,
     ),
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.registry import get_task
-from bert_tf.finetuning.tasks.classification import ClassificationObjective
+from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.finetuning.registry import TASKS
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
 
@@ -31,5 +31,5 @@ def test_score_against_a_worked_example():
     class Features:
         targets = {"labels": np.array([1, 0], np.int32)}
 
-    scores = get_task("sst2").score({"logits": LOGITS[:2]}, Features)
+    scores = TASKS["sst2"].score({"logits": LOGITS[:2]}, Features)
     assert scores == pytest.approx({"loss": (np.log(2) + np.log(4 / 3)) / 2, "accuracy": 0.5})

@@ -6,18 +6,18 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.registry import get_task
+from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks.glue import TsvFiles
 
 
 def test_sst2_has_its_published_counts(shared_data, tmp_path):
     source = shared_data / "glue" / "SST-2"
     (tmp_path / "train.tsv").write_bytes(lzma.open(source / "train.tsv.xz").read())
-    train = get_task("sst2").read_files(str(tmp_path), "train")
+    train = TASKS["sst2"].read_files(str(tmp_path), "train")
     assert np.bincount(train.targets["labels"]).tolist() == [29780, 37569]
     assert train.texts_a[0] == b"hide new secretions from the parental units "
     # The parent folder works, too.
-    dev = get_task("sst2").read_files(str(source.parent), "dev")
+    dev = TASKS["sst2"].read_files(str(source.parent), "dev")
     assert np.bincount(dev.targets["labels"]).tolist() == [428, 444]
 
 
@@ -38,7 +38,7 @@ def write(folder: pathlib.Path, data: bytes) -> str:
 
 def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
     data = '\ufeffsentence\tlabel\r\n"an open quote\t1\r\na\u2028b\x0bc\rd\0e\t0\r\n\r\n'.encode()
-    examples = get_task("sst2").read_files(write(tmp_path, data + b"bad \xff byte\t1"), "dev")
+    examples = TASKS["sst2"].read_files(write(tmp_path, data + b"bad \xff byte\t1"), "dev")
     assert examples.texts_a == [b'"an open quote', "a\u2028b\x0bc\rd\0e".encode(), b"bad \xff byte"]
     assert examples.targets["labels"].tolist() == [1, 0, 1]
 
@@ -54,10 +54,10 @@ def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
 )
 def test_bad_files_are_named(tmp_path, data, match):
     with pytest.raises(ValueError, match=match) as caught:
-        get_task("sst2").read_files(write(tmp_path, data), "dev")
+        TASKS["sst2"].read_files(write(tmp_path, data), "dev")
     assert "dev.tsv" in str(caught.value)
 
 
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="contains neither train.tsv nor SST-2/train.tsv"):
-        get_task("sst2").read_files(str(tmp_path), "train")
+        TASKS["sst2"].read_files(str(tmp_path), "train")

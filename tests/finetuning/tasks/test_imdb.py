@@ -2,7 +2,10 @@
 
 import pytest
 
-from bert_tf.finetuning.registry import get_task
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.task import DataFiles
+
+SPLITS = ("train", "dev", "test")
 
 
 @pytest.fixture
@@ -18,7 +21,7 @@ def parent(tmp_path):
 
 
 def test_reads_both_labels_from_the_folder_or_its_parent(parent):
-    splits = get_task("imdb").read_splits(str(parent), seed=0)
+    splits = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
     assert {name: len(examples) for name, examples in splits.items()} == {
         "train": 36,
         "dev": 4,
@@ -31,14 +34,14 @@ def test_reads_both_labels_from_the_folder_or_its_parent(parent):
                 ("neg", "pos")[label],
             ]
     assert len(set(splits["train"].texts_a + splits["dev"].texts_a)) == 40
-    inside = get_task("imdb").read_splits(str(parent / "aclImdb"), seed=0)
+    inside = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent / "aclImdb")), seed=0)
     assert inside["dev"].texts_a == splits["dev"].texts_a
 
 
 def test_missing_and_empty_folders_are_named(parent):
     with pytest.raises(FileNotFoundError, match="nowhere/train/neg: no such folder"):
-        get_task("imdb").read_splits("nowhere", seed=0)
+        TASKS["imdb"].read_splits(SPLITS, DataFiles("nowhere"), seed=0)
     for review in (parent / "aclImdb" / "test" / "pos").iterdir():
         review.unlink()
     with pytest.raises(ValueError, match="test/pos contains no reviews"):
-        get_task("imdb").read_splits(str(parent), seed=0)
+        TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)

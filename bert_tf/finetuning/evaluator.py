@@ -1,0 +1,70 @@
+"""Evaluates a task's model: metrics, predictions and files."""
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.task import Outputs, Task
+from bert_tf.training.strategy import is_chief
+from bert_tf.training.trainer import Trainer
+from tfrecords.progress import say
+
+
+class Evaluator:
+    """Computes the metrics of the current weights of a task's model, and writes its predictions.
+
+    Args:
+        task: the task.
+        trainer: holds the model and the strategy.
+        splits: the splits to evaluate or predict, by name.
+        batch_size: examples per step, over all replicas.
+    """
+
+    def __init__(
+        self, task: Task, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
+    ):
+        self._task, self._trainer, self._splits = task, trainer, splits
+        self._batch_size = batch_size
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Returns the metrics of a split as `eval_<metric>`, `test_<metric>` and the like."""
+        return self._score(split, self._predict(split))
+
+    def report(self, split: str, folder: str) -> tuple[dict[str, float], list[str]]:
+        """Predicts a split and writes the predictions.
+
+        Returns:
+            the metrics as in `evaluate`, {} without targets, and the names of the files in
+            `folder`.
+        """
+        outputs, features = self._predict(split), self._splits[split]
+        results = self._score(split, outputs) if features.targets else {}
+        if not is_chief(self._trainer.strategy):
+            return results, []
+        return results, self._task.write_predictions(folder, split, outputs, features)
+
+    def _score(self, split: str, outputs: Outputs) -> dict[str, float]:
+        features = self._splits[split]
+        metrics = self._task.score(outputs, features)
+        problem = self._task.problem(outputs, features)
+        if problem and is_chief(self._trainer.strategy):
+            step = int(self._trainer.step.numpy())
+            say(f"WARNING: step {step:,}, {split}: {problem}")
+        return {f"{_prefix(split)}_{name}": value for name, value in metrics.items()}
+
+    def _predict(self, split: str) -> Outputs:
+        strategy, features = self._trainer.strategy, self._splits[split]
+        static = isinstance(strategy, tf.distribute.TPUStrategy)
+
+        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            return eval_batches(features, self._batch_size, static_length=static, context=context)
+
+        batches = strategy.distribute_datasets_from_function(dataset)
+        return self._trainer.predict(batches, self._task.token_outputs)
+
+
+def _prefix(split: str) -> str:
+    """Returns what the names of a split's metrics begin with: "eval" for "dev", as is customary."""
+    return split.replace("dev", "eval", 1) if split.startswith("dev") else split

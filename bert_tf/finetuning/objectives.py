@@ -1,0 +1,159 @@
+"""What fine-tuning minimizes, and which outputs it predicts, for each kind of target.
+
+Every objective measures `loss`: a sum over the examples, tokens or windows that count, divided by
+their number, over the global batch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+
+Tensors = Mapping[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class ClassificationObjective:
+    """Cross-entropy and accuracy for the target `labels`, int [B]; predicts `logits` [B, C].
+
+    Serves classifiers and models for multiple choice.
+
+    Args:
+        class_weights: the weight of the examples of each class in the loss; the mean is divided by
+            the sum of the weights. By default all are 1.
+
+    Source: google-research/bert run_classifier.py `create_model`, `metric_fn`.
+    """
+
+    class_weights: tuple[float, ...] | None = None
+
+    measures = ("loss", "accuracy")
+    losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        examples = batch["example_weights"]
+        return {
+            "loss": tf.reduce_sum(self._weights(batch)),
+            "accuracy": tf.reduce_sum(examples),
+        }
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        logits, labels = model(batch, training=training), batch["labels"]
+        losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+        correct = tf.cast(tf.equal(tf.argmax(logits, -1, labels.dtype), labels), tf.float32)
+        return {
+            "loss": tf.reduce_sum(losses * self._weights(batch)),
+            "accuracy": tf.reduce_sum(correct * batch["example_weights"]),
+        }
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"logits": model(batch, training=False)}
+
+    def _weights(self, batch: Tensors) -> tf.Tensor:
+        if self.class_weights is None:
+            return batch["example_weights"]
+        return (
+            tf.gather(tf.constant(self.class_weights), batch["labels"]) * batch["example_weights"]
+        )
+
+
+@dataclass(frozen=True)
+class RegressionObjective:
+    """Squared error for the target `values`, float [B]; predicts `values` [B]."""
+
+    measures = losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(batch["example_weights"])}
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        errors = tf.square(model(batch, training=training) - batch["values"])
+        return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"values": model(batch, training=False)}
+
+
+@dataclass(frozen=True)
+class MultiLabelObjective:
+    """Binary cross-entropy, the mean over classes, for the target `labels`, float [B, C] of 0 or 1.
+
+    Predicts `logits` [B, C].
+    """
+
+    measures = losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(batch["example_weights"])}
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        logits = model(batch, training=training)
+        losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["labels"], logits)
+        return {"loss": tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"logits": model(batch, training=False)}
+
+
+@dataclass(frozen=True)
+class TaggingObjective:
+    """Cross-entropy and accuracy per token for the target `tags`, int [B, S].
+
+    Tokens whose tag is -1 do not count. Predicts `logits` [B, S, C].
+
+    Source: BERT (arXiv:1810.04805) section 5.3.
+    """
+
+    measures = ("loss", "accuracy")
+    losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        tokens = tf.reduce_sum(self._weights(batch))
+        return {"loss": tokens, "accuracy": tokens}
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        logits, weights = model(batch, training=training), self._weights(batch)
+        tags = tf.maximum(batch["tags"], 0)
+        losses = keras.losses.sparse_categorical_crossentropy(tags, logits, from_logits=True)
+        correct = tf.cast(tf.equal(tf.argmax(logits, -1, tags.dtype), tags), tf.float32)
+        return {
+            "loss": tf.reduce_sum(losses * weights),
+            "accuracy": tf.reduce_sum(correct * weights),
+        }
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"logits": model(batch, training=False)}
+
+    def _weights(self, batch: Tensors) -> tf.Tensor:
+        return tf.cast(batch["tags"] >= 0, tf.float32) * batch["example_weights"][:, tf.newaxis]
+
+
+@dataclass(frozen=True)
+class SpanObjective:
+    """The mean cross-entropy of the targets `start` and `end`, int [B], over all positions.
+
+    Padding takes no part in the softmax, so the loss does not depend on it. Predicts `logits`
+    [B, S, 2].
+
+    Source: google-research/bert run_squad.py `model_fn_builder`.
+    """
+
+    measures = losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(batch["example_weights"])}
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        logits = model(batch, training=training)
+        padding = tf.cast(batch["input_mask"] == 0, tf.float32)[:, :, tf.newaxis]
+        log_probabilities = tf.nn.log_softmax(logits - 1e9 * padding, axis=1)
+        targets = tf.stack([batch["start"], batch["end"]], axis=1)
+        picked = tf.gather(
+            tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2
+        )
+        losses = -tf.reduce_mean(picked, axis=1)
+        return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"logits": model(batch, training=False)}

@@ -1,0 +1,66 @@
+"""The flags of a fine-tuning run that exists already."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.folder_lock import LOCK
+from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
+
+# The key in flags.json for whether all steps were taken.
+FINISHED = "finished"
+# Flags that say what to do with a run, and so may differ from those it was trained with.
+_FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
+# Flags that may differ in addition if the run is only evaluated.
+_DATA = frozenset({"data_dir", "train_file", "dev_file", "precision", "init_checkpoint"})
+
+
+def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
+    """Returns the flags for an evaluation: those of the training run where none are given.
+
+    Returns `options` unchanged to train, or if there is no run.
+
+    Raises:
+        ValueError: a flag contradicts the run.
+    """
+    saved = run.read_flags()
+    if options.do_train or FINISHED not in saved:
+        return options
+    values = {}
+    for field in dataclasses.fields(options):
+        name = field.name
+        if name not in saved or name in _FREE | _DATA | LOCATION_FLAGS:
+            continue
+        value = getattr(options, name)
+        if value not in (field.default, saved[name]):
+            raise ValueError(
+                f"{run.path} was trained with --{name}={saved[name]}, not {value}: omit the flag"
+            )
+        values[name] = saved[name]
+    return dataclasses.replace(options, **values)
+
+
+def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
+    """Returns whether the run in the output folder took all its steps.
+
+    Raises:
+        ValueError: the folder holds something else, or a run with different flags.
+    """
+    saved = run.read_flags()
+    if FINISHED not in saved:
+        if tf.io.gfile.isdir(run.path) and set(tf.io.gfile.listdir(run.path)) - {LOCK}:
+            raise ValueError(
+                f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
+            )
+        return False
+    if not run.has_checkpoint():
+        return False  # stopped before its first checkpoint: there is nothing to resume
+    changed = run.changed_flags(dataclasses.asdict(options))
+    for name, (then, now) in changed.items():
+        if name not in _FREE:
+            raise ValueError(
+                f"{run.path} holds a run with --{name}={then}, not {now}: choose another "
+                "--output_dir, or use the same flags to resume"
+            )
+    return saved[FINISHED]

@@ -1,0 +1,72 @@
+"""Modules to export: from strings to predictions."""
+
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+Tensors = Mapping[str, tf.Tensor]
+
+
+class TextModule(tf.Module):
+    """Maps strings `text` [B], and `text_b` [B] for pairs, to a dict of outputs [B, ...].
+
+    A call, and the signature `serving`, return what `outputs` makes of the model's output. A call
+    also takes a single string, or strings of any other shape, in place of [B].
+
+    Args:
+        model: a float32 model.
+        max_seq_length: longer texts are truncated.
+        pairs: whether an example is two texts.
+        outputs: maps what the model returns to the outputs by name, in the graph.
+        labels: names for the user, in the variable `labels`; omitted if there are none.
+    """
+
+    def __init__(
+        self,
+        model: BertTaskModel,
+        tokenizer: WordPieceTokenizer,
+        max_seq_length: int,
+        *,
+        pairs: bool,
+        outputs: Callable[[tf.Tensor], Tensors],
+        labels: tuple[str, ...] = (),
+    ):
+        super().__init__()
+        if labels:
+            self.labels = tf.Variable(labels, trainable=False, name="labels")
+        # Only the variables: Keras layers would be saved together with functions nobody calls.
+        self._weights = [variable.value for variable in model.variables]
+        self._tokenizer = tokenizer
+        names = ("text", "text_b") if pairs else ("text",)
+
+        @tf.function(
+            autograph=False, input_signature=[tf.TensorSpec([None], tf.string, n) for n in names]
+        )
+        def serve(*texts):
+            segments = [tokenizer.tokenize_flat(text) for text in texts]
+            inputs = pack_segments(segments, max_seq_length, tokenizer.vocab)
+            return outputs(model(without_shared_padding(inputs), training=False))
+
+        @tf.function(
+            autograph=False, input_signature=[tf.TensorSpec(None, tf.string, n) for n in names]
+        )
+        def call(*texts):
+            shape = tf.shape(texts[0])
+            outputs = serve(*[tf.reshape(text, [-1]) for text in texts])
+            return {
+                name: tf.reshape(values, tf.concat([shape, tf.shape(values)[1:]], axis=0))
+                for name, values in outputs.items()
+            }
+
+        self.__call__ = call
+        self.serving = serve
+
+
+def without_shared_padding(inputs: Tensors) -> dict[str, tf.Tensor]:
+    """Cuts the encoder's inputs [B, S] to the longest row: shared padding only costs time."""
+    longest = tf.maximum(1, tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)))
+    return {name: values[:, :longest] for name, values in inputs.items()}

@@ -1,0 +1,65 @@
+"""Tasks on a text or a pair of texts, from files or from tensorflow-datasets."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
+from bert_tf.finetuning.features import Features, encode_texts
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTask(Task):
+    """Predicts one thing for a text or a pair of texts; subclasses say what.
+
+    Attributes:
+        name: the value of --task.
+        read_files: maps a folder and a split to the examples of the split in the official files;
+            None for a task that is only served.
+        tfds: the source if no folder is given; None if there is none.
+        pairs: whether an example is two texts.
+        has_dev: whether there is a dev set; otherwise a tenth of "train" is held out.
+        dev_splits, test_splits, test_has_targets: see `Task`.
+    """
+
+    name: str
+    read_files: Callable[[str, str], TextExamples] | None = None
+    tfds: TfdsSource | None = None
+    pairs: bool = False
+    has_dev: bool = True
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    test_has_targets: bool = False
+
+    flags = ("data_dir",)
+
+    @property
+    def dev_set(self) -> str:
+        return "the dev set" if self.has_dev else "the held-out tenth of the training set"
+
+    def read_splits(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TextExamples]:
+        dev = self.dev_splits[0]
+        needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
+        splits = {name: self._read(files.data_dir, name) for name in dict.fromkeys(needed)}
+        if not self.has_dev and TRAIN in splits:
+            splits[TRAIN], splits[dev] = hold_out(splits[TRAIN], seed)
+        return {name: splits[name] for name in names}
+
+    def _read(self, data_dir: str | None, split: str) -> TextExamples:
+        if data_dir:
+            examples, source = self.read_files(data_dir, split), data_dir
+        elif self.tfds:
+            examples, source = self.tfds.read(split), self.tfds.name
+        else:
+            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
+        if not len(examples):
+            raise ValueError(f"{source}: no examples in {split} of {self.name}")
+        return examples
+
+    def featurize(
+        self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        return encode_texts(examples, tokenizer, max_seq_length)

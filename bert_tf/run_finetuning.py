@@ -1,15 +1,16 @@
 """Fine-tunes a pre-trained encoder on a task.
 
   python -m bert_tf.run_finetuning --task=sst2 --data_dir=glue/SST-2 --init_checkpoint=run \\
-    --output_dir=run-sst2
+    --do_train --do_eval --do_predict --output_dir=run-sst2
 
 --init_checkpoint is the output folder of run_pretraining or a checkpoint of another program, such
 as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing;
---preset=tiny --vocab_file=vocab.txt trains from scratch instead. The command evaluates the
-dev set after every epoch and keeps the best weights in output_dir/best, which export.classifier
-exports as a SavedModel. Run the same command again to resume an interrupted run.
-Flags have the names and defaults of google-research/bert's run_classifier, except that
---eval_batch_size is 32. The command always trains and evaluates: omit --do_train and --do_eval.
+--preset=tiny --vocab_file=vocab.txt trains from scratch instead. Training evaluates the dev set
+after every epoch and keeps the best weights in output_dir/best, which export.classifier exports as
+a SavedModel. Run the same command again to resume an interrupted run. Without --do_train, the
+command evaluates the run in output_dir, or the fine-tuned model of --init_checkpoint.
+Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
+that --eval_batch_size is 32.
 
 Tasks: sst2 chooses the best epoch on dev.tsv and reports that accuracy, as is customary. imdb has
 no dev set, so a tenth of the training reviews is held out to choose the best epoch; the test set is

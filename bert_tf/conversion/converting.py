@@ -183,5 +183,7 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
         task="sst2",
         data_dir="glue/SST-2",
         init_checkpoint=folder,
+        do_train=True,
+        do_eval=True,
         output_dir=unused_name("run-sst2"),
     )

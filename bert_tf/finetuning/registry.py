@@ -15,8 +15,20 @@ TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)
 MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {}
 
 
+def task_name(name: str) -> str:
+    """Returns the name of a task that is given in any case and with or without hyphens.
+
+    Raises:
+        ValueError: there is no such task.
+    """
+    key = name.lower().replace("-", "")
+    if key not in TASKS.keys() | MAKERS.keys():
+        raise ValueError(f"no task {name!r}: choose one of {', '.join([*TASKS, *MAKERS])}")
+    return key
+
+
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
-    """Creates the task `options.task`, in any case and with or without hyphens, as in "SST-2".
+    """Creates the task `options.task`; see `task_name` for its spellings.
 
     Args:
         head: the head of the trained model, if there is one. It names the classes of a task that
@@ -26,11 +38,8 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
         ValueError: there is no such task, or it does not read a flag that is set.
         OSError: the training file cannot be read.
     """
-    key = options.task.lower().replace("-", "")
-    if key not in TASKS.keys() | MAKERS.keys():
-        names = ", ".join([*TASKS, *MAKERS])
-        raise ValueError(f"no task {options.task!r}: choose one of {names}")
-    task = TASKS[key] if key in TASKS else MAKERS[key](options, head)
+    name = task_name(options.task)
+    task = TASKS[name] if name in TASKS else MAKERS[name](options, head)
     check_task_flags(options, task.flags)
     return task
 

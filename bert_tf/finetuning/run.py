@@ -13,7 +13,7 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import MAKERS, TASKS, make_task
+from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name
 from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.flags import make_strategy
@@ -56,8 +56,8 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    if task:
-        options = dataclasses.replace(options, task=task.name)
+    name = task.name if task else task_name(options.task)
+    options = dataclasses.replace(options, task=name)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
     lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
@@ -80,7 +80,6 @@ def _fine_tune(
     trained = None if trains else _open_trained(run, init)
     head = trained.head if trained else run.read_head()
     task = task or make_task(options, head)
-    options = dataclasses.replace(options, task=task.name)
     spec = _resolve_model(options, run, init, mapping)
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))

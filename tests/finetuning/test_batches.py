@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.batches import eval_batches, train_batches, train_order
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import encode_texts
 from bert_tf.models.task_model import BertTaskModel
@@ -85,6 +85,32 @@ def test_train_batches_are_shuffled_anew_each_epoch_and_can_be_continued():
     tf.nest.map_structure(np.testing.assert_array_equal, take(), batches)
     tf.nest.map_structure(np.testing.assert_array_equal, take(skip=5), batches[5:])
     assert take(seed=6)[0]["labels"].tolist() != labels[0].tolist()
+
+
+@pytest.mark.parametrize(("count", "batch_size"), [(1, 4), (53, 8), (1000, 8), (4001, 32)])
+def test_training_order_holds_every_example_once_per_epoch(count, batch_size):
+    """Oracle: counting; the padding of batches in the shuffled order."""
+    lengths = np.random.default_rng(0).integers(5, 129, count)
+    num_batches = -(-3 * count // batch_size)
+    order = train_order(lengths, batch_size, num_batches, seed=1)
+    assert order.shape == (num_batches * batch_size,)
+    for epoch in range(3):
+        assert sorted(order[epoch * count :][:count]) == list(range(count))
+    assert (train_order(lengths, batch_size, num_batches, seed=1) == order).all()
+    if count < 1000:
+        return
+    assert (train_order(lengths, batch_size, num_batches, seed=2) != order).any()
+    assert (order[:count] != order[count:][:count]).any()
+
+    def padded(order: np.ndarray) -> int:
+        return lengths[order].reshape(-1, batch_size).max(axis=1).sum() * batch_size
+
+    # Batches that span two epochs are grouped by length, too.
+    assert padded(order) < 1.08 * lengths[order].sum()
+    assert padded(np.random.default_rng(1).permutation(order)) > 1.5 * lengths[order].sum()
+    # Short and long batches alternate.
+    longest = lengths[order].reshape(-1, batch_size).max(axis=1)
+    assert abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3
 
 
 def test_static_length_is_known_to_the_graph():

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import io
+import json
 import pathlib
 import re
 import shutil
@@ -180,6 +181,38 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
     assert checkpoints.latest_checkpoint(finished.output_dir) == before
 
 
+def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp_path, capsys):
+    """Oracles: the files of the training run; the best weights as the initial checkpoint."""
+    run_folder = pathlib.Path(finished.output_dir)
+    trained = (run_folder / "eval_results.txt").read_text()
+    predictions = (run_folder / "predictions_dev.tsv").read_text()
+    folder = str(shutil.copytree(run_folder, tmp_path / "run"))
+    again = Options(task="SST-2", data_dir=str(files), output_dir=folder, do_eval=True)
+    pathlib.Path(folder, "eval_results.txt").unlink()
+    run(again)
+    assert f"Evaluating {folder}/best/ckpt-" in capsys.readouterr().out
+    assert pathlib.Path(folder, "eval_results.txt").read_text() == trained
+    assert pathlib.Path(folder, "predictions_dev.tsv").read_text() == predictions
+    results = json.loads(pathlib.Path(folder, "eval_results.json").read_text())
+    assert results == read_results(f"{folder}/eval_results.txt")
+    with pytest.raises(ValueError, match="was trained with --max_seq_length=24, not 16: omit"):
+        run(dataclasses.replace(again, max_seq_length=16))
+
+    elsewhere = str(tmp_path / "elsewhere")
+    run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere, max_seq_length=24))
+    assert pathlib.Path(elsewhere, "predictions_dev.tsv").read_text() == predictions
+    rows = [line.split("\t") for line in predictions.splitlines()]
+    assert rows[0] == ["index", "label", "prediction", "p(negative)", "p(positive)"]
+    labels = ["positive" if label else "negative" for _, label in sentences(50, seed=1)]
+    assert [row[1] for row in rows[1:]] == labels
+    accuracy = np.mean([row[1] == row[2] for row in rows[1:]])
+    assert accuracy == pytest.approx(results["eval_accuracy"])
+    for row in rows[1:]:
+        negative, positive = map(float, row[3:])
+        assert negative + positive == pytest.approx(1, abs=1e-5)
+        assert row[2] == ("positive" if positive > negative else "negative")
+
+
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
     """Oracle: the uninterrupted run; the kill comes before the first epoch's evaluation."""
@@ -261,6 +294,8 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     ("changes", "match"),
     [
         ({"task": "sst3"}, "no task 'sst3'"),
+        ({"train_file": "a.csv"}, "--train_file has no effect with --task=sst2: omit it"),
+        ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv"),

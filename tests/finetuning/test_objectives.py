@@ -1,0 +1,79 @@
+"""The objectives of fine-tuning, worked by hand. Rows of weight 0 only fill the batch."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning import objectives
+
+WEIGHTS = tf.constant([1.0, 1.0, 0.0])
+
+
+def measure(objective, outputs, **batch) -> tuple[dict, dict]:
+    """Returns the means of all measures, and what is predicted."""
+    batch = {name: tf.constant(values) for name, values in batch.items()}
+    batch["example_weights"] = WEIGHTS
+
+    def model(batch, training):
+        return tf.constant(outputs, tf.float32)
+
+    sums, counts = objective.sums(model, batch, training=True), objective.counts(batch)
+    assert set(sums) == set(counts) == set(objective.measures) >= set(objective.losses)
+    means = {name: float(sums[name] / counts[name]) for name in sums}
+    return means, objective.outputs(model, batch)
+
+
+def test_classification():
+    """Oracle: the losses log 2 and log 4/3."""
+    logits = [[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]]
+    means, outputs = measure(objectives.ClassificationObjective(), logits, labels=[1, 0, 0])
+    expected = {"loss": (np.log(2) + np.log(4 / 3)) / 2, "accuracy": 0.5}
+    assert means == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_array_equal(outputs["logits"], np.float32(logits))
+
+
+def test_class_weights():
+    """Oracle: the weighted mean; torch.nn.CrossEntropyLoss(weight=...) divides the same way."""
+    logits = [[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]]
+    objective = objectives.ClassificationObjective(class_weights=(1.0, 3.0))
+    means, _ = measure(objective, logits, labels=[1, 0, 0])
+    assert means["loss"] == pytest.approx((3 * np.log(2) + np.log(4 / 3)) / 4, rel=1e-6)
+    assert means["accuracy"] == 0.5
+
+
+def test_regression():
+    means, outputs = measure(
+        objectives.RegressionObjective(), [1.0, 2.0, 9.0], values=[1.5, 4.0, 0.0]
+    )
+    assert means == pytest.approx({"loss": (0.25 + 4) / 2})
+    np.testing.assert_array_equal(outputs["values"], np.float32([1, 2, 9]))
+
+
+def test_multi_label():
+    """Oracle: log 2 at logit 0; log 4/3 for a label with probability 3/4."""
+    logits = [[0.0, np.log(3.0)], [-np.log(3.0), 0.0], [9.0, 9.0]]
+    labels = [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    means, _ = measure(objectives.MultiLabelObjective(), logits, labels=labels)
+    assert means == pytest.approx({"loss": (np.log(2) + np.log(4 / 3)) / 2}, rel=1e-6)
+
+
+def test_tagging():
+    """Oracle: three tokens count, with the losses log 2, log 4/3 and log 4."""
+    third = [np.log(3.0), 0.0]
+    logits = [[[0.0, 0.0], third], [third, [7.0, 7.0]], [third, third]]
+    tags = [[1, 0], [1, -1], [0, 0]]
+    means, _ = measure(objectives.TaggingObjective(), logits, tags=tags)
+    expected = {"loss": (np.log(2) + np.log(4 / 3) + np.log(4)) / 3, "accuracy": 1 / 3}
+    assert means == pytest.approx(expected, rel=1e-6)
+
+
+def test_span():
+    """Oracle: the probabilities 3/4 and 1/2 of the first example; padding takes no part."""
+    logits = np.zeros([3, 3, 2])
+    logits[0, :2, 0], logits[0, 2] = [np.log(3.0), 0], 50
+    mask = [[1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    means, _ = measure(
+        objectives.SpanObjective(), logits, input_mask=mask, start=[0, 2, 0], end=[1, 2, 0]
+    )
+    first = (np.log(4 / 3) + np.log(2)) / 2
+    assert means == pytest.approx({"loss": (first + np.log(3)) / 2}, rel=1e-6)

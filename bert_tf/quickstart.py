@@ -17,7 +17,6 @@ import subprocess
 import sys
 import sysconfig
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,7 +47,7 @@ def run(options: Options) -> None:
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    vocab, records = _make_data(folder, options.vocab_size)
+    records = _make_data(folder, options.vocab_size)
     model = _pretrain(folder, records, options.num_train_steps)
     encoder, preprocessor = folder / "encoder", folder / "preprocessor"
     _step(encoder, "export.encoder", checkpoint=model, output_dir=encoder)
@@ -59,7 +58,8 @@ def run(options: Options) -> None:
         max_seq_length=_MAX_SEQ_LENGTH,
         output_dir=preprocessor,
     )
-    _fill_masks(encoder, preprocessor, vocab)
+    _run(command_line("export.check", saved_model_dir=encoder))
+    _run(command_line("bert_tf.fill_mask", *SENTENCES, checkpoint=encoder))
     print(
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         "  train.txt, heldout.txt    the text, one sentence per line\n"
@@ -72,10 +72,8 @@ def run(options: Options) -> None:
     )
 
 
-def _make_data(
-    folder: pathlib.Path, vocab_size: int
-) -> tuple[pathlib.Path, tuple[pathlib.Path, pathlib.Path]]:
-    """Returns the vocabulary, and the records to train and to evaluate on."""
+def _make_data(folder: pathlib.Path, vocab_size: int) -> tuple[pathlib.Path, pathlib.Path]:
+    """Returns the records to train and to evaluate on."""
     train, heldout = folder / "train.txt", folder / "heldout.txt"
     if not (train.exists() and heldout.exists()):
         _write_texts(train, heldout)
@@ -99,7 +97,7 @@ def _make_data(
             max_seq_length=_MAX_SEQ_LENGTH,
             max_predictions_per_seq=10,
         )
-    return vocab, records
+    return records
 
 
 def _pretrain(
@@ -130,14 +128,19 @@ def _pretrain(
 def _step(result: pathlib.Path, module: str, **flags: object) -> None:
     """Shows a command and runs it, unless its result exists."""
     line = command_line(module, **flags)
-    print(f"\n$ {line}", flush=True)
     if result.exists():
-        print(f"Skipped: {result} exists.")
-        return
+        print(f"\n$ {line}\nSkipped: {result} exists.")
+    else:
+        _run(line)
+
+
+def _run(line: str) -> None:
+    """Shows a command and runs it."""
+    print(f"\n$ {line}", flush=True)
     arguments = shlex.split(line)[1:]
     status = subprocess.run([sys.executable, *arguments], check=False).returncode
     if status:
-        raise ValueError(f"{module} failed with exit code {status}: see its message above")
+        raise ValueError(f"{arguments[1]} failed with exit code {status}: see its message above")
 
 
 def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
@@ -183,39 +186,6 @@ def _prose(docstring: str) -> Iterator[str]:
         letters = sum(character.isalpha() or character in " ,." for character in text)
         if text.count(" ") > 6 and letters > 0.93 * len(text) and ">>>" not in text:
             yield text if text[-1] in ".!?" else text + "."
-
-
-def _fill_masks(encoder: pathlib.Path, preprocessor: pathlib.Path, vocab: pathlib.Path) -> None:
-    """Prints the most likely tokens for each [MASK], as predicted by the reloaded SavedModels."""
-    import tensorflow as tf
-    import tensorflow_text  # noqa: F401  registers the preprocessor's operations
-
-    from tfrecords.vocabulary import load_vocab
-
-    with warnings.catch_warnings():
-        # tensorflow-hub imports the retired pkg_resources.
-        warnings.simplefilter("ignore")
-        import tensorflow_hub as hub
-
-    tokens = load_vocab(str(vocab)).tokens
-    encode, preprocess = hub.load(str(encoder)), hub.load(str(preprocessor))
-    special = preprocess.tokenize.get_special_tokens_dict()
-    print("\nPredictions of the two reloaded SavedModels for each [MASK]:")
-    for sentence in SENTENCES:
-        left, right = (
-            preprocess.tokenize(tf.constant([part])).merge_dims(1, 2)
-            for part in sentence.split("[MASK]")
-        )
-        mask = tf.RaggedTensor.from_tensor(special["mask_id"][tf.newaxis, tf.newaxis])
-        ids = tf.concat([left, mask, right], axis=1)
-        inputs = preprocess.bert_pack_inputs([ids], seq_length=tf.constant(_MAX_SEQ_LENGTH))
-        position = left.row_lengths()[:, tf.newaxis] + 1  # after [CLS]
-        inputs["masked_lm_positions"] = tf.cast(position, tf.int32)
-        probabilities = tf.nn.softmax(encode.mlm(inputs)["mlm_logits"][0, 0])
-        best = tf.math.top_k(probabilities, 5)
-        pairs = zip(best.indices.numpy(), best.values.numpy(), strict=True)
-        words = [f"{tokens[index]} {probability:.0%}" for index, probability in pairs]
-        print(f"  {sentence}\n    {', '.join(words)}")
 
 
 def main() -> None:

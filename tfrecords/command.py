@@ -15,7 +15,13 @@ from typing import Any, ClassVar
 
 from absl import app, flags, logging
 
-_NEEDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+_NEEDS = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    tuple: "strings",
+}
 
 
 def option(
@@ -36,7 +42,8 @@ def option(
         choices: the allowed values; empty to allow any value.
         aliases: alternative names of the flag.
         at_least, at_most: the range of a number.
-        positional: the value may also be given without the name of the flag.
+        positional: the value may also be given without the name of the flag; the strings of a
+            `tuple` take all arguments without one.
     """
     metadata = {
         "help": help,
@@ -238,6 +245,9 @@ def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
     values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
     extra = arguments[1:]
     for field in fields:
+        if _type(field) is tuple:
+            values[field.name] = (*(values[field.name] or ()), *extra)
+            extra = []
         if field.metadata["positional"] and values[field.name] is None and extra:
             values[field.name] = extra.pop(0)
     if extra:
@@ -268,6 +278,8 @@ def _define_flag(field: dataclasses.Field) -> None:
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,
             bool: flags.DEFINE_boolean,
+            tuple: flags.DEFINE_multi_string,
+            tuple: flags.DEFINE_multi_string,
         }
         define[_type(field)](**arguments)
     for alias in field.metadata["aliases"]:

@@ -5,15 +5,16 @@ import os
 import shlex
 
 
-def command_line(module: str, **flags: object) -> str:
+def command_line(module: str, *texts: str, **flags: object) -> str:
     """Returns a command that can be pasted into a shell, whatever its values contain.
 
     Args:
         module: the command, such as "bert_tf.build_vocab".
+        texts: arguments without the name of a flag.
         flags: their values; True and False turn a flag on and off, None leaves it out.
     """
     arguments = [_argument(name, value) for name, value in flags.items() if value is not None]
-    return " ".join(["python -m", module, *arguments])
+    return " ".join(["python -m", module, *arguments, *map(shlex.quote, texts)])
 
 
 def _argument(name: str, value: object) -> str:

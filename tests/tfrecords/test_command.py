@@ -79,6 +79,15 @@ def test_flags_become_options(program, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_strings_without_a_flag(tmp_path):
+    """Oracle: the arguments; those with the name of the flag come first."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace("place: str | None = option(None", "place: tuple = option(()"))
+    arguments = ("one text", "--number=1", "another", "--place=named")
+    done = subprocess.run([sys.executable, path, *arguments], capture_output=True, text=True)
+    assert "place=('named', 'one text', 'another'))" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -8,7 +8,7 @@ from tfrecords.command_line import command_line, unused_name
 def test_a_command_survives_the_shell():
     """Oracle: shlex, which splits as a POSIX shell does."""
     line = command_line(
-        "a.b", file="it's my text*.txt", count=3, fast=True, cased=False, nothing=None
+        "a.b", "two words", file="it's my text*.txt", count=3, fast=True, cased=False, nothing=None
     )
     assert shlex.split(line) == [
         "python",
@@ -18,6 +18,7 @@ def test_a_command_survives_the_shell():
         "--count=3",
         "--fast",
         "--nocased",
+        "two words",
     ]
 
 

@@ -1,0 +1,97 @@
+"""Predicts the tokens behind [MASK]."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.inference.lines import in_chunks
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+_BATCH_SIZE = 32
+# The logits of a batch take this many times its size and that of the vocabulary.
+_MASKS_PER_ROW = 16
+
+
+class Guess(NamedTuple):
+    """A token, and the probability of it alone in its place."""
+
+    token: str
+    probability: float
+
+
+class _Row(NamedTuple):
+    """Tokens with [CLS] and [SEP], and where the masks are."""
+
+    ids: np.ndarray
+    positions: np.ndarray
+
+
+class MaskFiller:
+    """Predicts the most likely tokens for every [MASK] in a text, each independently of the others.
+
+    If a text is longer than the encoder takes, the tokens around each [MASK] decide.
+
+    Args:
+        model: the trained model.
+        tokenizer: a tokenizer that recognizes special tokens in the text.
+        top_k: number of tokens per [MASK].
+    """
+
+    def __init__(self, model: BertPretrainer, tokenizer: WordPieceTokenizer, top_k: int):
+        self._vocab, self._tokenizer = tokenizer.vocab, tokenizer
+        self._room = model.config.max_position_embeddings - 2
+        top_k = min(top_k, len(self._vocab))
+
+        @tf.function(autograph=False, reduce_retracing=True)
+        def predict(inputs):
+            # Rows of the table may go beyond the vocabulary.
+            logits = model(inputs, training=False)["mlm_logits"][:, :, : len(self._vocab)]
+            return tf.math.top_k(tf.nn.softmax(logits), top_k)
+
+        self._predict = predict
+
+    def fill(self, texts: Sequence[bytes]) -> list[list[list[Guess]]]:
+        """Returns for each text and each [MASK] in it the most likely tokens, the best first."""
+        ids = self._tokenizer.tokenize_flat(tf.constant(texts, tf.string, [len(texts)]))
+        rows = [(text, row) for text in range(len(texts)) for row in self._rows(ids[text].numpy())]
+        guesses = [[] for _ in texts]
+        for batch in in_chunks(rows, _BATCH_SIZE):
+            found = self._guesses([row for _, row in batch])
+            for (text, _), masks in zip(batch, found, strict=True):
+                guesses[text] += masks
+        return guesses
+
+    def _rows(self, ids: np.ndarray) -> Iterator[_Row]:
+        """Yields windows of a text that show every [MASK] once with all the context possible."""
+        masks = np.flatnonzero(ids == self._vocab.mask_id)
+        per_window = _MASKS_PER_ROW if len(ids) <= self._room else 1
+        for group in in_chunks(masks, per_window):
+            first = max(0, min(group[0] - self._room // 2, len(ids) - self._room))
+            window = ids[first : first + self._room]
+            window = np.concatenate([[self._vocab.cls_id], window, [self._vocab.sep_id]])
+            yield _Row(window, np.array(group) - first + 1)
+
+    def _guesses(self, rows: Sequence[_Row]) -> Iterator[list[list[Guess]]]:
+        mask = tf.ragged.constant([np.ones_like(row.ids) for row in rows], tf.int32).to_tensor()
+        inputs = {
+            "input_word_ids": _dense([row.ids for row in rows], self._vocab.pad_id),
+            "input_mask": mask,
+            "input_type_ids": tf.zeros_like(mask),
+            "masked_lm_positions": _dense([row.positions for row in rows], 0),
+        }
+        best = self._predict(inputs)
+        for row, values, indices in zip(
+            rows, best.values.numpy(), best.indices.numpy(), strict=True
+        ):
+            count = len(row.positions)
+            yield [
+                [Guess(self._vocab.tokens[i], float(p)) for i, p in zip(ids, ps, strict=True)]
+                for ids, ps in zip(indices[:count], values[:count], strict=True)
+            ]
+
+
+def _dense(rows: Sequence[np.ndarray], padding: int) -> tf.Tensor:
+    return tf.ragged.constant(rows, tf.int32).to_tensor(padding)

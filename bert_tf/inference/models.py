@@ -1,0 +1,46 @@
+"""Opens the parts of a checkpoint that a command computes with."""
+
+from collections.abc import Collection
+from typing import TypeVar
+
+import keras
+
+from bert_tf.inference.options import VocabularyOptions
+from bert_tf.resolution import resolve_vocab
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import part_of
+from tfrecords.vocabulary import load_vocab
+
+Model = TypeVar("Model", bound=keras.Model)
+
+
+def load_model(checkpoint: Checkpoint, model_class: type[Model], parts: Collection[str]) -> Model:
+    """Builds a model and loads some parts of it (`weights.names.PARTS`); the others are random.
+
+    Raises:
+        ValueError: a weight is missing from the checkpoint.
+        OSError: the checkpoint is damaged.
+    """
+    model = model_class(checkpoint.spec.config)
+    weights = [weight for weight in model.weights if part_of(weight.path) in parts]
+    tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) in parts}
+    load_weights(checkpoint.path, tensors, weights)
+    return model
+
+
+def load_tokenizer(
+    checkpoint: Checkpoint, options: VocabularyOptions, **arguments: bool
+) -> WordPieceTokenizer:
+    """Builds the tokenizer of a checkpoint.
+
+    Args:
+        arguments: others of `WordPieceTokenizer`.
+
+    Raises:
+        ValueError: vocabulary or casing are unknown, or a flag contradicts the checkpoint.
+        OSError: the vocabulary cannot be read.
+    """
+    vocab_file, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
+    return WordPieceTokenizer(load_vocab(vocab_file), lower_case, **arguments)

@@ -1,0 +1,39 @@
+"""The flags that the commands for new text share."""
+
+from dataclasses import dataclass
+
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyOptions(command.Options):
+    """The vocabulary of a checkpoint of another program that does not state its own."""
+
+    vocab_file: str | None = option(
+        None, help="The encoder's vocabulary. Needed only if --checkpoint comes without one."
+    )
+    do_lower_case: bool | None = option(
+        None, help="Whether text is lower-cased. Needed only if --checkpoint does not state it."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(command.Options):
+    """Where the texts come from, and the form of the answers."""
+
+    texts: tuple = option(
+        (),
+        help="A text; may be repeated, and the name of the flag may be left out. Without texts "
+        "and --input_file, the command reads standard input.",
+        positional=True,
+    )
+    input_file: str | None = option(
+        None, help="File with one text per line in UTF-8, compressed or not."
+    )
+    json: bool = option(False, help="Print a JSON object per text, on one line.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.texts and self.input_file:
+            raise ValueError("texts and --input_file exclude each other: give only one")

@@ -1,0 +1,30 @@
+"""A tiny pre-trained model."""
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+WORDS = ("The", "the", "cat", "sat", "on", "mat", "##s", "é", ".", "|", *"abcdefgh")
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *WORDS))
+# More rows than tokens, as in published checkpoints.
+CONFIG = BertConfig(30, 16, 3, 2, 32, max_position_embeddings=24, initializer_range=0.3)
+
+
+@pytest.fixture(scope="session")
+def vocab() -> Vocabulary:
+    return VOCAB
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory) -> tuple[str, BertPretrainer]:
+    """A run folder, and the model that it holds."""
+    folder = str(tmp_path_factory.mktemp("pretrained"))
+    model = BertPretrainer(CONFIG)
+    RunFolder(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=False))
+    Checkpointer(folder, model, {"step": tf.Variable(9, dtype=tf.int64)}).save()
+    return folder, model

@@ -1,0 +1,108 @@
+"""fill_mask, against the model itself."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import ModelSpec
+from bert_tf.fill_mask import Options, run
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+
+
+def probabilities(model, vocab, tokens: list[str], position: int) -> np.ndarray:
+    """Returns the model's probabilities for one masked token of a single, unpadded sequence."""
+    ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+        "masked_lm_positions": tf.constant([[position + 1]]),
+    }
+    logits = model(inputs, training=False)["mlm_logits"][0, 0, : len(vocab)]
+    return tf.nn.softmax(logits).numpy()
+
+
+def answers(capsys) -> list[dict]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_every_mask_gets_the_likeliest_tokens(pretrained, vocab, capsys):
+    """Oracle: the model on each text alone, without padding."""
+    folder, model = pretrained
+    texts = {
+        "[MASK] cats[MASK] on": ["[MASK]", "cat", "##s", "[MASK]", "on"],
+        "the [MASK]": ["the", "[MASK]"],
+    }
+    run(Options(checkpoint=folder, texts=tuple(texts), top_k=3, json=True))
+    for answer, (text, tokens) in zip(answers(capsys), texts.items(), strict=True):
+        assert answer["text"] == text
+        positions = [i for i, token in enumerate(tokens) if token == "[MASK]"]
+        for guesses, position in zip(answer["masks"], positions, strict=True):
+            expected = probabilities(model, vocab, tokens, position)
+            best = np.argsort(-expected)[:3]
+            assert [guess["token"] for guess in guesses] == [vocab.tokens[i] for i in best]
+            np.testing.assert_allclose(
+                [guess["probability"] for guess in guesses], expected[best], atol=1e-5
+            )
+
+
+def test_in_a_long_text_the_tokens_around_each_mask_decide(pretrained, vocab, capsys):
+    """Oracle: the model on the 22 tokens around the mask, of the 24 positions that it has."""
+    folder, model = pretrained
+    tokens = [*"abcdefgh" * 8]
+    for position in (0, 30, 63):
+        tokens[position] = "[MASK]"
+    run(Options(checkpoint=folder, texts=(" ".join(tokens),), top_k=1, json=True))
+    (answer,) = answers(capsys)
+    for guesses, position, first in zip(answer["masks"], (0, 30, 63), (0, 19, 42), strict=True):
+        window = tokens[first : first + 22]
+        expected = probabilities(model, vocab, window, position - first)
+        assert guesses[0]["token"] == vocab.tokens[expected.argmax()]
+        assert guesses[0]["probability"] == pytest.approx(expected.max(), abs=1e-5)
+
+
+def test_more_masks_than_one_pass_takes(pretrained, vocab, capsys):
+    """Oracle: the model on all 20 masks at once."""
+    folder, model = pretrained
+    run(Options(checkpoint=folder, texts=("[MASK]" * 20,), top_k=1, json=True))
+    (answer,) = answers(capsys)
+    expected = [probabilities(model, vocab, ["[MASK]"] * 20, i).max() for i in range(20)]
+    found = [guesses[0]["probability"] for guesses in answer["masks"]]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monkeypatch):
+    """Oracle: the lines, all of which appear; those without [MASK] are counted."""
+    folder, _ = pretrained
+    (tmp_path / "texts.txt").write_bytes(b"\xef\xbb\xbfthe [MASK]\r\n\na [mask]\nb [MASK]")
+    run(Options(checkpoint=folder, input_file=str(tmp_path / "texts.txt"), top_k=2))
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert [lines[i] for i in (0, 2, 3, 4)] == ["the [MASK]", "", "a [mask]", "b [MASK]"]
+    assert lines[1].count("%, ") == 1 and len(lines) == 6
+    assert shown.err == (
+        "WARNING: no [MASK] in 1 of 4 texts: write it with brackets and in capital letters.\n"
+    )
+    data = io.TextIOWrapper(io.BytesIO("é [MASK] [MASK]\n".encode()))
+    monkeypatch.setattr(sys, "stdin", data)
+    run(Options(checkpoint=folder))
+    first, one, two = capsys.readouterr().out.splitlines()
+    assert (first, one[:12], two[:12]) == ("é [MASK] [MASK]", "  [MASK] 1: ", "  [MASK] 2: ")
+
+
+def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):
+    """Oracle: the line."""
+    model = pretrained[1]
+    RunFolder(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
+    step = tf.Variable(9, dtype=tf.int64)
+    Checkpointer(str(tmp_path), BertEncoder(model.config), {"step": step}).save()
+    with pytest.raises(ValueError, match=f"{tmp_path} has no masked-LM head, which predicts the"):
+        run(Options(checkpoint=str(tmp_path), texts=("[MASK]",)))
+    with pytest.raises(ValueError, match="texts and --input_file exclude each other"):
+        Options(checkpoint=str(tmp_path), texts=("[MASK]",), input_file="texts.txt")

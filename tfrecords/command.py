@@ -279,7 +279,6 @@ def _define_flag(field: dataclasses.Field) -> None:
             float: flags.DEFINE_float,
             bool: flags.DEFINE_boolean,
             tuple: flags.DEFINE_multi_string,
-            tuple: flags.DEFINE_multi_string,
         }
         define[_type(field)](**arguments)
     for alias in field.metadata["aliases"]:

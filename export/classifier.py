@@ -101,13 +101,13 @@ def export_classifier(
     """
     import tensorflow as tf
 
+    from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
     from export.card import CARD, model_card
-    from export.fine_tuned import open_fine_tuned
     from export.saved_models import save_folder
     from export.warmup import WARMUP, warmup_requests
     from tfrecords.vocabulary import load_vocab

@@ -1,4 +1,4 @@
-"""Opens what export.classifier exports: a fine-tuning run or a classifier of another program."""
+"""Opens what predicts: a fine-tuning run or a classifier of another program."""
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.registry import task_of_run

@@ -12,9 +12,10 @@ command evaluates the run in output_dir, or the fine-tuned model of --init_check
 Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
 that --eval_batch_size is 32.
 
-Tasks: sst2 chooses the best epoch on dev.tsv and reports that accuracy, as is customary. imdb has
-no dev set, so a tenth of the training reviews is held out to choose the best epoch; the test set is
-evaluated once, at the end.
+Tasks: those of GLUE (cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli) choose the best epoch on
+dev.tsv and report its metrics, as is customary; --do_predict writes the files for GLUE's server.
+imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
+test set is evaluated once, at the end.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

@@ -1,7 +1,8 @@
 """Examples of text tasks, and where they come from."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +21,19 @@ class TextExamples:
         texts_b: the second texts of pairs; None for single texts.
         targets: arrays [N, ...] by name; {} if unknown.
         ids: what identifies each example in files of predictions; None for 0, 1, 2, ...
+        notes: what is odd about the data, with counts, such as "3 lines without a label skipped".
     """
 
     texts_a: list[bytes]
     texts_b: list[bytes] | None
     targets: Mapping[str, np.ndarray]
     ids: list[str] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def index(self) -> Sequence[str | int]:
+        """What identifies each example in files of predictions."""
+        return range(len(self)) if self.ids is None else self.ids
 
     def __len__(self) -> int:
         return len(self.texts_a)
@@ -37,19 +45,29 @@ class TextExamples:
             self.texts_b and [self.texts_b[i] for i in indices],
             {name: values[indices] for name, values in self.targets.items()},
             self.ids and [self.ids[i] for i in indices],
+            self.notes,
         )
 
 
 class TfdsSource(NamedTuple):
-    """A dataset of tensorflow-datasets: its name, its fields and its name for "dev"."""
+    """A dataset of tensorflow-datasets.
+
+    Attributes:
+        name: its name.
+        text_a, text_b: the names of its fields.
+        splits: its names for our splits, where they differ. "NAME:SPLIT" is a split of another
+            dataset.
+    """
 
     name: str
     text_a: str
     text_b: str | None = None
-    dev_split: str = "validation"
+    splits: Mapping[str, str] = MappingProxyType({"dev": "validation"})
 
     def read(self, split: str) -> TextExamples:
-        """Reads "train", "dev" or "test" with the target `labels`, downloading it if necessary.
+        """Reads a split, downloading it if necessary.
+
+        The target is `labels`, int [N], or `values`, float [N]; there is none if all labels are -1.
 
         Raises:
             OSError: it cannot be downloaded.
@@ -57,15 +75,27 @@ class TfdsSource(NamedTuple):
         # Slow to import, and not needed for local files.
         import tensorflow_datasets as tfds
 
-        split = self.dev_split if split == "dev" else split
-        builder = tfds.builder(self.name)
+        name, _, split = self.splits.get(split, split).rpartition(":")
+        builder = tfds.builder(name or self.name)
         prepare(builder)
         rows = list(tfds.as_numpy(builder.as_dataset(split=split)))
+        numbered = "idx" in builder.info.features
+        if numbered:
+            rows.sort(key=lambda row: row["idx"])
         return TextExamples(
             [row[self.text_a] for row in rows],
             [row[self.text_b] for row in rows] if self.text_b else None,
-            {"labels": np.array([row["label"] for row in rows], np.int32)},
+            _targets(np.array([row["label"] for row in rows])),
+            [str(row["idx"]) for row in rows] if numbered else None,
         )
+
+
+def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
+    if np.all(labels == -1):
+        return {}
+    if np.issubdtype(labels.dtype, np.floating):
+        return {"values": labels.astype(np.float32)}
+    return {"labels": labels.astype(np.int32)}
 
 
 def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:

@@ -28,6 +28,7 @@ class Features:
         max_seq_length: the largest number of tokens of an example.
         num_truncated: number of examples that were truncated.
         num_not_utf8: number of texts with bytes that are not UTF-8; those bytes were dropped.
+        notes: what else is odd about the data, with counts.
     """
 
     ids: tf.RaggedTensor
@@ -38,6 +39,7 @@ class Features:
     max_seq_length: int
     num_truncated: int = 0
     num_not_utf8: int = 0
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ids.nrows())
@@ -66,7 +68,13 @@ def encode_texts(
         max_seq_length=max_seq_length,
         num_truncated=int(sum(truncated)),
         num_not_utf8=sum(not _is_utf8(text) for texts in columns for text in texts),
+        notes=(*examples.notes, *_note_empty(columns)),
     )
+
+
+def _note_empty(columns: list[list[bytes]]) -> tuple[str, ...]:
+    count = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
+    return (f"{count:,} with an empty text",) if count else ()
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,7 +1,9 @@
 """Files with predictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tfrecords.writer import atomic_write
 
@@ -16,12 +18,17 @@ def write_table(folder: str, name: str, columns: Mapping[str, Sequence[Any]]) ->
         columns: equally long columns by name.
     """
     rows = zip(*columns.values(), strict=True)
-    lines = ["\t".join(columns), *("\t".join(map(_field, row)) for row in rows)]
-    atomic_write(f"{folder}/{name}", "\n".join(lines) + "\n")
+    return write_rows(folder, name, [list(columns), *rows])
+
+
+def write_rows(folder: str, name: str, rows: Iterable[Sequence[Any]]) -> str:
+    """Writes a TSV file without a header; otherwise as `write_table`."""
+    lines = ["\t".join(map(_field, row)) + "\n" for row in rows]
+    atomic_write(f"{folder}/{name}", "".join(lines))
     return name
 
 
 def _field(value: Any) -> str:
     if isinstance(value, str):
         return " ".join(value.replace("\t", " ").splitlines())
-    return f"{value:.6g}"
+    return str(value) if isinstance(value, int | np.integer) else f"{value:.6g}"

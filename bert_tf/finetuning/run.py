@@ -242,7 +242,7 @@ def _describe_split(name: str, features: Features) -> str:
         )
     if features.num_not_utf8:
         line += f", {features.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
-    return line
+    return ", ".join([line, *features.notes])
 
 
 def _summary(

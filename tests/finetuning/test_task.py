@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_tf.finetuning.examples import TextExamples, hold_out
+from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.task import DataFiles
@@ -20,15 +20,27 @@ def test_tfds_has_the_fields_and_labels_we_name(name, monkeypatch):
     # mock_data makes random examples that follow each dataset's own definition.
     task = TASKS[name]
     with tfds.testing.mock_data(num_examples=20):
-        names = ["train", "dev"] + ["test"] * task.test_has_targets
+        names = ["train", *task.dev_splits, *task.test_splits]
         splits = task.read_splits(names, DataFiles(), seed=0)
-        features = tfds.builder(task.tfds.name).info.features
-    assert tuple(features["label"].names) == task.labels
+        label = tfds.builder(task.tfds.name).info.features["label"]
     assert list(splits) == names
-    assert sum(len(splits[name]) for name in splits) == 40
+    assert sum(len(splits[name]) for name in splits) == 20 * (len(names) - (not task.has_dev))
     for examples in splits.values():
-        assert isinstance(examples.texts_a[0], bytes) and examples.texts_b is None
-        assert set(examples.targets["labels"]) == {0, 1}
+        assert isinstance(examples.texts_a[0], bytes)
+        assert task.pairs == (examples.texts_b is not None)
+        assert examples.ids == (examples.ids and sorted(examples.ids, key=int))
+    labels = task.head.labels
+    assert tuple(getattr(label, "names", ())) == labels
+    if labels:
+        assert set(splits["train"].targets["labels"]) == set(range(len(labels)))
+    else:
+        assert splits["train"].targets["values"].dtype == np.float32
+
+
+def test_tfds_marks_test_sets_without_labels():
+    """Oracle: tensorflow-datasets' -1 in GLUE's test sets, for classes and for numbers."""
+    assert _targets(np.full(3, -1)) == _targets(np.full(3, -1.0)) == {}
+    assert _targets(np.array([0, -1]))["labels"].tolist() == [0, -1]
 
 
 def test_predictions_of_one_class_are_reported():

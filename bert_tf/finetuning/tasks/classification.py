@@ -1,5 +1,6 @@
 """Classification of texts or pairs of texts."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -7,9 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head
+from bert_tf.finetuning.confusion import draw_confusion
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.metrics import CLASSIFICATION
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.models.task_model import BertTaskModel
@@ -25,24 +29,42 @@ class ClassificationTask(TextTask):
 
     Attributes:
         labels: the names of the classes, in the order of the model's outputs.
+        metrics: some of `metrics.CLASSIFICATION`; the first one chooses the best weights.
     """
 
     labels: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
 
-    metric = "accuracy"
     objective = ClassificationObjective()
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
 
     @property
     def head(self) -> Head:
         return Head("classifier", self.labels)
 
+    def featurize(
+        self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        features = super().featurize(examples, tokenizer, max_seq_length)
+        labels = features.targets.get("labels", [0])
+        if len(labels) == 1 or np.ptp(labels):
+            return features
+        note = f'all of them "{self.labels[labels[0]]}"'
+        return dataclasses.replace(features, notes=(*features.notes, note))
+
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
-        """Returns the mean cross-entropy, `loss`, and the `accuracy`."""
+        """Returns the mean cross-entropy, `loss`, the `accuracy` and the task's `metrics`."""
         logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
         log_sums = np.logaddexp.reduce(logits, axis=-1)
         losses = log_sums - np.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
-        correct = logits.argmax(axis=-1) == labels
-        return {"loss": float(losses.mean()), "accuracy": float(correct.mean())}
+        scores = {
+            name: CLASSIFICATION[name](labels, logits.argmax(axis=-1))
+            for name in ("accuracy", *self.metrics)
+        }
+        return {"loss": float(losses.mean())} | scores
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
         """Reports (nearly) constant predictions, unless most labels are that class."""
@@ -61,15 +83,28 @@ class ClassificationTask(TextTask):
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
     ) -> list[str]:
-        """Writes `predictions_<split>.tsv`: index, label, prediction, probability of each class."""
+        """Writes the predictions of a split.
+
+        `predictions_<split>.tsv` has the columns index, label, prediction and the probability of
+        each class; `confusion_<split>.png` is for a split with labels. For the splits of the test
+        set, `<split>_results.tsv` has only the probabilities, without a header, as in
+        google-research/bert.
+        """
         logits = outputs["logits"].astype(np.float64)
-        columns = {"index": range(len(logits))}
-        if "labels" in features.targets:
-            columns["label"] = [self.labels[label] for label in features.targets["labels"]]
-        columns["prediction"] = [self.labels[label] for label in logits.argmax(axis=-1)]
+        predictions, labels = logits.argmax(axis=-1), features.targets.get("labels")
+        columns = {"index": features.examples.index}
+        if labels is not None:
+            columns["label"] = [self.labels[label] for label in labels]
+        columns["prediction"] = [self.labels[label] for label in predictions]
         probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1)[:, None])
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
-        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+        files = [write_table(folder, f"predictions_{split}.tsv", columns)]
+        if split in self.test_splits:
+            files.append(write_rows(folder, f"{split}_results.tsv", probabilities))
+        if labels is not None:
+            files.append(f"confusion_{split}.png")
+            draw_confusion(labels, predictions, self.labels, f"{folder}/{files[-1]}")
+        return files
 
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int

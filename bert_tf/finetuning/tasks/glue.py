@@ -1,97 +1,154 @@
-"""The GLUE tasks (arXiv:1804.07461) from their official files."""
+"""The GLUE tasks (arXiv:1804.07461), with the files of predictions that its server takes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf.finetuning.examples import TextExamples, TfdsSource
+from bert_tf.finetuning.examples import TfdsSource
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.glue_files import GlueFiles
+from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.text_task import TextTask
+
+# The files of a submission, with the number of examples of each test set.
+SUBMISSION = {
+    "CoLA.tsv": 1_063,
+    "SST-2.tsv": 1_821,
+    "MRPC.tsv": 1_725,
+    "STS-B.tsv": 1_379,
+    "QQP.tsv": 390_965,
+    "MNLI-m.tsv": 9_796,
+    "MNLI-mm.tsv": 9_847,
+    "QNLI.tsv": 5_463,
+    "RTE.tsv": 3_000,
+    "WNLI.tsv": 146,
+    "AX.tsv": 1_104,
+}
 
 
-@dataclass(frozen=True)
-class TsvFiles:
-    """The layout of a task's `<split>.tsv` files.
+@dataclass(frozen=True, kw_only=True)
+class _GlueTask(TextTask):
+    """A task with official files, whose test predictions are written for GLUE's server, too.
 
     Attributes:
-        folder: name of the task's folder in the official archive.
-        text_a, text_b, label: names of the columns.
-        labels: the classes as written in the file, in the order of `ClassificationTask.labels`.
+        files: the layout of the files.
+        submissions: the name of the file for the server, by split.
     """
 
-    folder: str
-    text_a: str
-    labels: tuple[str, ...]
-    text_b: str | None = None
-    label: str = "label"
+    files: GlueFiles
+    submissions: Mapping[str, str] = field(default_factory=dict)
 
-    def read(self, data_dir: str, split: str) -> TextExamples:
-        """Reads the examples of a split.
-
-        Args:
-            data_dir: the folder of the files, or its parent.
-
-        Raises:
-            FileNotFoundError: the file is in neither folder.
-            ValueError: a column is missing or a label unknown; the message names file and line.
-        """
-        path = _find(data_dir, self.folder, f"{split}.tsv")
-        columns = (
-            [self.text_a, self.text_b, self.label] if self.text_b else [self.text_a, self.label]
-        )
-        rows = _read_columns(path, columns)
-        indices = {label.encode(): index for index, label in enumerate(self.labels)}
-        labels = []
-        for line, row in rows:
-            if row[-1] not in indices:
-                found = row[-1].decode(errors="replace")
-                raise ValueError(
-                    f"{path}, line {line}: label {found!r} is not one of {', '.join(self.labels)}"
-                )
-            labels.append(indices[row[-1]])
-        texts_b = [row[1] for _, row in rows] if self.text_b else None
-        targets = {"labels": np.array(labels, np.int32)}
-        return TextExamples([row[0] for _, row in rows], texts_b, targets)
+    def write_predictions(
+        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
+    ) -> list[str]:
+        written = super().write_predictions(folder, split, outputs, features)
+        if split not in self.submissions:
+            return written
+        columns = {"index": features.examples.index, "prediction": self._submitted(outputs)}
+        return [*written, write_table(folder, self.submissions[split], columns)]
 
 
-def _find(data_dir: str, folder: str, name: str) -> str:
-    for path in (f"{data_dir}/{name}", f"{data_dir}/{folder}/{name}"):
-        if tf.io.gfile.exists(path):
-            return path
-    raise FileNotFoundError(
-        f"{data_dir} contains neither {name} nor {folder}/{name}: name their folder as --data_dir"
+@dataclass(frozen=True, kw_only=True)
+class GlueClassification(_GlueTask, ClassificationTask):
+    """Submits the classes as they are written in the official files."""
+
+    def _submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        return [self.files.labels[label] for label in outputs["logits"].argmax(axis=-1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueRegression(_GlueTask, RegressionTask):
+    """Submits numbers from 0 to 5."""
+
+    def _submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        return [f"{value:.3f}" for value in np.clip(outputs["values"], 0, 5)]
+
+
+def _options(files: GlueFiles, **tfds) -> dict:
+    """Returns what the name of the official folder, such as "SST-2", determines."""
+    name = files.folder.replace("-", "").lower()
+    source = TfdsSource(f"glue/{name}", **{"text_a": files.text_a, "text_b": files.text_b} | tfds)
+    return dict(
+        name=name,
+        files=files,
+        read_files=files.read,
+        tfds=source,
+        pairs=files.text_b is not None,
+        submissions={"test": f"{files.folder}.tsv"},
     )
 
 
-def _read_columns(path: str, columns: list[str]) -> list[tuple[int, list[bytes]]]:
-    """Reads columns of a TSV file with a header and without quoting, with their line numbers."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        # The csv module and splitlines also split at a lone carriage return, which is text here.
-        lines = file.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    header = [name.decode(errors="replace") for name in lines[0].rstrip(b"\r").split(b"\t")]
-    for column in columns:
-        if column not in header:
-            raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
-    places = [header.index(column) for column in columns]
-    rows = []
-    for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
-        fields = line.rstrip(b"\r").split(b"\t")
-        if len(fields) <= max(places):
-            raise ValueError(
-                f"{path}, line {number}: {len(fields)} columns, but the first line has "
-                f"{len(header)}"
-            )
-        rows.append((number, [fields[place] for place in places]))
-    return rows
+_BINARY = ("0", "1")
+_SENTENCES = dict(text_a="sentence1", text_b="sentence2")
+_ENTAILMENT = ("entailment", "not_entailment")
+_NLI = ("entailment", "neutral", "contradiction")
+_COLA_HEADER = ("source", "label", "original_label", "sentence")
+_AX = ("diagnostic.tsv", "AX.tsv", "AX/AX.tsv", "AX/diagnostic.tsv")
 
+_COLA = GlueFiles(
+    folder="CoLA",
+    text_a="sentence",
+    labels=_BINARY,
+    headers={"train": _COLA_HEADER, "dev": _COLA_HEADER},
+)
+_SST2 = GlueFiles(folder="SST-2", text_a="sentence", labels=_BINARY)
+_MRPC = GlueFiles(
+    folder="MRPC", text_a="#1 String", text_b="#2 String", label="Quality", labels=_BINARY
+)
+_STSB = GlueFiles(folder="STS-B", **_SENTENCES, label="score")
+_QQP = GlueFiles(
+    folder="QQP",
+    text_a="question1",
+    text_b="question2",
+    label="is_duplicate",
+    labels=_BINARY,
+    index="id",
+    skips_short_lines=True,
+)
+_MNLI = GlueFiles(
+    folder="MNLI",
+    **_SENTENCES,
+    label="gold_label",
+    labels=_NLI,
+    names={
+        "dev": ("dev_matched.tsv",),
+        "test": ("test_matched.tsv",),
+        "ax": _AX,
+    },
+)
+_QNLI = GlueFiles(folder="QNLI", text_a="question", text_b="sentence", labels=_ENTAILMENT)
+_RTE = GlueFiles(folder="RTE", **_SENTENCES, labels=_ENTAILMENT)
+_WNLI = GlueFiles(folder="WNLI", **_SENTENCES, labels=_BINARY)
 
+_MNLI_SPLITS = {
+    "dev": "validation_matched",
+    "dev_mismatched": "validation_mismatched",
+    "test": "test_matched",
+    "test_mismatched": "test_mismatched",
+    "ax": "glue/ax:test",
+}
+_MNLI_OPTIONS = _options(_MNLI, text_a="premise", text_b="hypothesis", splits=_MNLI_SPLITS) | dict(
+    dev_splits=("dev", "dev_mismatched"),
+    test_splits=("test", "test_mismatched", "ax"),
+    submissions={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv", "ax": "AX.tsv"},
+)
+
+# Of the metrics, the first chooses the best weights: the one in table 1 of the BERT paper.
 TASKS = (
-    ClassificationTask(
-        name="sst2",
-        labels=("negative", "positive"),
-        read_files=TsvFiles("SST-2", text_a="sentence", labels=("0", "1")).read,
-        tfds=TfdsSource("glue/sst2", text_a="sentence"),
+    GlueClassification(
+        **_options(_COLA), labels=("unacceptable", "acceptable"), metrics=("matthews",)
     ),
+    GlueClassification(**_options(_SST2), labels=("negative", "positive")),
+    GlueClassification(
+        **_options(_MRPC, **_SENTENCES), labels=("not_equivalent", "equivalent"), metrics=("f1",)
+    ),
+    GlueRegression(**_options(_STSB)),
+    GlueClassification(**_options(_QQP), labels=("not_duplicate", "duplicate"), metrics=("f1",)),
+    GlueClassification(**_MNLI_OPTIONS, labels=_NLI),
+    GlueClassification(**_options(_QNLI), labels=_ENTAILMENT),
+    GlueClassification(**_options(_RTE), labels=_ENTAILMENT),
+    GlueClassification(**_options(_WNLI), labels=("not_entailment", "entailment")),
 )

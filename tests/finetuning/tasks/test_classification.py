@@ -1,8 +1,12 @@
 """The objective and the score of classification, worked by hand."""
 
+import types
+
 import numpy as np
 import pytest
 
+from bert_tf.finetuning.confusion import count_pairs, draw_confusion
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
@@ -16,3 +20,49 @@ def test_score_against_a_worked_example():
 
     scores = TASKS["sst2"].score({"logits": LOGITS[:2]}, Features)
     assert scores == pytest.approx({"loss": (np.log(2) + np.log(4 / 3)) / 2, "accuracy": 0.5})
+
+
+def test_a_task_names_its_metrics():
+    """Oracle: 2 true positives, a false one and 5 true negatives; table 1 of the BERT paper."""
+
+    class Features:
+        targets = {"labels": np.array([1, 1, 0, 0, 0, 0, 0, 0])}
+
+    logits = np.eye(2)[[1, 1, 1, 0, 0, 0, 0, 0]]
+    expected = {"f1": 4 / 5, "matthews": 10 / np.sqrt(3 * 2 * 6 * 5), "accuracy": 7 / 8}
+    for name, metric in {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "rte": "accuracy"}.items():
+        scores = TASKS[name].score({"logits": logits}, Features)
+        assert TASKS[name].metric == metric
+        assert scores.keys() == {"loss", "accuracy", metric}
+        assert scores[metric] == pytest.approx(expected[metric])
+
+
+def test_files_with_predictions(tmp_path):
+    """Oracles: the probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; the ids."""
+    logits = np.log(np.array([[3.0, 1.0], [1.0, 3.0]]))
+    task, folder = TASKS["imdb"], str(tmp_path)
+
+    def features(targets, ids=None):
+        examples = TextExamples([b"a", b"b"], None, targets, ids)
+        return types.SimpleNamespace(targets=targets, examples=examples)
+
+    labelled = features({"labels": np.array([0, 0])})
+    assert task.write_predictions(folder, "dev", {"logits": logits}, labelled) == [
+        "predictions_dev.tsv",
+        "confusion_dev.png",
+    ]
+    lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
+    assert lines[0].split("\t") == ["index", "label", "prediction", "p(neg)", "p(pos)"]
+    assert lines[1:] == ["0\tneg\tneg\t0.75\t0.25", "1\tneg\tpos\t0.25\t0.75"]
+    assert (tmp_path / "confusion_dev.png").read_bytes().startswith(b"\x89PNG")
+    unlabelled = features({}, ["1000000", "b"])
+    names = task.write_predictions(folder, "test", {"logits": logits}, unlabelled)
+    assert names == ["predictions_test.tsv", "test_results.tsv"]
+    lines = (tmp_path / names[0]).read_text().splitlines()
+    assert [line.split("\t")[:2] for line in lines[1:]] == [["1000000", "neg"], ["b", "pos"]]
+    assert (tmp_path / "test_results.tsv").read_text() == "0.75\t0.25\n0.25\t0.75\n"
+    # Names are neither formulas nor split, and many classes still make a picture.
+    names = [f"$x_{index}" for index in range(25)]
+    draw_confusion(np.arange(25), np.arange(25), names, f"{tmp_path}/many.png")
+    pairs = count_pairs(np.array([0, 0, 2]), np.array([1, 1, 2]), 3)
+    assert pairs.tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 1]]

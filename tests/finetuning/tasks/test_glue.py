@@ -2,12 +2,18 @@
 
 import lzma
 import pathlib
+import types
 
 import numpy as np
 import pytest
 
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.tasks.glue import TsvFiles
+from bert_tf.finetuning.run import _describe_split
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks.glue import SUBMISSION
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
 
 
 def test_sst2_has_its_published_counts(shared_data, tmp_path):
@@ -21,14 +27,129 @@ def test_sst2_has_its_published_counts(shared_data, tmp_path):
     assert np.bincount(dev.targets["labels"]).tolist() == [428, 444]
 
 
-def test_a_task_of_pairs_is_a_table_entry(shared_data):
-    # MRPC: a byte order mark, five columns, quotes that are plain characters.
-    files = TsvFiles("MRPC", "#1 String", ("0", "1"), text_b="#2 String", label="Quality")
-    train = files.read(str(shared_data / "glue"), "train")
-    assert np.bincount(train.targets["labels"]).tolist() == [3668 - 2474, 2474]
-    assert len(train.texts_a) == len(train.texts_b) == 3668
-    assert train.texts_a[0].startswith(b"Amrozi accused his brother")
-    assert train.texts_b[0].startswith(b"Referring to him as only")
+# The numbers of examples of each class in "train" and "dev", and of the test set.
+PUBLISHED = {
+    "cola": ([2528, 6023], [322, 721], 1063),
+    "mrpc": ([1194, 2474], [129, 279], None),
+    "rte": ([1249, 1241], [146, 131], 3000),
+    "wnli": ([323, 312], [40, 31], 146),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_official_files_have_their_published_counts(name, shared_data):
+    """Oracle: the counts of the official files. Nothing in them is odd."""
+    *labelled, test = PUBLISHED[name]
+    for split, counts in zip(("train", "dev"), labelled, strict=True):
+        examples = TASKS[name].read_files(str(shared_data / "glue"), split)
+        assert np.bincount(examples.targets["labels"]).tolist() == counts
+        assert examples.notes == ()
+    if test:
+        examples = TASKS[name].read_files(str(shared_data / "glue"), "test")
+        assert examples.targets == {}
+        assert examples.ids == [str(index) for index in range(test)]
+
+
+def test_texts_of_the_official_files(shared_data):
+    """Oracle: the first lines, read by eye."""
+    mrpc = TASKS["mrpc"].read_files(str(shared_data / "glue"), "train")
+    assert mrpc.texts_a[0].startswith(b'Amrozi accused his brother, whom he called "the witness"')
+    assert mrpc.texts_b[0].startswith(b"Referring to him as only")
+    cola = TASKS["cola"].read_files(str(shared_data / "glue"), "dev")
+    assert cola.texts_a[0] == b"The sailors rode the breeze clear of the rocks."
+    likeness = TASKS["stsb"].read_files(str(shared_data / "glue"), "dev")
+    assert len(likeness) == 1500
+    assert likeness.targets["values"][:2].tolist() == [5.0, 4.75]
+    assert likeness.texts_b[0] == b"A man wearing a hard hat is dancing."
+
+
+def test_mnli_and_qqp_have_files_of_their_own(tmp_path):
+    """Oracle: the headers of the official files; AX is beside MNLI's files or in its own folder."""
+    folder = tmp_path / "MNLI"
+    folder.mkdir()
+    line = "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\ta\tb\tneutral\t{}\n"
+    (folder / "train.tsv").write_text(line.format("contradiction"))
+    (folder / "dev_matched.tsv").write_text(line.format("entailment"))
+    (folder / "dev_mismatched.tsv").write_text(line.format("neutral"))
+    for name in ("test_matched", "test_mismatched"):
+        (folder / f"{name}.tsv").write_text(f"index\tsentence1\tsentence2\n7\t{name}\tb\n")
+    task = TASKS["mnli"]
+    names = ("train", *task.dev_splits, *task.test_splits)
+    with pytest.raises(FileNotFoundError, match="neither diagnostic.tsv nor .*gluebenchmark.com"):
+        task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
+    (tmp_path / "AX").mkdir()
+    (tmp_path / "AX" / "AX.tsv").write_text("index\tsentence1\tsentence2\n0\tax\tb\n")
+    splits = task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
+    found = [splits[name].targets["labels"].item() for name in names[:3]]
+    assert [task.labels[label] for label in found] == ["contradiction", "entailment", "neutral"]
+    texts = [splits[name].texts_a[0] for name in names[3:]]
+    assert texts == [b"test_matched", b"test_mismatched", b"ax"]
+    assert splits["test"].ids == ["7"] and splits["test"].targets == {}
+
+    (tmp_path / "train.tsv").write_text(
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+        "5\t1\t2\ta\tb\t1\n6\t3\t4\ta broken\n line\t0\n5\t1\t2\t\tb\t0\textra\n"
+    )
+    examples = TASKS["qqp"].read_files(str(tmp_path), "train")
+    assert examples.texts_a == [b"a", b""] and examples.ids == ["5", "5"]
+    assert examples.notes == (
+        "2 lines skipped because they lack columns",
+        "1 lines with too many columns",
+        "1 with a repeated id",
+    )
+    (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
+    with pytest.raises(ValueError, match="test.tsv, line 2: 2 columns, but there must be 3"):
+        TASKS["qqp"].read_files(str(tmp_path), "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "logits", "labels"),
+    [
+        ("cola", [[1, 0], [0, 1]], ["0", "1"]),
+        ("rte", [[1, 0], [0, 1]], ["entailment", "not_entailment"]),
+        ("mnli", [[0, 1, 0], [0, 0, 1]], ["neutral", "contradiction"]),
+    ],
+)
+def test_submissions_of_classes(name, logits, labels, tmp_path):
+    """Oracle: the names and labels of GLUE's server."""
+    task, examples = TASKS[name], TextExamples([b"a", b"b"], None, {}, ["7", "8"])
+    features = types.SimpleNamespace(targets={}, examples=examples)
+    for split in task.test_splits:
+        outputs = {"logits": np.array(logits)}
+        *_, file = task.write_predictions(str(tmp_path), split, outputs, features)
+        assert file in SUBMISSION
+        assert (tmp_path / file).read_text() == (
+            f"index\tprediction\n7\t{labels[0]}\n8\t{labels[1]}\n"
+        )
+    written = {path.name for path in tmp_path.iterdir()} & SUBMISSION.keys()
+    expected = {"cola": {"CoLA.tsv"}, "rte": {"RTE.tsv"}}
+    assert written == expected.get(name, {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"})
+    assert task.write_predictions(str(tmp_path), "dev", outputs, features) == [
+        "predictions_dev.tsv"
+    ]
+
+
+def test_submission_of_numbers(tmp_path):
+    """Oracle: three decimals from 0 to 5."""
+    examples = TextExamples([b"a"] * 3, None, {}, ["0", "1", "2"])
+    features = types.SimpleNamespace(targets={}, examples=examples)
+    outputs = {"values": np.array([-0.25, 1 / 3, 5.01], np.float32)}
+    names = TASKS["stsb"].write_predictions(str(tmp_path), "test", outputs, features)
+    assert names == ["predictions_test.tsv", "STS-B.tsv"]
+    assert (tmp_path / "STS-B.tsv").read_text() == (
+        "index\tprediction\n0\t0.000\n1\t0.333\n2\t5.000\n"
+    )
+
+
+def test_odd_data_is_counted():
+    """Oracle: the counts, in the line that describes a split."""
+    texts = [b"good", b" ", b"bad", b""]
+    examples = TextExamples(texts, None, {"labels": np.ones(4, np.int32)}, notes=("one note",))
+    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"))
+    features = TASKS["sst2"].featurize(examples, WordPieceTokenizer(vocab), 8)
+    assert _describe_split("train", features) == (
+        'train: 4 examples, one note, 2 with an empty text, all of them "positive"'
+    )
 
 
 def write(folder: pathlib.Path, data: bytes) -> str:
@@ -49,13 +170,21 @@ def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
         (b"", "has no column 'sentence'"),
         (b"sentence\tgold\na\t1\n", "has no column 'label'"),
         (b"sentence\tlabel\na\t1\nb\t2\n", "line 3: label '2' is not one of 0, 1"),
-        (b"sentence\tlabel\nno label\n", "line 2: 1 columns, but the first line has 2"),
+        (b"sentence\tlabel\nno label\n", "line 2: 1 columns, but there must be 2"),
+        (b"index\tsentence\n0\ta dev set without labels\n", "has no column 'label'"),
     ],
 )
 def test_bad_files_are_named(tmp_path, data, match):
     with pytest.raises(ValueError, match=match) as caught:
         TASKS["sst2"].read_files(write(tmp_path, data), "dev")
     assert "dev.tsv" in str(caught.value)
+
+
+@pytest.mark.parametrize("score", ["five", "nan", ""])
+def test_scores_must_be_numbers(tmp_path, score):
+    data = f"index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n1\ta\tb\t{score}\n"
+    with pytest.raises(ValueError, match=f"dev.tsv, line 3: score '{score}' is not a number"):
+        TASKS["stsb"].read_files(write(tmp_path, data.encode()), "dev")
 
 
 def test_missing_file(tmp_path):

@@ -1,0 +1,82 @@
+"""A number for a text or a pair of texts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_tf.config import Head
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.metrics import pearson, spearman
+from bert_tf.finetuning.objectives import RegressionObjective
+from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# Predictions that deviate less than this share of what the values deviate count as constant.
+_NEARLY_CONSTANT = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressionTask(TextTask):
+    """Predicts a number for a text or a pair of texts. The target is `values`, float [N]."""
+
+    metric = "spearman"
+    objective = RegressionObjective()
+    head = Head("classifier")
+
+    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+        """Returns the mean squared error, `loss`, and the correlation coefficients.
+
+        These are `pearson`, `spearman` and their mean, `pearson_spearman_mean`.
+        """
+        predictions = outputs["values"].astype(np.float64)
+        values = features.targets["values"].astype(np.float64)
+        linear, by_rank = pearson(values, predictions), spearman(values, predictions)
+        return {
+            "loss": float(np.mean((predictions - values) ** 2)),
+            "pearson": linear,
+            "spearman": by_rank,
+            "pearson_spearman_mean": (linear + by_rank) / 2,
+        }
+
+    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+        """Reports (nearly) constant predictions of values that are not constant."""
+        predictions, values = outputs["values"], features.targets["values"]
+        if np.std(predictions) >= _NEARLY_CONSTANT * np.std(values):
+            return None
+        return (
+            f"the model predicts {np.mean(predictions):.4g} for all of {len(values):,} examples "
+            f"(standard deviation {np.std(predictions):.2g}, but {np.std(values):.2g} of the "
+            "values): it ignores its input. Try another --learning_rate (3e-4 for an encoder as "
+            "small as tiny, 2e-5 for base), more epochs, or an --init_checkpoint that was trained "
+            "for longer."
+        )
+
+    def write_predictions(
+        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
+    ) -> list[str]:
+        """Writes `predictions_<split>.tsv` with the columns index, value and prediction."""
+        columns = {"index": features.examples.index}
+        if "values" in features.targets:
+            columns["value"] = features.targets["values"]
+        columns["prediction"] = outputs["values"]
+        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+
+    def serving(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TextModule:
+        """Builds a module that returns `value`, float32 [B]."""
+        return TextModule(
+            model,
+            tokenizer,
+            max_seq_length,
+            pairs=self.pairs,
+            outputs=lambda values: {"value": values},
+        )
+
+    def example_call(self) -> str:
+        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
+        return f"({arguments})  # a dict: the value"

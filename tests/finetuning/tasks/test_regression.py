@@ -1,0 +1,70 @@
+"""Regression: the score, the files and the exported module."""
+
+import math
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
+
+TASK = RegressionTask(name="likeness", pairs=True)
+VALUES = np.array([0.0, 1.0, 2.0, 5.0], np.float32)
+GUESSES = np.array([1.0, 0.0, 2.0, 3.0], np.float32)
+
+
+def features(values: np.ndarray, ids: list[str] | None = None) -> types.SimpleNamespace:
+    examples = TextExamples([b"a"] * len(values), [b"b"] * len(values), {}, ids)
+    return types.SimpleNamespace(targets={"values": values}, examples=examples)
+
+
+def test_score_against_a_worked_example():
+    """Oracle: errors 1 1 0 2; covariance 7, variances 14 and 5; two ranks swapped."""
+    scores = TASK.score({"values": GUESSES}, features(VALUES))
+    linear, by_rank = 7 / math.sqrt(14 * 5), 0.8
+    assert scores == pytest.approx(
+        {
+            "loss": 6 / 4,
+            "pearson": linear,
+            "spearman": by_rank,
+            "pearson_spearman_mean": (linear + by_rank) / 2,
+        }
+    )
+    assert TASK.metric in scores
+
+
+def test_constant_predictions_are_reported():
+    """Oracle: the mean and the standard deviations."""
+    found = TASK.problem({"values": np.full(4, 2.5)}, features(VALUES))
+    assert "predicts 2.5 for all of 4 examples (standard deviation 0, but 1.9 of the" in found
+    assert TASK.problem({"values": GUESSES}, features(VALUES)) is None
+    assert TASK.problem({"values": np.full(4, 3.0)}, features(np.full(4, 3.0))) is None
+
+
+def test_writes_predictions(tmp_path):
+    names = TASK.write_predictions(
+        str(tmp_path), "dev", {"values": GUESSES / 3}, features(VALUES, ["7", "8", "9", "x"])
+    )
+    assert names == ["predictions_dev.tsv"]
+    assert (tmp_path / names[0]).read_text() == (
+        "index\tvalue\tprediction\n7\t0\t0.333333\n8\t1\t0\n9\t2\t0.666667\nx\t5\t1\n"
+    )
+
+
+def test_serves_a_value_per_pair():
+    """Oracle: a model that returns the sums of the token ids."""
+    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"))
+
+    def model(inputs, training):
+        return tf.cast(tf.reduce_sum(inputs["input_word_ids"], axis=1), tf.float32)
+
+    model.variables = []
+    module = TASK.serving(model, WordPieceTokenizer(vocab), 8)
+    outputs = module.serving(tf.constant(["a", "a b"]), tf.constant(["b", ""]))
+    # [CLS] a [SEP] b [SEP] and [CLS] a b [SEP] [SEP].
+    np.testing.assert_array_equal(outputs["value"], [2 + 5 + 3 + 6 + 3] * 2)
+    assert '(["a text"], ["another"])' in TASK.example_call()

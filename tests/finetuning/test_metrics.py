@@ -1,0 +1,50 @@
+"""The metrics, worked by hand and beside the libraries' own definitions."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import sklearn.metrics
+
+from bert_tf.finetuning import metrics
+
+LABELS = np.array([1, 1, 1, 0, 0, 0, 0, 1])
+PREDICTIONS = np.array([1, 1, 0, 1, 0, 0, 0, 0])
+VALUES = np.array([0.0, 1.0, 2.0, 5.0])
+GUESSES = np.array([1.0, 0.0, 2.0, 3.0])
+
+
+def test_of_classes_against_a_worked_example():
+    """Oracle: 2 true and 1 false positives, 3 true and 2 false negatives; scikit-learn."""
+    assert metrics.accuracy(LABELS, PREDICTIONS) == 5 / 8
+    assert metrics.f1(LABELS, PREDICTIONS) == pytest.approx(2 * 2 / (2 * 2 + 1 + 2))
+    expected = (2 * 3 - 1 * 2) / math.sqrt(3 * 4 * 4 * 5)
+    assert metrics.matthews(LABELS, PREDICTIONS) == pytest.approx(expected)
+    for name, function in metrics.CLASSIFICATION.items():
+        library = {"f1": "f1_score", "matthews": "matthews_corrcoef"}.get(name, f"{name}_score")
+        expected = getattr(sklearn.metrics, library)(LABELS, PREDICTIONS)
+        assert function(LABELS, PREDICTIONS) == pytest.approx(expected)
+
+
+def test_of_numbers_against_a_worked_example():
+    """Oracle: covariance 7 and variances 14 and 5; ranks 1 2 3 4 and 2 1 3 4; SciPy."""
+    assert metrics.pearson(VALUES, GUESSES) == pytest.approx(7 / math.sqrt(14 * 5))
+    assert metrics.spearman(VALUES, GUESSES) == pytest.approx(1 - 6 * 2 / (4 * 15))
+    tied = np.array([1.0, 1.0, 2.0, 3.0])
+    for name in ("pearson", "spearman"):
+        expected = getattr(scipy.stats, f"{name}r")(VALUES, tied).statistic
+        assert getattr(metrics, name)(VALUES, tied) == pytest.approx(expected)
+
+
+def test_undefined_is_zero_without_a_warning():
+    """Oracle: the convention of the GLUE paper for Matthews; pytest turns warnings into errors."""
+    for labels in (LABELS, np.zeros(8, int), np.ones(8, int)):
+        for constant in (np.zeros(8, int), np.ones(8, int)):
+            assert metrics.matthews(labels, constant) == 0
+    assert metrics.f1(np.zeros(3, int), np.zeros(3, int)) == 0
+    for function in (metrics.pearson, metrics.spearman):
+        assert function(VALUES, np.full(4, 2.5)) == function(np.full(4, 2.5), VALUES) == 0
+        assert function(np.ones(1), np.zeros(1)) == 0
+        # Predictions that are not finite must not look like constant ones.
+        assert math.isnan(function(VALUES, np.array([np.nan, 1, 2, 3])))

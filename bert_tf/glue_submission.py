@@ -1,0 +1,56 @@
+"""Zips the test predictions of fine-tuning runs for the GLUE server, gluebenchmark.com.
+
+  python -m bert_tf.glue_submission --output_file=submission.zip run-cola run-sst2 run-mnli
+
+Each run is the output folder of run_finetuning with --do_predict. The command checks that every
+file covers its whole test set, and says which of the eleven files are missing.
+"""
+
+from dataclasses import dataclass
+
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(command.Options):
+    """The flags of the command."""
+
+    runs: tuple = option(
+        (),
+        help="Output folder of run_finetuning; may be repeated, and the name of the flag may be "
+        "left out. Required.",
+        positional=True,
+    )
+    output_file: str = option(help="The zip file to write.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.runs:
+            raise ValueError("no runs: name the output folders of run_finetuning")
+
+
+def run(options: Options) -> None:
+    """Writes the zip file and prints what is in it and what is missing.
+
+    Raises:
+        ValueError, OSError: one line that names the folder or file and what to do.
+    """
+    from bert_tf.finetuning.submission import write_submission
+
+    files, missing = write_submission(options.runs, options.output_file)
+    print(f"Wrote {options.output_file}: {', '.join(files)}.")
+    if missing:
+        print(
+            f"WARNING: {len(missing)} of {len(files) + len(missing)} files are missing: "
+            f"{', '.join(missing)}. Give the runs of these tasks, too."
+        )
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The zip file for GLUE's server."""
+
+import re
+import zipfile
+
+import pytest
+
+from bert_tf import glue_submission
+from bert_tf.finetuning.tasks.glue import SUBMISSION
+
+
+def predict(folder, name: str, count: int) -> str:
+    folder.mkdir(exist_ok=True)
+    rows = "".join(f"{index}\t1\n" for index in range(count))
+    (folder / name).write_text(f"index\tprediction\n{rows}")
+    return str(folder)
+
+
+def submit(runs: list[str], folder) -> str:
+    path = str(folder / "submission.zip")
+    glue_submission.run(glue_submission.Options(runs=tuple(runs), output_file=path))
+    return path
+
+
+def test_the_files_of_all_runs_lie_flat_in_the_zip(tmp_path, capsys):
+    """Oracle: the names of the server's files; the files in the runs."""
+    names = [name for name in SUBMISSION if name != "QQP.tsv"]
+    runs = [predict(tmp_path / name, name, SUBMISSION[name]) for name in names]
+    predict(tmp_path / "MNLI-m.tsv", "AX.tsv", 1104)
+    runs.remove(str(tmp_path / "AX.tsv"))
+    with zipfile.ZipFile(submit(runs, tmp_path)) as zipped:
+        assert zipped.namelist() == names
+        for name in names:
+            assert zipped.read(name) == (tmp_path / name / name).read_bytes()
+    printed = capsys.readouterr().out
+    assert "submission.zip: CoLA.tsv, SST-2.tsv, MRPC.tsv" in printed
+    assert "WARNING: 1 of 11 files are missing: QQP.tsv." in printed
+
+
+def test_what_is_not_a_submission_is_named(tmp_path):
+    """Oracle: the sizes of the test sets; nothing is written."""
+
+    def refuse(match: str, *runs: str) -> None:
+        with pytest.raises(ValueError, match=match):
+            submit(runs, tmp_path)
+        assert not (tmp_path / "submission.zip").exists()
+
+    whole, again = (predict(tmp_path / name, "WNLI.tsv", 146) for name in "ab")
+    refuse("no runs: name the output folders")
+    refuse("nowhere holds no predictions .*--do_predict --output_dir=nowhere", whole, "nowhere")
+    refuse(re.escape(f"{whole}/WNLI.tsv and {again}/WNLI.tsv are for the same task"), whole, again)
+    part = predict(tmp_path / "c", "RTE.tsv", 277)
+    refuse("RTE.tsv has 277 predictions, but the official test set has 3,000", whole, part)
+    (tmp_path / "a" / "WNLI.tsv").write_text("index\tprediction\n" + "0\t1\n" * 146)
+    refuse("WNLI.tsv has 146 .* 146 examples with the indices 0 to 145", whole)

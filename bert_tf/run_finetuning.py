@@ -23,10 +23,14 @@ from tfrecords import command
 
 
 def run(options: Options) -> dict[str, float]:
-    """Fine-tunes and evaluates; see `bert_tf.finetuning.run.fine_tune`."""
-    from bert_tf.finetuning.run import fine_tune
+    """Fine-tunes and evaluates; see `bert_tf.finetuning.run.fine_tune`.
 
-    return fine_tune(options)
+    With --num_seeds or --grid it returns the results of the best run.
+    """
+    from bert_tf.finetuning.run import fine_tune
+    from bert_tf.finetuning.sweep import sweep
+
+    return sweep(options) if options.is_sweep else fine_tune(options)
 
 
 def main() -> None:

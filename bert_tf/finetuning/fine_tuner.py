@@ -1,5 +1,6 @@
 """Trains a task's model and keeps the best weights."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -8,16 +9,23 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
+from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.layer_decay import rate_factors
+from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver, Phase
-from bert_tf.training.trainer import Trainer
+from bert_tf.training.strategy import chief_print
+from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.names import num_layers
 from bert_tf.weights.starting import set_initial_weights
+
+_POOLER = "encoder/pooler/dense_kernel"
 
 
 class FineTuner:
@@ -30,7 +38,7 @@ class FineTuner:
         splits: "train" and the splits that are evaluated.
 
     Raises:
-        ValueError: there are too few examples for one step.
+        ValueError: there are too few examples for one step, or --class_weights is wrong.
     """
 
     def __init__(
@@ -47,16 +55,21 @@ class FineTuner:
         keras.utils.set_random_seed(options.random_seed)
         with strategy.scope():
             self.model = task.build_model(config)
+            self.model.encoder.trainable = not options.freeze_encoder
+            weights = self.model.trainable_weights
             optimizer = optimizers.AdamW(
-                self.model.trainable_weights, bias_correction=options.bias_correction
+                weights,
+                bias_correction=options.bias_correction,
+                rate_factors=rate_factors(weights, num_layers(config), options.layer_decay),
             )
         schedule = schedules.linear_warmup_and_decay(
             options.learning_rate,
             self.num_train_steps,
             int(self.num_train_steps * options.warmup_proportion),
         )
+        objective = self._objective(chief_print(strategy))
         self.trainer = Trainer(
-            strategy, self.model, task.objective, optimizer, schedule, seed=options.random_seed
+            strategy, self.model, objective, optimizer, schedule, seed=options.random_seed
         )
         self.evaluator = Evaluator(task, self.trainer, splits, options.eval_batch_size)
         self.driver = Driver(
@@ -65,7 +78,24 @@ class FineTuner:
             save_checkpoints_steps=math.ceil(self.num_train_steps / epochs),
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
+            patience=options.early_stopping,
         )
+
+    def _objective(self, say: Callable[[str], None]) -> Objective:
+        """Returns the task's objective with the weights of --class_weights."""
+        value, task = self._options.class_weights, self._task
+        if not value:
+            return task.objective
+        classifies = task.head and task.head.kind == "classifier"
+        if not (classifies and isinstance(task.objective, ClassificationObjective)):
+            raise ValueError(
+                f"--class_weights has no effect with --task={task.name}, which does not choose one "
+                "of several classes: omit it"
+            )
+        labels, targets = task.head.labels, self._examples.targets["labels"]
+        weights = class_weights(value, labels, targets)
+        say(describe(weights, labels, targets))
+        return dataclasses.replace(task.objective, class_weights=weights)
 
     def set_initial_weights(
         self, init: Checkpoint | None, mapping: VocabularyMapping | None, say: Callable[[str], None]
@@ -85,6 +115,12 @@ class FineTuner:
             mapping,
             say,
         )
+        reads_pooler = self._task.head and self._task.head.kind in ("classifier", "multiple_choice")
+        if self._options.freeze_encoder and reads_pooler and init and _POOLER not in init.tensors:
+            say(
+                f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "
+                "output of a random one, which does not train either."
+            )
 
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights.

@@ -120,11 +120,53 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         help="Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
         "google-research/bert does not: --nobias_correction.",
     )
+    early_stopping: int | None = option(
+        None,
+        at_least=1,
+        help="End training after this many epochs in a row that were no better on the dev set.",
+    )
+    class_weights: str | None = option(
+        None,
+        help="Weights of the classes in the loss: `balanced` gives every class the same total "
+        "weight, whatever its number of training examples; spam=4,ham=1 states them, and classes "
+        "that are not named weigh 1.",
+    )
+    freeze_encoder: bool = option(
+        False, help="Train only the head. The encoder keeps its weights, and drops nothing."
+    )
+    layer_decay: float = option(
+        1.0,
+        at_least=0,
+        at_most=1,
+        help="Multiply the learning rate by this factor per layer, from the head down to the "
+        "embeddings; 0.8 to 0.95 are usual for small data.",
+    )
+    num_seeds: int = option(
+        1,
+        at_least=1,
+        help="Train this often, with --random_seed and the seeds after it, in folders of "
+        "--output_dir, and report mean, standard deviation and the best run.",
+    )
+    grid: bool = option(
+        False,
+        help="Train with every combination that the paper tries: batches of 16 and 32, learning "
+        "rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. The dev set chooses.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+        if self.is_sweep and not self.do_train:
+            raise ValueError(
+                "--num_seeds and --grid are for training: add --do_train, or give the folder of "
+                "one run as --output_dir"
+            )
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the flags ask for several runs."""
+        return self.grid or self.num_seeds > 1
 
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps for this number of training examples.

@@ -41,11 +41,16 @@ from tfrecords.writer import atomic_write
 EVAL_RESULTS_JSON = "eval_results.json"
 
 
-def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
+def fine_tune(
+    options: FineTuningOptions,
+    task: Task | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+) -> dict[str, float]:
     """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
+        strategy: one that `make_strategy` returned, if several runs share it.
 
     Returns:
         the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
@@ -59,7 +64,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
     # The workers of several machines must meet before TensorFlow computes anything.
-    strategy = make_strategy(options)
+    strategy = strategy or make_strategy(options)
     lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
     with explain_lost_workers(), lock:
         return _fine_tune(options, task, strategy)
@@ -252,7 +257,7 @@ def _summary(
     files: list[str],
     only_evaluated: bool,
 ) -> str:
-    metric, folder, output = task.metric, options.output_dir, unused_name("classifier")
+    metric, folder = task.metric, options.output_dir
     name = metric.capitalize()
     lines = []
     if f"eval_{metric}" in results:
@@ -266,12 +271,12 @@ def _summary(
     if only_evaluated:
         return "\n".join(lines)
     lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
+    return "\n".join([*lines, next_step(task, folder)])
+
+
+def next_step(task: Task, folder: str) -> str:
+    """Returns a line that says how to export a run."""
+    output = unused_name("classifier")
     if task.name in (*TASKS, *MAKERS):
-        lines.append(
-            "Next: " + command_line("export.classifier", checkpoint=folder, output_dir=output)
-        )
-    else:
-        lines.append(
-            f"Next, in Python: export.classifier.export_classifier({folder!r}, {output!r}, task)"
-        )
-    return "\n".join(lines)
+        return "Next: " + command_line("export.classifier", checkpoint=folder, output_dir=output)
+    return f"Next, in Python: export.classifier.export_classifier({folder!r}, {output!r}, task)"

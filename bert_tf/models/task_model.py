@@ -19,7 +19,8 @@ class BertTaskModel(keras.Model):
     | "tagger"          | `sequence_output`   | [B, S]    | logits [B, S, C]                |
     | "span"            | `sequence_output`   | [B, S]    | start and end logits [B, S, 2]  |
 
-    As in the original, the "span" head has no dropout.
+    As in the original, the "span" head has no dropout. With `encoder.trainable = False`, only the
+    head trains: the encoder drops nothing, and no gradient is computed for it.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -68,9 +69,12 @@ class BertTaskModel(keras.Model):
                 if name in ("dropout_seed", "input_word_ids", "input_mask", "input_type_ids")
             }
         seeds = self.encoder.dropout_seeds(inputs, training)
-        outputs = self.encoder(inputs, seeds=seeds, training=training)
+        trains_encoder = training and self.encoder.trainable
+        outputs = self.encoder(inputs, seeds=seeds, training=trains_encoder)
         per_token = self.kind in ("tagger", "span")
         x = outputs["sequence_output" if per_token else "pooled_output"]
+        if not self.encoder.trainable:
+            x = ops.stop_gradient(x)
         logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
         if self.kind == "multiple_choice":
             return ops.reshape(logits, shape[:2])

@@ -18,6 +18,7 @@ from bert_tf.training.strategy import (
     mean_over_workers,
 )
 from bert_tf.training.trainer import Batch, Trainer
+from tfrecords.progress import say
 
 _REPORT_SECONDS = 5.0
 
@@ -79,6 +80,8 @@ class Driver:
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
         best_metric: metric of the evaluations; higher is better. The weights of the best
             evaluation, the first among equals, are kept in `folder/best` with its results.
+        patience: with `best_metric`, end training after this many evaluations in a row that were
+            no better; None for never. Evaluations then must be `save_checkpoints_steps` apart.
         peak_flops: peak floating-point operations per second of all devices, to report their
             utilization.
 
@@ -98,6 +101,7 @@ class Driver:
         iterations_per_loop: int = 1000,
         keep_checkpoints: int = 5,
         best_metric: str | None = None,
+        patience: int | None = None,
         peak_flops: float = 0.0,
     ):
         self._folder, self._trainer = folder, trainer
@@ -108,7 +112,7 @@ class Driver:
         self._checkpointer = Checkpointer(
             folder, trainer.model, trainer.state, keep_checkpoints, self._writes
         )
-        self._best_metric = best_metric
+        self._best_metric, self._patience = best_metric, patience
         self._best_folder = f"{folder}/{BEST}"
         self._best = Checkpointer(
             self._best_folder, trainer.model, {"step": trainer.step}, 1, self._writes
@@ -239,6 +243,23 @@ class Driver:
         )
         return new > best
 
+    def _is_out_of_patience(self) -> bool:
+        """Returns whether training ends early; depends on nothing but the steps.
+
+        A resumed run therefore ends at the same step.
+        """
+        if not (self._patience and self._best_results):
+            return False
+        best_step = self._best_results["global_step"]
+        if (self.step - best_step) // self._save_steps < self._patience:
+            return False
+        if self._writes:
+            say(
+                f"Stopping early after step {self.step:,}: {self._best_metric} was best at step "
+                f"{best_step:,}, {self._best_results[self._best_metric]:.4f}."
+            )
+        return True
+
     def _train_phase(self, phase: Phase, reports: Reports, stop: StopRequest) -> None:
         if self.step >= phase.until_step:
             return
@@ -250,7 +271,7 @@ class Driver:
         self, batches: list[Iterator[Batch]], phase: Phase, reports: Reports, stop: StopRequest
     ) -> None:
         trainer, step, steps = self._trainer, self.step, 1
-        while step < phase.until_step:
+        while step < phase.until_step and not self._is_out_of_patience():
             planned = self._limited(steps, step, phase)
             seconds = _take_steps(trainer, batches, planned, phase)
             steps, step = self.step - step, self.step

@@ -20,6 +20,7 @@ class Optimizer:
         exclude: regular expression; the default matches biases and the two parameters of layer
             normalization.
         bias_correction: whether to correct the bias of the moments toward 0.
+        rate_factors: a factor on the learning rate of each variable; None for 1.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable.
@@ -38,11 +39,13 @@ class Optimizer:
         epsilon: float = 1e-6,
         exclude: str = r"(^|/|_)bias$|/gamma$|/beta$",
         bias_correction: bool = False,
+        rate_factors: Sequence[float] | None = None,
     ):
         self.weight_decay = weight_decay
         self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
+        self._rate_factors = rate_factors or [1.0] * len(variables)
         self._excluded = [bool(re.search(exclude, variable.path)) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
@@ -86,13 +89,12 @@ class Optimizer:
 
     def _update_all(self, strategy, gradients, learning_rate, scale) -> None:
         weights = self._moment_weights()
-        for target, moments, gradient, excluded in zip(
-            self._targets, self._moments, gradients, self._excluded, strict=True
+        for target, moments, gradient, factor, excluded in zip(
+            self._targets, self._moments, gradients, self._rate_factors, self._excluded, strict=True
         ):
+            rate = learning_rate if factor == 1.0 else learning_rate * factor
             strategy.extended.update(
-                target,
-                self._update,
-                args=(*moments, gradient, scale, learning_rate, weights, excluded),
+                target, self._update, args=(*moments, gradient, scale, rate, weights, excluded)
             )
 
     def _moment_weights(self) -> tuple:

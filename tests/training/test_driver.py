@@ -325,6 +325,38 @@ def test_the_best_weights_are_kept(make_run):
         np.testing.assert_array_equal(ours, expected)
 
 
+def test_training_ends_early_and_a_resumed_run_at_the_same_step(make_run, capsys):
+    """Oracle: the third and the fourth of the evaluations at steps 2, 4, ... are no better."""
+    scores = {2: 0.5, 4: 0.75, 6: 0.7, 8: 0.75, 10: 1.0}
+    settings = dict(save_checkpoints_steps=2, best_metric="score", patience=2)
+
+    def evaluate():
+        return {"score": scores[int(run.trainer.step.numpy())]}
+
+    def kill_in_step_8(trainer):
+        real = trainer.train
+
+        def train_or_die(iterator, steps):
+            if trainer.step.numpy() == 7:
+                raise KeyboardInterrupt
+            return real(iterator, steps)
+
+        trainer.train = train_or_die
+
+    run = make_run()
+    for _ in range(2):  # the finished run is not continued
+        run.train(20, evaluate, **settings)
+        assert run.checkpoints()[-1] == "ckpt-8"
+        assert run.results == {"score": 0.75, "global_step": 4}
+        line = "Stopping early after step 8: score was best at step 4, 0.7500.\n"
+        assert line in capsys.readouterr().out
+    run = make_run("killed")
+    with pytest.raises(KeyboardInterrupt):
+        run.train(20, evaluate, kill_in_step_8, iterations_per_loop=1, **settings)
+    run.train(20, evaluate, **settings)
+    assert run.restored.endswith("ckpt-6") and run.checkpoints()[-1] == "ckpt-8"
+
+
 def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
     """Oracle: the step after which a weight was made NaN, and the files in the folder."""
     run = make_run()

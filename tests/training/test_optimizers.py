@@ -41,7 +41,9 @@ def assert_values(variables, expected, rtol=1e-5) -> None:
         )
 
 
-def worked_in_numpy(name: str, bias_correction: bool, weight_decay: float) -> list[np.ndarray]:
+def worked_in_numpy(
+    name: str, bias_correction: bool, weight_decay: float, factors=(1, 1, 1, 1, 1)
+) -> list[np.ndarray]:
     """Returns the variables after the steps of `take_steps`, by the papers' formulas in float64."""
     variables, moments = arrays(0), [(0.0, 0.0)] * len(NAMES)
     for t, rate in enumerate(RATES, start=1):
@@ -56,7 +58,7 @@ def worked_in_numpy(name: str, bias_correction: bool, weight_decay: float) -> li
                 update = update + weight_decay * w
                 if name == "lamb":
                     ratio = np.linalg.norm(w) / np.linalg.norm(update)
-            variables[index] = w - rate * ratio * update
+            variables[index] = w - factors[index] * rate * ratio * update
     return variables
 
 
@@ -84,6 +86,20 @@ def test_bias_correction_is_off_in_adamw_and_on_in_lamb():
         variables = make_variables()
         take_steps(OPTIMIZERS[name](variables, weight_decay=0.3, epsilon=EPSILON))
         assert_values(variables, worked_in_numpy(name, bias_correction, 0.3), rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["adamw", "lamb"])
+def test_a_rate_of_its_own_for_every_variable(name):
+    """Oracles: the formula in NumPy; without factors, bit for bit, the optimizer that has none."""
+    factors, settings = (0.5, 1.0, 0.0, 2.0, 0.25), dict(weight_decay=0.3, epsilon=EPSILON)
+    variables = make_variables()
+    take_steps(OPTIMIZERS[name](variables, bias_correction=True, rate_factors=factors, **settings))
+    assert_values(variables, worked_in_numpy(name, True, 0.3, factors), rtol=1e-4)
+    ones, none = make_variables(), make_variables()
+    take_steps(OPTIMIZERS[name](ones, rate_factors=(1.0,) * len(NAMES), **settings))
+    take_steps(OPTIMIZERS[name](none, **settings))
+    for one, other in zip(ones, none, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
 def take_keras_steps(optimizer, variables, steps: int = 3) -> None:

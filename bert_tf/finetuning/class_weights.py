@@ -1,0 +1,57 @@
+"""The weights of classes in the loss."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+BALANCED = "balanced"
+
+
+def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tuple[float, ...]:
+    """Returns the weight of each class.
+
+    "balanced" gives every class the same total weight: examples / (classes * examples of the
+    class), counting only classes that occur. The mean weight of an example is then 1.
+
+    Args:
+        value: "balanced", or `label=weight` separated by commas; other classes weigh 1.
+        labels: the names of the classes.
+        targets: the classes of the training examples, int [N].
+
+    Raises:
+        ValueError: a label or a weight is wrong.
+    """
+    if value != BALANCED:
+        stated = dict(_parse(item, labels) for item in value.split(","))
+        return tuple(stated.get(label, 1.0) for label in labels)
+    counts = np.bincount(targets, minlength=len(labels))
+    present = np.count_nonzero(counts)
+    return tuple(len(targets) / (present * count) if count else 0.0 for count in counts.tolist())
+
+
+def describe(weights: Sequence[float], labels: Sequence[str], targets: np.ndarray) -> str:
+    """Returns a line that tells the user the weights and where they apply."""
+    counts = np.bincount(targets, minlength=len(labels))
+    parts = [
+        f"{label} {weight:.4g} ({count:,} examples)"
+        for label, weight, count in zip(labels, weights, counts.tolist(), strict=True)
+    ]
+    return f"Class weights: {', '.join(parts)}."
+
+
+def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
+    label, equals, number = item.rpartition("=")
+    if not equals:
+        raise ValueError(
+            f"--class_weights: {item!r} is neither `{BALANCED}` nor of the form label=weight"
+        )
+    if label not in labels:
+        raise ValueError(f"--class_weights: {label!r} is no class, only {', '.join(labels)} are")
+    try:
+        weight = float(number)
+    except ValueError:
+        weight = math.nan
+    if not (math.isfinite(weight) and weight > 0):
+        raise ValueError(f"--class_weights: the weight {number!r} must be a number above 0")
+    return label, weight

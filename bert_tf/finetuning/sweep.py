@@ -1,0 +1,251 @@
+"""Several runs in one command: seeds, and the grid of the paper."""
+
+import dataclasses
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task
+from bert_tf.finetuning.run import EVAL_RESULTS_JSON, fine_tune, next_step
+from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.finetuning.tables import aligned
+from bert_tf.finetuning.task import Task
+from bert_tf.flags import make_strategy
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.driver import NonFiniteLoss
+from bert_tf.training.strategy import chief_print, is_chief
+from tfrecords.writer import atomic_write
+
+RESULTS_JSON, RESULTS_TEXT = "results.json", "results.txt"
+# Source: BERT (arXiv:1810.04805) appendix A.3.
+GRID = {
+    "train_batch_size": (16, 32),
+    "learning_rate": (5e-5, 3e-5, 2e-5),
+    "num_train_epochs": (2.0, 3.0, 4.0),
+}
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt))/?$")
+
+Results = Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """The runs of one setting of the flags, which differ in their seeds.
+
+    Attributes:
+        name: the folder of the setting in --output_dir; "" without --grid.
+        flags: the flags that --grid sets.
+        runs: the options of each run, by its folder in --output_dir.
+    """
+
+    name: str
+    flags: Mapping[str, float]
+    runs: Mapping[str, FineTuningOptions]
+
+
+def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
+    """Trains with several seeds or settings, each in a folder of its own, and compares the runs.
+
+    Finished runs are not repeated, and an interrupted one resumes. The best setting is the one with
+    the highest mean of the task's metric on the dev set, and the best run is the best of that
+    setting. The comparison goes to `results.json` and `results.txt`. A run whose loss is not finite
+    counts as diverged, and the others go on. Clears Keras' global state between runs.
+
+    Args:
+        task: replaces the registered task with the name `options.task`.
+
+    Returns:
+        the results of the best run.
+
+    Raises:
+        ValueError, OSError: see `fine_tune`; also if all runs diverged.
+        Interrupted: a signal stopped training, after a checkpoint was saved.
+    """
+    settings = list_settings(options)
+    _check_folder(options.output_dir)
+    task = task or make_task(options)
+    strategy = make_strategy(options)
+    say = chief_print(strategy)
+    runs = {folder: run for setting in settings for folder, run in setting.runs.items()}
+    results: dict[str, Results] = {}
+    for number, (folder, run) in enumerate(runs.items(), start=1):
+        say(f"\nRun {number} of {len(runs)}: {run.output_dir}")
+        try:
+            results[folder] = _finished_results(run, task) or _train(run, task, strategy)
+        except NonFiniteLoss as error:
+            say(f"WARNING: {run.output_dir} diverged: {error}")
+    if not results:
+        raise ValueError("all runs diverged: try a lower --learning_rate")
+    best = _best_run(settings, results, f"eval_{task.metric}")
+    if is_chief(strategy):
+        _report(options, task, settings, results, best, say)
+    return results[best]
+
+
+def list_settings(options: FineTuningOptions) -> list[Setting]:
+    """Returns the settings to try.
+
+    Raises:
+        ValueError: --grid and a flag that it sets are given, or a seed is too large.
+    """
+    if not options.grid:
+        return [_setting(options, "", {})]
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    for name in GRID:
+        if getattr(options, name) != defaults[name]:
+            raise ValueError(f"--grid tries several values of --{name}: omit that flag")
+    name = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
+    return [
+        _setting(options, name.format(**flags), flags)
+        for values in itertools.product(*GRID.values())
+        for flags in [dict(zip(GRID, values, strict=True))]
+    ]
+
+
+def _setting(options: FineTuningOptions, name: str, flags: Mapping[str, float]) -> Setting:
+    runs = {}
+    for seed in range(options.random_seed, options.random_seed + options.num_seeds):
+        folder = f"{name}/seed-{seed}".lstrip("/")
+        runs[folder] = dataclasses.replace(
+            options,
+            **flags,
+            random_seed=seed,
+            output_dir=f"{options.output_dir.rstrip('/')}/{folder}",
+            num_seeds=1,
+            grid=False,
+        )
+    return Setting(name, flags, runs)
+
+
+def _check_folder(path: str) -> None:
+    names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
+    if others := sorted(name for name in names if not _OURS.match(name)):
+        raise ValueError(
+            f"{path} holds {others[0]}, which is not of such runs: choose another --output_dir"
+        )
+
+
+def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
+    """Returns the results of a run that has nothing left to do."""
+    run, flags = RunFolder(options.output_dir), dataclasses.asdict(options) | {"task": task.name}
+    if not run.read_flags().get(FINISHED) or run.changed_flags(flags):
+        return None
+    return run.read_json(EVAL_RESULTS_JSON) or None
+
+
+def _train(options: FineTuningOptions, task: Task, strategy: tf.distribute.Strategy) -> Results:
+    # Otherwise, the models and graphs of earlier runs would stay in memory.
+    keras.utils.clear_session()
+    return fine_tune(options, task, strategy)
+
+
+def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metric: str) -> str:
+    def value(folder: str) -> float:
+        # A correlation, for example, may be NaN.
+        found = results[folder][metric]
+        return -math.inf if math.isnan(found) else found
+
+    finished = [[folder for folder in setting.runs if folder in results] for setting in settings]
+    best = max(filter(None, finished), key=lambda runs: np.mean([value(run) for run in runs]))
+    return max(best, key=value)
+
+
+def summarize(results: Sequence[Results]) -> dict[str, dict[str, float]]:
+    """Returns the mean and, of two or more runs, the standard deviation (n - 1) of each metric."""
+    summary: dict[str, dict[str, float]] = {}
+    for name in results[0]:
+        values = [run[name] for run in results]
+        if name != "global_step":
+            summary[name] = {"mean": float(np.mean(values))}
+            if len(values) > 1:
+                summary[name]["deviation"] = float(np.std(values, ddof=1))
+    return summary
+
+
+def _report(
+    options: FineTuningOptions,
+    task: Task,
+    settings: Sequence[Setting],
+    results: Mapping[str, Results],
+    best: str,
+    say: Callable[[str], None],
+) -> None:
+    """Writes and prints the comparison."""
+    groups = [
+        [results[folder] for folder in setting.runs if folder in results] for setting in settings
+    ]
+    summaries = [summarize(group) if group else {} for group in groups]
+    metric = f"eval_{task.metric}"
+    values = {
+        "task": task.name,
+        "metric": metric,
+        "best": best,
+        "settings": [
+            {
+                "flags": dict(setting.flags),
+                "runs": {folder: results.get(folder) for folder in setting.runs},
+                "summary": summary,
+            }
+            for setting, summary in zip(settings, summaries, strict=True)
+        ],
+    }
+    table = _grid_table if options.grid else _seeds_table
+    text = aligned(table(settings, results, summaries, best, metric))
+    summary = next(s for s, x in zip(summaries, settings, strict=True) if best in x.runs)[metric]
+    text += f"\n\n{_sentence(task, results[best][metric], summary, options, best)}"
+    folder = options.output_dir
+    atomic_write(f"{folder}/{RESULTS_JSON}", json.dumps(values, indent=2) + "\n")
+    atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
+    say(f"\n{text}\nWrote {folder}: {RESULTS_JSON}, {RESULTS_TEXT}.")
+    say(next_step(task, f"{folder.rstrip('/')}/{best}"))
+
+
+def _sentence(
+    task: Task, value: float, summary: Mapping[str, float], options: FineTuningOptions, best: str
+) -> str:
+    name = f"{task.metric.capitalize()} {summary['mean']:.4f} on {task.dev_set}"
+    if "deviation" not in summary:
+        return f"{name}: the best of {math.prod(map(len, GRID.values()))} settings, {best}."
+    of = f"{options.num_seeds} seeds" + " at the best setting" * options.grid
+    return (
+        f"{name}: mean of {of}, standard deviation {summary['deviation']:.4f}; the best run, "
+        f"{best}, has {value:.4f}."
+    )
+
+
+def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
+    """Returns a row for each run, and their mean and deviation."""
+    (setting,), (summary,) = settings, summaries
+    names = sorted(summary, key=lambda name: name != metric)
+    rows = [["", *names, ""]]
+    for folder in setting.runs:
+        run = results.get(folder)
+        cells = [f"{run[name]:.4f}" for name in names] if run else ["diverged", *names[1:]]
+        rows.append([folder, *cells, "best" * (folder == best)])
+    for part in ("mean", "deviation"):
+        if part in summary[metric]:
+            rows.append([part, *(f"{summary[name][part]:.4f}" for name in names), ""])
+    return rows
+
+
+def _grid_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
+    """Returns a row for each setting."""
+    names = sorted(next(filter(None, summaries)), key=lambda name: name != metric)
+    rows = [["", *names, ""]]
+    for setting, summary in zip(settings, summaries, strict=True):
+        cells = [_mean_and_deviation(summary[name]) for name in names] if summary else ["diverged"]
+        cells += [""] * (len(names) - len(cells))
+        rows.append([setting.name, *cells, "best" * (best in setting.runs)])
+    return rows
+
+
+def _mean_and_deviation(values: Mapping[str, float]) -> str:
+    mean = f"{values['mean']:.4f}"
+    return f"{mean} ± {values['deviation']:.4f}" if "deviation" in values else mean

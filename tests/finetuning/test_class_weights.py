@@ -1,0 +1,41 @@
+"""The weights of classes in the loss."""
+
+import numpy as np
+import pytest
+from sklearn.utils.class_weight import compute_class_weight
+
+from bert_tf.finetuning.class_weights import class_weights, describe
+
+LABELS = ("ham", "spam", "a=b")
+TARGETS = np.array([0] * 17 + [1] * 2 + [2] * 5)
+
+
+def test_balanced_weights():
+    """Oracle: scikit-learn's. A class without examples has no effect on the others."""
+    expected = compute_class_weight("balanced", classes=np.arange(3), y=TARGETS)
+    weights = class_weights("balanced", LABELS, TARGETS)
+    assert weights == pytest.approx(expected)
+    assert class_weights("balanced", (*LABELS, "none"), TARGETS) == (*weights, 0.0)
+    assert np.mean(np.array(weights)[TARGETS]) == pytest.approx(1.0)
+
+
+def test_stated_weights():
+    """Oracle: by hand."""
+    assert class_weights("spam=4,a=b=0.5", LABELS, TARGETS) == (1.0, 4.0, 0.5)
+    line = "Class weights: ham 1 (17 examples), spam 4 (2 examples), a=b 0.5 (5 examples)."
+    assert describe((1.0, 4.0, 0.5), LABELS, TARGETS) == line
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ("equal", "'equal' is neither `balanced` nor of the form label=weight"),
+        ("eggs=2", "'eggs' is no class, only ham, spam, a=b are"),
+        ("spam=0", "the weight '0' must be a number above 0"),
+        ("spam=nan", "the weight 'nan' must be"),
+        ("spam=much", "the weight 'much' must be"),
+    ],
+)
+def test_wrong_weights_are_one_clear_line(value, match):
+    with pytest.raises(ValueError, match=match):
+        class_weights(value, LABELS, TARGETS)

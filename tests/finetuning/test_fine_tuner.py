@@ -1,0 +1,116 @@
+"""What the flags of training do to the model, the optimizer and the schedule."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, Head
+from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.task import TRAIN
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.training import optimizers
+from bert_tf.training.strategy import make_strategy
+
+CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
+
+
+class _Features:
+    """21 training examples, a third of them positive."""
+
+    targets = {"labels": np.arange(21, dtype=np.int32) % 3 // 2}
+
+    def __len__(self) -> int:
+        return 21
+
+
+def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
+    values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
+    options = FineTuningOptions(**values | flags)
+    return FineTuner(options, task, CONFIG, {TRAIN: _Features()}, make_strategy("cpu"))
+
+
+def make_batch() -> dict[str, tf.Tensor]:
+    ids = tf.constant(np.random.default_rng(0).integers(0, 20, [4, 16], np.int32))
+    return {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+        "labels": tf.constant([0, 1, 1, 0]),
+        "example_weights": tf.ones([4]),
+    }
+
+
+def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
+    """Oracles: the weights before; google-research/bert optimization.py, worked in NumPy.
+
+    Its learning rate is that of the step before the update, counted from 0; its Adam does not
+    correct the bias of the moments. A frozen encoder drops nothing, or the gradient would differ.
+    """
+    tuner = make_tuner(
+        freeze_encoder=True, bias_correction=False, learning_rate=1e-2, num_train_epochs=4.0
+    )
+    assert CONFIG.hidden_dropout_prob > 0
+    model, batch, total, warmup = tuner.model, make_batch(), 42, 4
+    for step in (0, 3, 4, 41):
+        expected = 1e-2 * (step / warmup if step < warmup else 1 - step / total)
+        assert float(tuner.trainer.schedule(tf.constant(step))) == pytest.approx(expected, rel=1e-5)
+    model.head.dropout.rate = 0.0
+    before = model.get_weights()
+    errors = tf.nn.softmax(model(batch)).numpy() - np.eye(2)[batch["labels"]]
+    pooled = model.encoder(batch)["pooled_output"].numpy()
+    gradients = [pooled.T @ errors / 4, errors.mean(axis=0)]
+    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients))
+    tuner.trainer.step.assign(10)
+    tuner.trainer.train(iter(tf.data.Dataset.from_tensors(batch)), 1)
+
+    expected = dict(zip([weight.path for weight in model.weights], before, strict=True))
+    for name, gradient, decay in zip(("kernel", "bias"), gradients, (0.01, 0.0), strict=True):
+        path, gradient = f"task_model/head/dense_{name}", gradient * min(1, 1 / norm)
+        update = 0.1 * gradient / (np.sqrt(0.001 * gradient**2) + 1e-6) + decay * expected[path]
+        expected[path] = expected[path] - 1e-2 * (1 - 10 / total) * update
+    for weight in model.weights:
+        tolerance = 1e-5 if "/head/" in weight.path else 0
+        np.testing.assert_allclose(weight.numpy(), expected[weight.path], atol=tolerance, rtol=0)
+    # Checkpoints hold the whole model, and moments of the head alone.
+    assert len(before) == len(BertTaskModel(CONFIG, 2).weights)
+    assert sum(name.endswith("adam_m") for name in tuner.trainer.state) == 2
+
+
+def test_layer_decay_is_electras(monkeypatch):
+    """Oracle: google-research/electra model/optimization.py `_get_layer_lrs`, for two layers."""
+    depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
+    given = []
+
+    class Recording(optimizers.AdamW):
+        def __init__(self, variables, rate_factors, **others):
+            given.extend(zip([v.path for v in variables], rate_factors, strict=True))
+            super().__init__(variables, rate_factors=rate_factors, **others)
+
+    monkeypatch.setattr(optimizers, "AdamW", Recording)
+    make_tuner(layer_decay=0.8)
+    assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
+    for path, factor in given:
+        assert factor == pytest.approx(0.8 ** (4 - depths[path.split("/")[1]])), path
+    given.clear()
+    make_tuner()
+    assert {factor for _, factor in given} == {1.0}
+
+
+def test_class_weights_are_those_of_the_training_split(capsys):
+    """Oracle: 14 negative and 7 positive examples weigh 21 / (2 * 14) and 21 / (2 * 7)."""
+    tuner = make_tuner(class_weights="balanced")
+    assert tuner.trainer.objective.class_weights == (0.75, 1.5)
+    expected = "Class weights: negative 0.75 (14 examples), positive 1.5 (7 examples).\n"
+    assert capsys.readouterr().out == expected
+    assert make_tuner().trainer.objective == TASKS["sst2"].objective
+
+
+def test_class_weights_need_classes():
+    class Regression(type(TASKS["sst2"])):
+        head = Head("span")
+
+    task = Regression(name="lengths", labels=())
+    with pytest.raises(ValueError, match="no effect with --task=lengths, which does not choose"):
+        make_tuner(task, class_weights="balanced")

@@ -1,0 +1,163 @@
+"""Several seeds and the paper's grid in one command."""
+
+import contextlib
+import dataclasses
+import json
+import math
+
+import pytest
+
+from bert_tf.finetuning import sweep as sweep_module
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.run import EVAL_RESULTS_JSON
+from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.finetuning.sweep import list_settings, summarize, sweep
+from bert_tf.finetuning.tables import aligned, as_csv, markdown
+from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.training.driver import NonFiniteLoss
+from tfrecords.writer import atomic_write, make_folder
+
+
+def make_options(folder, **flags) -> FineTuningOptions:
+    values = dict(task="SST-2", output_dir=f"{folder}/runs", do_train=True, random_seed=7)
+    return FineTuningOptions(**values | flags)
+
+
+@pytest.fixture
+def trained(monkeypatch) -> list[FineTuningOptions]:
+    """The options of the runs that `sweep` starts; a run scores as `score` of its options says."""
+    options_of_runs = []
+
+    def fake(options, task, strategy):
+        options_of_runs.append(options)
+        accuracy = score(options)
+        results = {"eval_accuracy": accuracy, "eval_loss": 1 - accuracy, "global_step": 3}
+        flags = dataclasses.asdict(options) | {"task": task.name, FINISHED: True}
+        make_folder(options.output_dir)
+        for name, values in ((FLAGS, flags), (EVAL_RESULTS_JSON, results)):
+            atomic_write(f"{options.output_dir}/{name}", json.dumps(values))
+        return results
+
+    monkeypatch.setattr(sweep_module, "fine_tune", fake)
+    return options_of_runs
+
+
+def score(options: FineTuningOptions) -> float:
+    """The best single run is that of seed 8 at 3e-5; the best mean is that of 2e-5."""
+    scores = {2e-5: (0.5, 0.75), 3e-5: (0.25, 0.875)}
+    epoch = 0.001 * options.num_train_epochs - 0.0001 * options.train_batch_size
+    return scores.get(options.learning_rate, (0.5, 0.25))[options.random_seed - 7] + epoch
+
+
+def test_the_paper_grid():
+    """Oracle: BERT (arXiv:1810.04805) appendix A.3: 2 * 3 * 3 settings."""
+    settings = list_settings(make_options("out", grid=True, num_seeds=2))
+    assert len(settings) == len({setting.name for setting in settings}) == 18
+    runs = [run for setting in settings for run in setting.runs.values()]
+    assert len({run.output_dir for run in runs}) == 36
+    found = {(r.train_batch_size, r.learning_rate, r.num_train_epochs, r.random_seed) for r in runs}
+    assert found == {
+        (batch, rate, epochs, seed)
+        for batch in (16, 32)
+        for rate in (5e-5, 3e-5, 2e-5)
+        for epochs in (2, 3, 4)
+        for seed in (7, 8)
+    }
+    assert settings[0].name == "batch-16-rate-5e-05-epochs-2"
+    assert not any(run.is_sweep for run in runs)
+
+
+def test_seeds_are_compared(tmp_path, trained, capsys):
+    """Oracle: the mean 0.3718 and the deviation sqrt(2) / 8 of two accuracies by hand."""
+    options = make_options(tmp_path, num_seeds=2)
+    best = sweep(options)
+    assert [run.random_seed for run in trained] == [7, 8]
+    assert best["eval_accuracy"] == pytest.approx(0.4998)
+    values = json.loads((tmp_path / "runs" / "results.json").read_text())
+    assert (values["task"], values["metric"]) == ("sst2", "eval_accuracy")
+    assert values["best"] == "seed-7"
+    (setting,) = values["settings"]
+    assert list(setting["runs"]) == ["seed-7", "seed-8"] and setting["runs"]["seed-7"] == best
+    expected = {"mean": pytest.approx(0.3748), "deviation": pytest.approx(math.sqrt(2) / 8)}
+    assert setting["summary"]["eval_accuracy"] == expected
+    printed = capsys.readouterr().out
+    assert (tmp_path / "runs" / "results.txt").read_text().rstrip() in printed
+    assert (
+        "Accuracy 0.3748 on the dev set: mean of 2 seeds, standard deviation 0.1768; the best run, "
+        "seed-7, has 0.4998.\n"
+    ) in printed
+    line = f"--checkpoint={tmp_path}/runs/seed-7 --output_dir=classifier\n"
+    assert printed.endswith(line)
+
+
+def test_finished_runs_are_not_repeated(tmp_path, trained):
+    """Oracle: the runs that are missing after a kill, and after more seeds were asked for."""
+    options = make_options(tmp_path, num_seeds=2)
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        real = sweep_module.fine_tune
+        patch.setattr(
+            sweep_module,
+            "fine_tune",
+            lambda run, *others: real(run, *others) if run.random_seed == 7 else interrupt(),
+        )
+        sweep(options)
+    sweep(options)
+    sweep(dataclasses.replace(options, num_seeds=3, learning_rate=5e-5, random_seed=6))
+    assert [run.random_seed for run in trained] == [7, 8, 6]
+    # A changed flag is for `fine_tune` to judge.
+    sweep(dataclasses.replace(options, do_predict=True))
+    assert [run.random_seed for run in trained[3:]] == [7, 8]
+
+
+def interrupt():
+    raise KeyboardInterrupt
+
+
+def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
+    """Oracle: by hand from `score`; one run diverged and does not count."""
+    real = sweep_module.fine_tune
+
+    def diverge_once(options, *others):
+        if (options.learning_rate, options.train_batch_size) == (5e-5, 32):
+            raise NonFiniteLoss(3)
+        return real(options, *others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep_module, "fine_tune", diverge_once)
+        sweep(make_options(tmp_path, grid=True, num_seeds=2))
+    values = json.loads((tmp_path / "runs" / "results.json").read_text())
+    assert values["best"] == "batch-16-rate-2e-05-epochs-4/seed-8"
+    lines = (tmp_path / "runs" / "results.txt").read_text().splitlines()
+    rows = {line.split()[0]: line.split()[1:] for line in lines[1:19]}
+    assert rows["batch-16-rate-2e-05-epochs-4"][:3] == ["0.6274", "±", "0.1768"]
+    assert rows["batch-16-rate-2e-05-epochs-4"][-1] == "best"
+    assert rows["batch-32-rate-5e-05-epochs-2"] == ["diverged"]
+    warning = "batch-32-rate-5e-05-epochs-4/seed-8 diverged: the loss of step 3 is not finite"
+    assert warning in capsys.readouterr().out
+
+
+def test_a_metric_that_is_not_a_number_is_never_the_best(tmp_path, trained, monkeypatch):
+    """Oracle: the only other run."""
+    monkeypatch.setitem(globals(), "score", lambda o: [math.nan, 0.25][o.random_seed - 7])
+    assert sweep(make_options(tmp_path, num_seeds=2))["eval_accuracy"] == 0.25
+
+
+def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
+    with pytest.raises(ValueError, match="are for training: add --do_train"):
+        make_options(tmp_path, num_seeds=2, do_train=False, do_eval=True)
+    with pytest.raises(ValueError, match="--grid tries several values of --learning_rate: omit"):
+        sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))
+    RunFolder(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
+    with pytest.raises(ValueError, match="runs holds head.json, which is not of such runs"):
+        sweep(make_options(tmp_path, grid=True))
+    assert not trained
+
+
+def test_summaries_and_tables():
+    """Oracle: by hand; n - 1 in the denominator."""
+    summary = summarize([{"f1": 0.25, "global_step": 1}, {"f1": 0.75, "global_step": 2}])
+    assert summary == {"f1": {"mean": 0.5, "deviation": math.sqrt(0.125)}}
+    rows = [["run", "f1"], ["a|b", "0.25"], ["c", "1,5"]]
+    assert aligned(rows) == "run    f1\na|b  0.25\nc     1,5"
+    assert markdown(rows) == "| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"
+    assert as_csv(rows) == 'run,f1\na|b,0.25\nc,"1,5"'

@@ -9,6 +9,7 @@ as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, voc
 after every epoch and keeps the best weights in output_dir/best, which export.classifier exports as
 a SavedModel. Run the same command again to resume an interrupted run. Without --do_train, the
 command evaluates the run in output_dir, or the fine-tuned model of --init_checkpoint.
+--num_seeds=3 and --grid make several runs in folders of output_dir, and compare them.
 Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
 that --eval_batch_size is 32.
 

@@ -1,0 +1,149 @@
+"""Writes the contextual vectors of text: one per token, per word or per line.
+
+  python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
+    --output_file=vectors.npz
+
+The input has one text per line, or a pair as "a ||| b". --checkpoint is a run folder or a
+checkpoint of another program (docs/checkpoints.md). --output_file ends with
+
+  .npz       compact arrays: values [vectors, layers, hidden_size], row_splits [lines + 1],
+             starts and limits (bytes in the line), ids (of tokens), layers; line i has the
+             vectors row_splits[i] to row_splits[i + 1]
+  .tfrecord  compact records, one per line, with the same names
+  .jsonl     the JSON lines of google-research/bert, about ten times as large
+
+Flags have the names and defaults of google-research/bert's extract_features.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_tf.inference.options import VocabularyOptions
+from tfrecords import command
+from tfrecords.command import option
+
+_ENDINGS = (".npz", ".tfrecord", ".jsonl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(VocabularyOptions):
+    """The flags of the command."""
+
+    absent_flags: ClassVar[Mapping[str, str]] = {
+        "bert_config_file": "--checkpoint states it, so omit it",
+        "use_tpu": "devices are found, so omit it",
+        "master": "devices are found, so omit it",
+        "num_tpu_cores": "devices are found, so omit it",
+        "use_one_hot_embeddings": "it is not needed, so omit it",
+    }
+    if_out_of_memory: ClassVar[str] = "use a smaller --batch_size or --max_seq_length"
+
+    checkpoint: str = option(
+        help="A run folder or a checkpoint of another program (docs/checkpoints.md).",
+        aliases=("init_checkpoint",),
+    )
+    input_file: str = option(
+        help='File with one text per line in UTF-8, or a pair as "a ||| b"; compressed or not.'
+    )
+    output_file: str = option(
+        help="File to write; its ending, .npz, .tfrecord or .jsonl, states the format."
+    )
+    layers: str = option(
+        "-1,-2,-3,-4",
+        help="The layers, comma-separated: -1 is the last, 0 the first, and embeddings what the "
+        "first one reads.",
+    )
+    pooling: str = option(
+        "tokens",
+        choices=("tokens", "word_first", "word_mean", "cls", "mean"),
+        help="What gets a vector: tokens: every token; word_first, word_mean: every word between "
+        "spaces, with the vector of its first token or the mean of all its tokens; cls, mean: the "
+        "line, with the vector of [CLS] or the mean of all tokens, [CLS] and [SEP] included.",
+    )
+    dtype: str = option(
+        "float32",
+        choices=("float32", "float16"),
+        help="Type of the values in .npz and .tfrecord. float16 keeps three digits.",
+    )
+    max_seq_length: int = option(
+        128, at_least=5, help="Tokens per line; longer lines are truncated and counted."
+    )
+    batch_size: int = option(32, at_least=1, help="Lines that are computed together.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ending = os.path.splitext(self.output_file)[1]
+        if ending not in _ENDINGS:
+            raise ValueError(
+                f"--output_file={self.output_file}: its name must end with {', '.join(_ENDINGS)}"
+            )
+        if ending == ".jsonl" and self.dtype != "float32":
+            raise ValueError(f"--dtype={self.dtype} has no effect on .jsonl: omit it")
+
+
+def run(options: Options) -> None:
+    """Writes the vectors.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.inference.extraction import extract_file
+    from bert_tf.inference.models import load_model, load_tokenizer
+    from bert_tf.inference.vectors import VectorExtractor, chosen_layers
+    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.resolution import check_length
+    from tfrecords.input_files import expand_files
+    from tfrecords.writer import check_output_files
+
+    files = expand_files(options.input_file)
+    if len(files) > 1:
+        raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
+    check_output_files([options.output_file], files)
+    checkpoint = open_checkpoint(options.checkpoint)
+    config = checkpoint.spec.config
+    layers = chosen_layers(options.layers, config.num_hidden_layers)
+    check_length(config, options.max_seq_length)
+    tokenizer = load_tokenizer(checkpoint, options)
+    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
+    pad_id = tokenizer.vocab.pad_id
+    extractor = VectorExtractor(encoder, layers, options.pooling, pad_id, options.batch_size)
+    counts = extract_file(
+        files[0],
+        options.output_file,
+        extractor,
+        tokenizer,
+        options.max_seq_length,
+        np.dtype(options.dtype),
+    )
+    size = tf.io.gfile.stat(options.output_file).length
+    print(
+        f"Wrote {counts.vectors:,} vectors of {len(layers)} x {config.hidden_size} numbers for "
+        f"{counts.lines:,} lines to {options.output_file} ({size / 1e6:,.1f} MB, "
+        f"{size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
+    )
+    if counts.truncated:
+        print(
+            f"WARNING: {counts.truncated:,} of {counts.lines:,} lines have more than "
+            f"{options.max_seq_length} tokens and were truncated: --max_seq_length may be up to "
+            f"{config.max_position_embeddings}."
+        )
+    if counts.not_utf8:
+        print(
+            f"WARNING: {counts.not_utf8:,} of {counts.lines:,} lines have bytes that are not "
+            "UTF-8; those bytes were dropped."
+        )
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

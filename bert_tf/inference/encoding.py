@@ -1,0 +1,83 @@
+"""Turns lines into token ids, with the places of the tokens in the line."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# As in google-research/bert's extract_features.
+_PAIR = re.compile(rb"(.*) \|\|\| (.*)", re.S)
+# The place of [CLS] and [SEP].
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class EncodedLine:
+    """The tokens of a line, [CLS] a [SEP] or [CLS] a [SEP] b [SEP]. All arrays are int32 [S].
+
+    Attributes:
+        text: the line.
+        ids, types: token and segment ids.
+        starts, limits: the bytes of the line that a token comes from; -1 for [CLS] and [SEP].
+        truncated: whether tokens at the end were left out.
+    """
+
+    text: bytes
+    ids: np.ndarray
+    types: np.ndarray
+    starts: np.ndarray
+    limits: np.ndarray
+    truncated: bool
+
+
+def encode_lines(
+    lines: Sequence[bytes], tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> list[EncodedLine]:
+    """Tokenizes lines; "a ||| b" is a pair, which is truncated as in `pack_segments`."""
+    parts = [_segments(line) for line in lines]
+    flat = [text for segments in parts for text, _ in segments]
+    pieces = tokenizer.tokenize_with_offsets(tf.constant(flat, tf.string, [len(flat)]))
+    splits = pieces[0].merge_dims(1, 2).row_splits.numpy()
+    columns = np.stack([piece.flat_values.numpy() for piece in pieces]).astype(np.int32)
+    tokens = iter(np.split(columns, splits[1:-1], axis=1) if len(flat) else ())
+    special = [tokenizer.vocab.cls_id, tokenizer.vocab.sep_id]
+    return [
+        _encode(line, [(next(tokens), first) for _, first in segments], special, max_seq_length)
+        for line, segments in zip(lines, parts, strict=True)
+    ]
+
+
+def _segments(line: bytes) -> list[tuple[bytes, int]]:
+    """Returns the one or two texts of a line, and where each begins."""
+    match = _PAIR.fullmatch(line)
+    return [(match[1], 0), (match[2], match.start(2))] if match else [(line, 0)]
+
+
+def _encode(
+    line: bytes,
+    segments: Sequence[tuple[np.ndarray, int]],
+    special: tuple[int, int],
+    max_seq_length: int,
+) -> EncodedLine:
+    """Packs segments, each the ids, starts and limits [3, tokens] and where the segment begins."""
+    lengths = [tokens.shape[1] for tokens, _ in segments]
+    kept = _kept(lengths, max_seq_length - len(segments) - 1)
+    cls, sep = (np.array([[token], [NOWHERE], [NOWHERE]], np.int32) for token in special)
+    columns, types = [cls], [0]
+    for number, ((tokens, first), length) in enumerate(zip(segments, kept, strict=True)):
+        columns += [tokens[:, :length] + np.array([[0], [first], [first]], np.int32), sep]
+        types += [number] * (length + 1)
+    ids, starts, limits = np.concatenate(columns, axis=1)
+    return EncodedLine(line, ids, np.array(types, np.int32), starts, limits, kept != lengths)
+
+
+def _kept(lengths: Sequence[int], room: int) -> list[int]:
+    """Returns how many tokens of each segment stay; the longer one is cut first."""
+    if len(lengths) == 1:
+        return [min(lengths[0], room)]
+    second = min(lengths[1], max(room // 2, room - lengths[0]))
+    return [min(lengths[0], room - second), second]

@@ -1,0 +1,151 @@
+"""Writes vectors: JSON lines as in the original, NumPy arrays, or TFRecords."""
+
+import contextlib
+import json
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.inference.vectors import LineVectors
+from tfrecords.vocabulary import Vocabulary
+from tfrecords.writer import whole_file
+
+Write = Callable[[int, LineVectors], None]
+_COPY_BYTES = 2**20
+
+
+@contextlib.contextmanager
+def json_lines(
+    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
+) -> Iterator[Write]:
+    """Writes google-research/bert's format, with `start` and `limit` of every token added."""
+
+    def features(vectors: LineVectors) -> Iterator[dict[str, Any]]:
+        values = np.round(vectors.values.astype(np.float64), 6).tolist()
+        for index, rows in enumerate(values):
+            start, limit = int(vectors.starts[index]), int(vectors.limits[index])
+            yield {
+                "token": vocab.tokens[vectors.ids[index]]
+                if vectors.ids is not None
+                else vectors.text[start:limit].decode("utf-8", "replace"),
+                "start": start,
+                "limit": limit,
+                "layers": [
+                    {"index": layer, "values": row} for layer, row in zip(layers, rows, strict=True)
+                ],
+            }
+
+    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "w") as file:
+        yield lambda index, vectors: file.write(
+            json.dumps({"linex_index": index, "features": [*features(vectors)]}) + "\n"
+        )
+
+
+@contextlib.contextmanager
+def records(
+    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
+) -> Iterator[Write]:
+    """Writes a record per line; tf.io.parse_tensor reads its `values`."""
+
+    def serialize(index: int, vectors: LineVectors) -> bytes:
+        columns = {"line_index": [index], "starts": vectors.starts, "limits": vectors.limits}
+        if vectors.ids is not None:
+            columns["ids"] = vectors.ids
+        feature = {
+            name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+            for name, values in columns.items()
+        }
+        values = tf.io.serialize_tensor(vectors.values.astype(dtype)).numpy()
+        feature["values"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[values]))
+        example = tf.train.Example(features=tf.train.Features(feature=feature))
+        return example.SerializeToString(deterministic=True)
+
+    with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
+        yield lambda index, vectors: writer.write(serialize(index, vectors))
+
+
+@contextlib.contextmanager
+def npz(
+    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
+) -> Iterator[Write]:
+    """Writes arrays for np.load: all lines one after another, and `row_splits` between them."""
+    with whole_file(path) as temporary, _folder(f"{temporary}.arrays") as folder:
+        arrays: dict[str, _GrowingArray] = {}
+
+        def append(name: str, rows: np.ndarray) -> None:
+            if name not in arrays:
+                arrays[name] = _GrowingArray(f"{folder}/{name}", rows.dtype, rows.shape[1:])
+            arrays[name].append(rows)
+
+        def write(index: int, vectors: LineVectors) -> None:
+            append("values", vectors.values.astype(dtype))
+            append("starts", vectors.starts)
+            append("limits", vectors.limits)
+            if vectors.ids is not None:
+                append("ids", vectors.ids)
+            append("row_splits", np.array([arrays["starts"].length]))
+
+        append("layers", np.array([str(layer) for layer in layers]))
+        append("row_splits", np.zeros(1, np.int64))
+        yield write
+        with tf.io.gfile.GFile(temporary, "wb") as file:
+            with zipfile.ZipFile(_Stream(file), "w") as archive:
+                for name, array in arrays.items():
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        array.copy_to(member)
+
+
+class _Stream:
+    """A file for zipfile, which writes from start to end if there is no `seek`.
+
+    Cloud storage cannot seek, and GFile fails in its own way there.
+    """
+
+    def __init__(self, file: tf.io.gfile.GFile):
+        self._file, self.flush = file, file.flush
+
+    def write(self, data: bytes) -> int:
+        self._file.write(data)
+        return len(data)
+
+
+@contextlib.contextmanager
+def _folder(path: str) -> Iterator[str]:
+    tf.io.gfile.makedirs(path)
+    try:
+        yield path
+    finally:
+        tf.io.gfile.rmtree(path)
+
+
+class _GrowingArray:
+    """An array on disk, because the header of a .npy file states the final length."""
+
+    def __init__(self, path: str, dtype: np.dtype, row_shape: tuple[int, ...]):
+        self.length = 0
+        self._path, self._dtype, self._row_shape = path, dtype, row_shape
+        self._file = tf.io.gfile.GFile(path, "wb")
+
+    def append(self, rows: np.ndarray) -> None:
+        self._file.write(rows.tobytes())
+        self.length += len(rows)
+
+    def copy_to(self, target: IO[bytes]) -> None:
+        """Writes a .npy file."""
+        self._file.close()
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.length, *self._row_shape),
+        }
+        np.lib.format.write_array_header_1_0(target, header)
+        with tf.io.gfile.GFile(self._path, "rb") as source:
+            while block := source.read(_COPY_BYTES):
+                target.write(block)
+
+
+# By the ending of the file's name.
+FORMATS = {".jsonl": json_lines, ".npz": npz, ".tfrecord": records}

@@ -1,0 +1,200 @@
+"""extract_features, against the encoder itself."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.extract_features import Options, run
+from bert_tf.inference.encoding import encode_lines
+from bert_tf.text.packing import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# Tokens, words, spaces at both ends, a pair, an empty line, too many tokens, bytes of no character.
+LINES = (
+    b"the cats sat.",
+    b"  caf\xc3\xa9  cats ",
+    b"the cat ||| cats on",
+    b"",
+    b" ".join([b"a", b"b"] * 9),
+    b"mat\xff",
+)
+TOKENS = (
+    "[CLS] the cat ##s sat . [SEP]",
+    "[CLS] [UNK] cat ##s [SEP]",
+    "[CLS] the cat [SEP] cat ##s on [SEP]",
+    "[CLS] [SEP]",
+    "[CLS] a b a b a b a b a b [SEP]",
+    "[CLS] mat [SEP]",
+)
+WORDS = (
+    ["the", "cats", "sat."],
+    ["café", "cats"],
+    ["the", "cat", "cats", "on"],
+    [],
+    ["a", "b"] * 5,
+    ["mat�"],
+)
+LENGTH = 12
+LAYERS = ("embeddings", -1, 0)
+
+
+@pytest.fixture(scope="module")
+def oracle(pretrained, vocab) -> list[np.ndarray]:
+    """What the encoder returns at `LAYERS` for every line alone, without padding."""
+    encoder = bert_tf.load(pretrained[0]).encoder
+    expected = []
+    for line in TOKENS:
+        tokens = line.split()
+        ids = tf.constant([[vocab.ids[token] for token in tokens]])
+        types = np.zeros_like(ids)
+        if tokens.count("[SEP]") == 2:
+            types[0, tokens.index("[SEP]") + 1 :] = 1
+        inputs = {
+            "input_word_ids": ids,
+            "input_mask": tf.ones_like(ids),
+            "input_type_ids": tf.constant(types),
+        }
+        outputs = encoder(inputs, training=False)["encoder_outputs"]
+        embeddings = encoder.embeddings(ids, inputs["input_type_ids"], training=False)
+        expected.append(np.stack([embeddings[0], outputs[-1][0], outputs[0][0]], axis=1))
+    return expected
+
+
+@pytest.fixture
+def extract(pretrained, tmp_path):
+    """A function that runs the command on `LINES` and returns the path of the output."""
+    (tmp_path / "lines.txt").write_bytes(b"\n".join(LINES) + b"\n")
+
+    def call(ending: str, **flags) -> str:
+        flags = {"layers": "embeddings,-1,0", "max_seq_length": LENGTH, "batch_size": 4} | flags
+        path = str(tmp_path / f"vectors{ending}")
+        run(
+            Options(
+                checkpoint=pretrained[0],
+                input_file=str(tmp_path / "lines.txt"),
+                output_file=path,
+                **flags,
+            )
+        )
+        return path
+
+    return call
+
+
+def words_of(tokens: str) -> list[list[int]]:
+    """Returns the tokens of every word; "." ends the word before it."""
+    words = []
+    for index, token in enumerate(tokens.split()):
+        if token.startswith("##") or token == ".":
+            words[-1].append(index)
+        elif token not in ("[CLS]", "[SEP]"):
+            words.append([index])
+    return words
+
+
+def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, capsys):
+    """Oracles: the encoder on every line alone; the tokens and the text they span, by hand."""
+    with np.load(extract(".npz"), allow_pickle=False) as found:
+        found = dict(found)
+    assert found["values"].dtype == np.float32
+    assert found["layers"].tolist() == ["embeddings", "-1", "0"]
+    np.testing.assert_array_equal(found["row_splits"], np.cumsum([0, *map(len, oracle)]))
+    np.testing.assert_allclose(found["values"], np.concatenate(oracle), atol=1e-5)
+    assert " ".join(vocab.tokens[i] for i in found["ids"]) == " ".join(TOKENS)
+    spans = list(zip(found["starts"], found["limits"], strict=True))
+    rows = np.split(np.array(spans), found["row_splits"][1:-1])
+    texts = [
+        line[a:b] if a >= 0 else b"|" for line, row in zip(LINES, rows, strict=True) for a, b in row
+    ]
+    assert b" ".join(texts).decode() == (
+        "| the cat s sat . | | café cat s | | the cat | cat s on | | | "
+        "| a b a b a b a b a b | | mat |"
+    )
+    printed = capsys.readouterr().out
+    assert "Wrote 37 vectors of 3 x 16 numbers for 6 lines to " in printed
+    assert "WARNING: 1 of 6 lines have more than 12 tokens and were truncated" in printed
+    assert "WARNING: 1 of 6 lines have bytes that are not UTF-8" in printed
+
+
+@pytest.mark.parametrize("pooling", ["word_first", "word_mean", "cls", "mean"])
+def test_pooled_vectors(extract, oracle, pooling):
+    """Oracles: means over the encoder's outputs; the words, by hand."""
+    with np.load(extract(".npz", pooling=pooling)) as found:
+        found = dict(found)
+    assert "ids" not in found
+    expected, texts = [], []
+    for values, tokens, words, line in zip(oracle, TOKENS, WORDS, LINES, strict=True):
+        if pooling in ("cls", "mean"):
+            expected.append(values[0] if pooling == "cls" else values.mean(axis=0))
+            texts.append(line.decode("utf-8", "replace"))
+            continue
+        texts += words
+        for indices in words_of(tokens):
+            expected.append(values[indices[: 1 if pooling == "word_first" else None]].mean(axis=0))
+    np.testing.assert_allclose(found["values"], expected, atol=1e-5)
+    rows = np.repeat(np.arange(len(LINES)), np.diff(found["row_splits"]))
+    spans = zip(rows, found["starts"], found["limits"], strict=True)
+    assert [LINES[i][a:b].decode("utf-8", "replace") for i, a, b in spans] == texts
+
+
+def test_json_lines_are_those_of_the_original(extract, oracle):
+    """Oracle: the names and the rounding of extract_features.py; the encoder's outputs."""
+    with open(extract(".jsonl")) as file:
+        rows = [json.loads(line) for line in file]
+    assert [row["linex_index"] for row in rows] == list(range(len(LINES)))
+    for row, tokens, values in zip(rows, TOKENS, oracle, strict=True):
+        assert [feature["token"] for feature in row["features"]] == tokens.split()
+        for feature, vectors in zip(row["features"], values, strict=True):
+            assert [layer["index"] for layer in feature["layers"]] == list(LAYERS)
+            for layer, vector in zip(feature["layers"], vectors, strict=True):
+                np.testing.assert_allclose(layer["values"], vector, atol=1e-5)
+                assert layer["values"] == [round(value, 6) for value in layer["values"]]
+    assert [rows[0]["features"][i]["start"] for i in (0, 1, 2, 3)] == [-1, 0, 4, 7]
+
+
+def test_records_hold_half_precision(extract, oracle, vocab):
+    """Oracle: tf.io.parse_tensor, with the encoder's outputs in float16."""
+    path = extract(".tfrecord", dtype="float16")
+    for index, record in enumerate(tf.data.TFRecordDataset(path)):
+        feature = tf.train.Example.FromString(record.numpy()).features.feature
+        values = tf.io.parse_tensor(feature["values"].bytes_list.value[0], tf.float16)
+        np.testing.assert_allclose(values, oracle[index], atol=1e-2)
+        ids = feature["ids"].int64_list.value
+        assert " ".join(vocab.tokens[i] for i in ids) == TOKENS[index]
+        assert feature["line_index"].int64_list.value == [index]
+    assert index == len(LINES) - 1
+
+
+@pytest.mark.parametrize("length", [5, 6, 9, 10, 30])
+def test_pairs_are_packed_as_for_training(vocab, length):
+    """Oracle: `pack_segments`."""
+    tokenizer = WordPieceTokenizer(vocab, lower_case=False)
+    pairs = [("a b c d e f", "g h"), ("a b", "c d e f g h"), ("a b c d", "e f g h"), ("", "a")]
+    lines = [f"{a} ||| {b}".encode() for a, b in pairs]
+    segments = [tokenizer.tokenize(list(texts)) for texts in zip(*pairs, strict=True)]
+    packed = pack_segments(segments, length, vocab)
+    for row, line in enumerate(encode_lines(lines, tokenizer, length)):
+        count = int(packed["input_mask"][row].numpy().sum())
+        np.testing.assert_array_equal(line.ids, packed["input_word_ids"][row, :count])
+        np.testing.assert_array_equal(line.types, packed["input_type_ids"][row, :count])
+        tokens = sum(len(text.split()) for text in pairs[row])
+        assert line.truncated == (tokens + 3 > length)
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ({"layers": "-1,3"}, "--layers=-1,3: '3' is no layer of this model: choose from 0 to 2"),
+        ({"layers": "last"}, "--layers=last: 'last' is no layer of this model"),
+        ({"max_seq_length": 25}, "max_seq_length 25 is more than the max_position_embeddings 24"),
+        ({"ending": ".csv"}, "its name must end with .npz, .tfrecord, .jsonl"),
+        ({"ending": ".jsonl", "dtype": "float16"}, "--dtype=float16 has no effect on .jsonl"),
+    ],
+)
+def test_what_users_do_wrong(extract, flags, line):
+    """Oracle: the line."""
+    with pytest.raises(ValueError, match=line):
+        extract(**{"ending": ".npz"} | flags)

@@ -1,0 +1,241 @@
+"""Compares the fine-tuning runs in a folder with each other and with published results."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.published import TABLES, Column, PublishedTable
+from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finetuning.run import EVAL_RESULTS_JSON
+from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.finetuning.sweep import summarize
+from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
+
+# Flags in which the runs of one group may differ.
+_VARYING = LOCATION_FLAGS | {
+    "random_seed", "do_train", "do_eval", "do_predict", "eval_batch_size",
+}  # fmt: skip
+# Flags that say where a model comes from.
+_SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder")
+
+
+class Score(NamedTuple):
+    """The mean of some runs, and its standard deviation if there are several."""
+
+    mean: float
+    deviation: float | None = None
+
+    def text(self, factor: float, digits: int) -> str:
+        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
+        numbers = [x for x in self if x is not None]
+        return " ± ".join(f"{factor * number:.{digits}f}" for number in numbers)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Finished runs that differ in their seeds only.
+
+    Attributes:
+        folder: their common folder, relative to that of all runs.
+        flags: their flags.
+        size: their number.
+        scores: their metrics, by their names in `eval_results.json`.
+        metric: the metric that chooses the best weights; None if the task is not registered.
+    """
+
+    folder: str
+    flags: Mapping[str, Any]
+    size: int
+    scores: Mapping[str, Score]
+    metric: str | None
+
+    @property
+    def task(self) -> str:
+        return self.flags["task"]
+
+
+class Table(NamedTuple):
+    """A table: its title, the names of its columns, and its rows of names and scores.
+
+    `factor` and `digits` are those of the scores as text.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str | Score | None]]
+    factor: float = 1.0
+    digits: int = 4
+
+    def cells(self) -> list[list[str]]:
+        """Returns header and rows as text."""
+        return [self.header, *([self._text(cell) for cell in row] for row in self.rows)]
+
+    def _text(self, cell: str | Score | None) -> str:
+        if isinstance(cell, Score):
+            return cell.text(self.factor, self.digits)
+        return "-" if cell is None else cell
+
+
+def read_groups(folder: str) -> tuple[list[Group], list[str]]:
+    """Reads the runs in a folder and the folders in it.
+
+    Returns:
+        the groups of finished runs, and the folders of unfinished runs.
+
+    Raises:
+        ValueError: there are no finished runs, or a file is damaged.
+        OSError: a file cannot be read.
+    """
+    groups: dict[tuple, list[str]] = {}
+    unfinished = []
+    for path in sorted(_run_folders(folder)):
+        run = RunFolder(path)
+        flags = run.read_flags()
+        if flags[FINISHED] and run.read_json(EVAL_RESULTS_JSON):
+            key = sorted((name, str(x)) for name, x in flags.items() if name not in _VARYING)
+            groups.setdefault(tuple(key), []).append(path)
+        else:
+            unfinished.append(path)
+    if not groups:
+        found = f", only unfinished ones, such as {unfinished[0]}" if unfinished else ""
+        raise ValueError(f"{folder} holds no finished runs of run_finetuning{found}")
+    return [_group(folder, paths) for paths in groups.values()], unfinished
+
+
+def _run_folders(folder: str) -> Iterator[str]:
+    for path, folders, files in tf.io.gfile.walk(folder):
+        if FLAGS in files and FINISHED in RunFolder(path).read_flags():
+            folders.clear()
+            yield path
+
+
+def _group(folder: str, paths: Sequence[str]) -> Group:
+    results = [RunFolder(path).read_json(EVAL_RESULTS_JSON) for path in paths]
+    shared = set.intersection(*(set(run) for run in results))
+    summary = summarize([{name: run[name] for name in run if name in shared} for run in results])
+    scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summary.items()}
+    common = os.path.commonpath(paths) if len(paths) > 1 else paths[0]
+    run = RunFolder(paths[0])
+    try:
+        metric = task_of_run(run).metric
+    except ValueError:
+        metric = None
+    return Group(os.path.relpath(common, folder), run.read_flags(), len(paths), scores, metric)
+
+
+def task_tables(groups: Sequence[Group]) -> list[Table]:
+    """Returns a table for each task, with a row for each group, the best first.
+
+    The columns are the flags in which the groups differ, and the metric that chooses the best
+    weights, on every split.
+    """
+    tables = []
+    for task in dict.fromkeys(group.task for group in groups):
+        own = [group for group in groups if group.task == task]
+        metrics = list(dict.fromkeys(name for group in own for name in _main_metrics(group)))
+        flags = _differing_flags(own)
+        own.sort(key=lambda group: -_rank(group.scores.get(metrics[0])))
+        rows = [
+            [g.folder, *(str(g.flags.get(name)) for name in flags), str(g.size)]
+            + [g.scores.get(name) for name in metrics]
+            for g in own
+        ]
+        tables.append(Table(task, ["folder", *flags, "runs", *metrics], rows))
+    return tables
+
+
+def _main_metrics(group: Group) -> list[str]:
+    if group.metric is None:
+        return list(group.scores)
+    names = [name for name in group.scores if name.endswith(f"_{group.metric}")]
+    return sorted(names, key=lambda name: name != f"eval_{group.metric}")
+
+
+def _differing_flags(groups: Sequence[Group]) -> list[str]:
+    names = [field.name for field in fields(FineTuningOptions) if field.name not in _VARYING]
+    return [name for name in names if len({str(g.flags.get(name)) for g in groups}) > 1]
+
+
+def _rank(score: Score | None) -> float:
+    return -np.inf if score is None or np.isnan(score.mean) else score.mean
+
+
+def published_tables(groups: Sequence[Group]) -> list[Table]:
+    """Returns the published tables on the groups' tasks, in percent, with a row for each model.
+
+    For each model and task, the dev set chooses one of several groups.
+    """
+    tasks = {group.task for group in groups}
+    models: dict[tuple, list[Group]] = {}
+    for group in groups:
+        models.setdefault(tuple(group.flags.get(name) for name in _SOURCES), []).append(group)
+    tables = []
+    for published in TABLES:
+        if tasks & {column.task for column in published.columns}:
+            header = ["system", *(column.name for column in published.columns)]
+            rows = [
+                [system, *(None if x is None else Score(x / 100) for x in scores)]
+                for system, scores in published.rows
+            ]
+            rows += [_model_row(published, own) for own in models.values()]
+            header += ["average"] * published.average
+            shown = [row for row in rows if any(row[1:])]
+            tables.append(Table(published.title, header, shown, factor=100, digits=1))
+    return tables
+
+
+def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list[str]]:
+    """Returns a header, a row for each metric of each group, and one for each published score.
+
+    Args:
+        published: what `published_tables` returned.
+    """
+    rows = [["table", "row", "runs", "metric", "mean", "deviation"]]
+    for group in groups:
+        for name, score in group.scores.items():
+            rows.append([group.task, group.folder, str(group.size), name, *_numbers(score)])
+    for table in published:
+        for system, *scores in table.rows:
+            for name, score in zip(table.header[1:], scores, strict=True):
+                if score:
+                    rows.append([table.title, system, "", name, *_numbers(score)])
+    return rows
+
+
+def _numbers(score: Score) -> list[str]:
+    return ["" if x is None else f"{x:.6g}" for x in score]
+
+
+def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:
+    chosen = {
+        task: _best(published.columns, [group for group in groups if group.task == task])
+        for task in {column.task for column in published.columns}
+    }
+    row = [
+        chosen[c.task].scores.get(c.metric) if chosen[c.task] else None for c in published.columns
+    ]
+    if published.average:
+        row.append(Score(float(np.mean([score.mean for score in row]))) if all(row) else None)
+    return [_model_name(groups[0].flags), *row]
+
+
+def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
+    """Returns the group with the highest sum of the scores on the dev set."""
+    names = [column.metric for column in columns if column.metric.startswith("eval_")]
+
+    def value(group: Group) -> float:
+        return sum(_rank(group.scores[name]) for name in names if name in group.scores)
+
+    return max(groups, key=value, default=None)
+
+
+def _model_name(flags: Mapping[str, Any]) -> str:
+    name = flags.get("init_checkpoint")
+    if not name:
+        name = f"{flags.get('preset') or flags.get('bert_config_file')}, from scratch"
+    return f"{name}, frozen" if flags.get("freeze_encoder") else name

@@ -1,0 +1,64 @@
+"""Compares fine-tuning runs with each other and with published results.
+
+  python -m bert_tf.results --folder=runs
+  python -m bert_tf.results runs --output_file=results.md
+
+The folder holds output folders of run_finetuning, at any depth. Runs that differ in --random_seed
+only are one row: their mean and standard deviation (with n - 1). The first tables have a row for
+each setting of the flags, and show the metric that chooses the best weights. The others repeat the
+figures of the BERT paper for these tasks, in percent, with a row for each model that was
+fine-tuned; the dev set chooses its setting. Mind their titles: some published figures are from test
+sets whose labels are not public. --output_file=results.csv has all metrics, one per line.
+"""
+
+from dataclasses import dataclass
+
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(command.Options):
+    """The flags of the command."""
+
+    folder: str = option(help="Folder with runs of run_finetuning.", positional=True)
+    output_file: str | None = option(
+        None, help="Also write the tables to this file: .md for Markdown, .csv, or .txt."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.output_file and not self.output_file.endswith((".md", ".csv", ".txt")):
+            raise ValueError(f"--output_file={self.output_file}: end it with .md, .csv or .txt")
+
+
+def run(options: Options) -> None:
+    """Prints and writes the tables."""
+    from bert_tf.finetuning.comparison import all_scores, published_tables, read_groups, task_tables
+    from bert_tf.finetuning.tables import aligned, as_csv, markdown
+    from tfrecords.writer import atomic_write
+
+    groups, unfinished = read_groups(options.folder)
+    published = published_tables(groups)
+    tables = task_tables(groups) + published
+    text = "\n\n".join(f"{table.title}\n{aligned(table.cells())}" for table in tables)
+    print(text)
+    if unfinished:
+        print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
+    if not options.output_file:
+        return
+    if options.output_file.endswith(".csv"):
+        text = as_csv(all_scores(groups, published))
+    elif options.output_file.endswith(".md"):
+        text = "\n\n".join(f"**{table.title}**\n\n{markdown(table.cells())}" for table in tables)
+    atomic_write(options.output_file, text + "\n")
+    print(f"\nWrote {options.output_file}.")
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

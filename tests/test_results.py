@@ -1,0 +1,109 @@
+"""The comparison of runs with each other and with published results."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.config import Head
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.published import GLUE, TABLES
+from bert_tf.results import Options, run
+from bert_tf.run_folder import FLAGS, RunFolder
+from tfrecords.writer import atomic_write, make_folder
+
+
+@pytest.fixture
+def add_run(tmp_path):
+    """A function that writes the files of a run that the comparison reads."""
+
+    def add(folder, results, task="sst2", finished=True, **flags):
+        path = f"{tmp_path}/runs/{folder}"
+        options = FineTuningOptions(
+            task=task, output_dir=path, **{"do_train": True, "init_checkpoint": "small"} | flags
+        )
+        make_folder(path)
+        RunFolder(path).write_head(Head("classifier", ("a", "b")))
+        values = dataclasses.asdict(options) | {"finished": finished}
+        atomic_write(f"{path}/{FLAGS}", json.dumps(values))
+        if results is not None:
+            results = {"global_step": 9} | results
+            atomic_write(f"{path}/eval_results.json", json.dumps(results))
+
+    return add
+
+
+def test_the_published_figures_are_consistent():
+    """Oracle: the paper's averages are the means of the other figures, up to rounding.
+
+    Those of BiLSTM+ELMo+Attn have a mean of 70.94, which the paper rounds to 71.0.
+    """
+    for system, (*scores, average) in GLUE.rows:
+        assert np.mean(scores) == pytest.approx(average, abs=0.07), system
+    for table in TABLES:
+        width = len(table.columns) + table.average
+        assert all(len(scores) == width for _, scores in table.rows), table.title
+
+
+def test_the_tables(add_run, tmp_path, capsys):
+    """Oracle: means 0.91 and 0.93 and deviations sqrt(2) / 100 by hand; the files as expected."""
+    for seed, (slow, fast) in enumerate([(0.9, 0.92), (0.92, 0.94)], start=1):
+        results = {"eval_accuracy": slow, "eval_loss": 0.5}
+        add_run(f"sst2/slow/seed-{seed}", results, random_seed=seed)
+        add_run(f"sst2/fast/{seed}", {"eval_accuracy": fast}, random_seed=seed, learning_rate=1e-3)
+    add_run("scratch", {"eval_accuracy": 0.8}, init_checkpoint=None, preset="tiny")
+    add_run("killed", None, finished=False)
+    add_run("mine", {"eval_x": 0.5}, task="tickets", freeze_encoder=True)
+    run(Options(folder=f"{tmp_path}/runs", output_file=f"{tmp_path}/results.md"))
+    printed = capsys.readouterr().out
+    tables = printed.split("\n\n")
+    assert [table.splitlines()[0] for table in tables[:2]] == ["tickets", "sst2"]
+    rows = [line.split() for line in tables[1].splitlines()[1:]]
+    assert rows == [
+        ["folder", "init_checkpoint", "preset", "learning_rate", "runs", "eval_accuracy"],
+        ["sst2/fast", "small", "None", "0.001", "2", "0.9300", "±", "0.0141"],
+        ["sst2/slow", "small", "None", "5e-05", "2", "0.9100", "±", "0.0141"],
+        ["scratch", "None", "tiny", "5e-05", "1", "0.8000"],
+    ]
+    published = tables[2].splitlines()
+    assert published[0].startswith("GLUE. Published: test set")
+    assert (
+        published[6].split()
+        == "BERT-large 86.7 85.9 72.1 92.7 94.9 60.5 86.5 89.3 70.1 82.1".split()
+    )
+    assert published[7].split() == "tiny, from scratch - - - - 80.0 - - - - -".split()
+    assert published[8].split() == "small - - - - 93.0 ± 1.4 - - - - -".split()
+    assert len(published) == 9
+    assert f"unfinished: {tmp_path}/runs/killed.\n" in printed
+    lines = (tmp_path / "results.md").read_text().splitlines()
+    assert "| sst2/slow | small | None | 5e-05 | 2 | 0.9100 ± 0.0141 |" in lines
+
+    run(Options(folder=f"{tmp_path}/runs", output_file=f"{tmp_path}/results.csv"))
+    rows = list(csv.DictReader((tmp_path / "results.csv").read_text().splitlines()))
+    losses = [row for row in rows if row["metric"] == "eval_loss"]
+    assert [(row["row"], row["runs"], row["mean"]) for row in losses] == [("sst2/slow", "2", "0.5")]
+    assert [row["mean"] for row in rows if row["row"] == "ESIM+ELMo"] == []
+    assert [row["mean"] for row in rows if row["row"] == "OpenAI GPT"][0] == "0.821"
+
+
+def test_the_average_of_a_model_with_all_tasks(add_run, tmp_path, capsys):
+    """Oracle: nine times 50 %; the worse of two settings of one task does not count."""
+    for task in dict.fromkeys(column.task for column in GLUE.columns):
+        own = [column.metric for column in GLUE.columns if column.task == task]
+        add_run(task, dict.fromkeys(own, 0.5), task=task)
+        add_run(f"{task}-worse", dict.fromkeys(own, 0.4), task=task, num_train_epochs=1.0)
+    run(Options(folder=f"{tmp_path}/runs"))
+    row = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert row.split() == ["small", *["50.0"] * 10]
+
+
+def test_bad_folders_are_one_clear_line(add_run, tmp_path):
+    with pytest.raises(ValueError, match="results.doc: end it with .md, .csv or .txt"):
+        Options(folder="runs", output_file="results.doc")
+    with pytest.raises(ValueError, match="nowhere holds no finished runs of run_finetuning$"):
+        run(Options(folder=f"{tmp_path}/nowhere"))
+    add_run("killed", None, finished=False)
+    with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
+        run(Options(folder=f"{tmp_path}/runs"))

@@ -5,6 +5,8 @@ from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import BEST, latest_checkpoint
@@ -57,16 +59,17 @@ def _warn_if_unfinished(folder: RunFolder, flags: dict) -> None:
         )
 
 
-def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> ClassificationTask:
+def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
     head = checkpoint.head
     if not head:
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
     (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
-    if head.kind != "classifier" or classes < 2:
-        kind = "regression" if head.kind == "classifier" else head.kind
-        raise ValueError(f"{path} has a head for {kind}: only classifiers can be exported")
+    if head.kind != "classifier":
+        raise ValueError(f"{path} has a head for {head.kind}: only classifiers can be exported")
+    if classes == 1:
+        return RegressionTask(name="regression", pairs=pairs)
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:

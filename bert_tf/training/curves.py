@@ -27,7 +27,8 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
 
     Args:
         metrics: training metrics, as in `metrics.jsonl`.
-        evaluations: metrics on held-out data: `step`, `loss` and accuracies; may be empty.
+        evaluations: metrics on held-out data: `step`, `loss` and others, whose names may begin
+            with "eval_"; may be empty.
 
     Raises:
         OSError: the file cannot be written.
@@ -40,8 +41,8 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
 def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
     """Returns the figure that `draw_curves` writes: four panels over the step.
 
-    Each curve consists of the entries that have its key. Accuracies are the keys that end in
-    `_accuracy`.
+    Each curve consists of the entries that have its key. Drawn with the accuracies, the keys that
+    end in `accuracy`, are other `eval_` metrics than losses: four in all.
     """
     # Slow to import, and rarely needed.
     from matplotlib.figure import Figure
@@ -49,16 +50,22 @@ def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
     figure = Figure(figsize=(11, 6.4), dpi=110)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
     loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
+    keys = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
+    evaluations = [
+        {key.removeprefix("eval_"): value for key, value in entry.items()} for entry in evaluations
+    ]
     _draw_pair(loss, metrics, evaluations, "loss", "", _COLORS[0])
-    names = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
-    names = [name for name in names if name.endswith("_accuracy")]
+    others = [key for key in keys if key.startswith("eval_") and not key.endswith("loss")]
+    accuracies = [key for key in keys if key.endswith("accuracy")]
+    names = dict.fromkeys(key.removeprefix("eval_") for key in accuracies + others)
     for name, color in zip(names, _COLORS, strict=False):
         label = name.removesuffix("_accuracy").replace("_", " ").replace("masked lm", "masked LM")
         _draw_pair(accuracy, metrics, evaluations, name, f"{label}, ", color)
     _draw(rate, metrics, "learning_rate", _COLORS[0])
     _draw(throughput, metrics, "sequences_per_second", _COLORS[0])
     _finish(loss, "Loss")
-    _finish(accuracy, "Accuracy", from_zero=True)
+    only_accuracies = all(name.endswith("accuracy") for name in names)
+    _finish(accuracy, "Accuracy" if only_accuracies else "Metrics", from_zero=True)
     _finish(rate, "Learning rate", from_zero=True)
     _finish(throughput, "Sequences per second", from_zero=True)
     for axes in (rate, throughput):
@@ -116,7 +123,9 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(_FAINT)
     if from_zero:
-        axes.set_ylim(0, axes.get_ylim()[1])
+        low, high = axes.get_ylim()
+        # A correlation may be negative.
+        axes.set_ylim(min(0, low) if axes.dataLim.y0 < 0 else 0, high)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(frameon=False, fontsize=9, labelcolor=_INK)
 

@@ -60,6 +60,28 @@ def test_the_curves_are_the_numbers_given():
         np.testing.assert_array_equal(drawn[key], points, err_msg=str(key))
 
 
+def test_all_metrics_of_an_evaluation_are_drawn():
+    """Oracle: the numbers given, as fine-tuning names them."""
+    training = [
+        {"step": 1, "loss": 0.7, "accuracy": 0.5},
+        {"step": 2, "loss": 0.6, "accuracy": 0.6},
+    ]
+    held_out = [{"step": 2, "eval_loss": 0.65, "eval_accuracy": 0.55, "eval_matthews": -0.1}]
+    figure = curves_figure(training, held_out)
+    drawn = {key: points.tolist() for key, points in lines(figure).items()}
+    assert drawn == {
+        ("Loss", "training"): [[1, 0.7], [2, 0.6]],
+        ("Loss", "held out"): [[2, 0.65]],
+        ("Metrics", "accuracy, training"): [[1, 0.5], [2, 0.6]],
+        ("Metrics", "accuracy, held out"): [[2, 0.55]],
+        ("Metrics", "matthews, held out"): [[2, -0.1]],
+    }
+    assert figure.axes[1].get_ylim()[0] < -0.1
+    del held_out[0]["eval_matthews"]
+    figure = curves_figure(training, held_out)
+    assert figure.axes[1].get_title("left") == "Accuracy" and figure.axes[1].get_ylim()[0] == 0
+
+
 def test_missing_measures_are_omitted():
     """Oracle: a run without next-sentence prediction and without evaluations."""
     training = [

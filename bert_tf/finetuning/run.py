@@ -16,6 +16,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name
 from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.trained_head import check_kind, order_classes
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
@@ -175,10 +176,13 @@ def _load(
     strategy: tf.distribute.Strategy,
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
+    check_kind(task.name, task.head, trained.head, trained.path)
     with strategy.scope():
         model = task.build_model(spec.config)
     load_weights(trained.path, trained.tensors, model.weights)
-    chief_print(strategy)(f"Evaluating {trained.path}.")
+    say = chief_print(strategy)
+    say(f"Evaluating {trained.path}.")
+    order_classes(model, task.head, trained.head, say)
     trainer = Trainer(strategy, model, task.objective)
     return Evaluator(task, trainer, splits, options.eval_batch_size)
 

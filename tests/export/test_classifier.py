@@ -53,6 +53,22 @@ def test_classifies_pairs_of_any_length(tmp_path):
     assert loaded(empty, empty)["probabilities"].shape == (0, 3)
 
 
+def test_a_converted_regression_model_is_exported(tmp_path, run_card):
+    """Oracles: the model; the code of the card."""
+    run = RunFolder(str(tmp_path / "run"))
+    model = BertTaskModel(CONFIG, 1)
+    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    run.write_head(Head("classifier", ("LABEL_0",)))
+    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    folder = str(tmp_path / "1")
+    classifier.run(classifier.Options(checkpoint=run.path, output_dir=folder, pairs=True))
+    outputs = run_card(folder)["outputs"]
+    tokenizer = WordPieceTokenizer(VOCAB)
+    segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
+    expected = model(pack_segments(segments, 32, VOCAB))
+    np.testing.assert_allclose(outputs["value"], expected, atol=1e-5)
+
+
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
     """Oracles: the model; the code of the card; the labels of the head."""
     run = RunFolder(str(tmp_path / "run"))

@@ -195,6 +195,17 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     assert pathlib.Path(folder, "predictions_dev.tsv").read_text() == predictions
     results = json.loads(pathlib.Path(folder, "eval_results.json").read_text())
     assert results == read_results(f"{folder}/eval_results.txt")
+    # The model of another program may have its classes in another order.
+    other = pathlib.Path(shutil.copytree(run_folder / "best", tmp_path / "other"))
+    RunFolder(str(other)).write_head(Head("classifier", ("POSITIVE", "negative")))
+    elsewhere = f"{tmp_path}/swapped"
+    swapped = run(
+        dataclasses.replace(
+            again, init_checkpoint=str(other), output_dir=elsewhere, max_seq_length=24
+        )
+    )
+    assert swapped["eval_accuracy"] == pytest.approx(1 - results["eval_accuracy"])
+    assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
     with pytest.raises(ValueError, match="was trained with --max_seq_length=24, not 16: omit"):
         run(dataclasses.replace(again, max_seq_length=16))
 

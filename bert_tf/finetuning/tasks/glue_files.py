@@ -136,8 +136,8 @@ class _Table:
                     f"{self.path}, line {line}: {len(fields)} columns, but there must be "
                     f"{len(self.header)}"
                 )
-        notes = [f"{short:,} lines skipped because they lack columns"] if short else []
-        return rows, notes + ([f"{long:,} lines with too many columns"] if long else [])
+        notes = [f"skipped lines that lack columns: {short:,}"] if short else []
+        return rows, notes + ([f"lines with too many columns: {long:,}"] if long else [])
 
     def ids(self, column: str, rows: _Rows) -> tuple[list[str] | None, list[str]]:
         """Returns the values of the column that numbers the examples, if any, and notes on it."""

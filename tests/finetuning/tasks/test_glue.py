@@ -93,8 +93,8 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path):
     examples = TASKS["qqp"].read_files(str(tmp_path), "train")
     assert examples.texts_a == [b"a", b""] and examples.ids == ["5", "5"]
     assert examples.notes == (
-        "2 lines skipped because they lack columns",
-        "1 lines with too many columns",
+        "skipped lines that lack columns: 2",
+        "lines with too many columns: 1",
         "1 with a repeated id",
     )
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")

@@ -1,0 +1,52 @@
+"""Fits the head of a fine-tuned model, perhaps of another program, to a task."""
+
+from collections.abc import Callable
+
+import keras
+
+from bert_tf.config import Head
+
+
+def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> None:
+    """Checks that a model has the kind of head that a task needs.
+
+    Args:
+        task: the value of --task.
+        ours, theirs: the heads of the task and the model; None if unknown.
+        path: the model.
+
+    Raises:
+        ValueError: the kinds differ.
+    """
+    if ours and theirs and ours.kind != theirs.kind:
+        raise ValueError(
+            f"{path} has a head of the kind {theirs.kind}, but --task={task} needs the kind "
+            f"{ours.kind}: give a model that was fine-tuned on this task"
+        )
+
+
+def order_classes(
+    model: keras.Model, ours: Head | None, theirs: Head | None, say: Callable[[str], None]
+) -> None:
+    """Puts the outputs of a loaded `BertTaskModel` into the order of a task's classes.
+
+    If the names of the classes differ, apart from case, the outputs keep their order.
+
+    Args:
+        ours, theirs: the heads of the task and the model; None if unknown.
+        say: prints a line that tells the user what was done.
+    """
+    if not (ours and theirs and theirs.labels) or ours.labels == theirs.labels:
+        return
+    wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
+    names = ", ".join(theirs.labels)
+    if sorted(wanted) != sorted(found):
+        say(
+            f"WARNING: the model names its classes {names}; they are taken for "
+            f"{', '.join(ours.labels)}, in this order."
+        )
+    elif wanted != found:
+        order = [found.index(label) for label in wanted]
+        for weight in model.head.weights:
+            weight.assign(weight.numpy()[..., order])
+        say(f"The classes of the model, {names}, were put into the task's order.")

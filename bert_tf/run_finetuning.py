@@ -15,6 +15,7 @@ that --eval_batch_size is 32.
 
 Tasks: those of GLUE (cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli) choose the best epoch on
 dev.tsv and report its metrics, as is customary; --do_predict writes the files for GLUE's server.
+ner reads CoNLL files with tags of entities or others, and chooses the best epoch by their F1.
 imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
 test set is evaluated once, at the end.
 """

@@ -31,6 +31,13 @@ class TaskOptions(command.Options):
         None, help="File to predict, with or without answers, instead of the one in --data_dir."
     )
 
+    # Tagging.
+    document_context: bool = option(
+        True,
+        help="Read each sentence together with the others of its document. "
+        "--nodocument_context: every sentence alone.",
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(TaskOptions, DeviceOptions):

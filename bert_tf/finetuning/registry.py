@@ -6,13 +6,16 @@ from collections.abc import Callable
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import glue, imdb
+from bert_tf.finetuning.tasks import glue, imdb, ner
 from bert_tf.run_folder import RunFolder
 
 # Tasks without options.
 TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
 # Tasks made from the flags and, if the model is trained already, from its head.
-MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {}
+MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
+    "ner": ner.make_ner,
+}
+_OTHER_NAMES = {"conll2003": "ner"}
 
 
 def task_name(name: str) -> str:
@@ -22,6 +25,7 @@ def task_name(name: str) -> str:
         ValueError: there is no such task.
     """
     key = name.lower().replace("-", "")
+    key = _OTHER_NAMES.get(key, key)
     if key not in TASKS.keys() | MAKERS.keys():
         raise ValueError(f"no task {name!r}: choose one of {', '.join([*TASKS, *MAKERS])}")
     return key

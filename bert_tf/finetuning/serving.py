@@ -51,19 +51,28 @@ class TextModule(tf.Module):
             inputs = pack_segments(segments, max_seq_length, tokenizer.vocab)
             return outputs(model(without_shared_padding(inputs), training=False))
 
-        @tf.function(
-            autograph=False, input_signature=[tf.TensorSpec(None, tf.string, n) for n in names]
-        )
-        def call(*texts):
-            shape = tf.shape(texts[0])
-            outputs = serve(*[tf.reshape(text, [-1]) for text in texts])
-            return {
-                name: tf.reshape(values, tf.concat([shape, tf.shape(values)[1:]], axis=0))
-                for name, values in outputs.items()
-            }
-
-        self.__call__ = call
+        self.__call__ = in_any_shape(serve)
         self.serving = serve
+
+
+def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[..., Tensors]:
+    """Returns a function like `serve`, for strings of any shape in place of [B].
+
+    Args:
+        serve: a `tf.function` from strings [B] to outputs [B, ...], with an input signature.
+    """
+    signature = [tf.TensorSpec(None, spec.dtype, spec.name) for spec in serve.input_signature]
+
+    @tf.function(autograph=False, input_signature=signature)
+    def call(*texts):
+        shape = tf.shape(texts[0])
+        outputs = serve(*[tf.reshape(text, [-1]) for text in texts])
+        return {
+            name: tf.reshape(values, tf.concat([shape, tf.shape(values)[1:]], axis=0))
+            for name, values in outputs.items()
+        }
+
+    return call
 
 
 def without_shared_padding(inputs: Tensors) -> dict[str, tf.Tensor]:

@@ -1,0 +1,104 @@
+"""CoNLL files: a word per line with its columns, a blank line after each sentence."""
+
+import codecs
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from bert_tf.finetuning.tagged_text import Sentence, TaggedText
+from tfrecords.writer import atomic_write
+
+DOCUMENT = "-DOCSTART-"
+
+
+def read_conll(path: str) -> TaggedText:
+    """Reads a file whose first column is the word and whose last one is its tag.
+
+    Columns are separated by tabs or, in lines without tabs, by spaces. With a single column, there
+    are no tags. Without -DOCSTART- lines, every sentence is a document.
+
+    Raises:
+        ValueError: a line is malformed, or there are no words; the message names the line.
+        OSError: the file cannot be read.
+    """
+    documents, sentence, width, marked = [[]], [], 0, False
+    for number, columns in _rows(path):
+        if columns and columns[0] != DOCUMENT:
+            width = width or len(columns)
+            _check(path, number, columns, width)
+            sentence.append((columns[0], columns[-1], number))
+            continue
+        if sentence:
+            documents[-1].append(_sentence(sentence, width))
+            sentence = []
+        if columns:
+            documents.append([])
+            marked = True
+    documents = [document for document in documents if document]
+    if not documents:
+        raise ValueError(f"{path} has no words")
+    if not marked:
+        documents = [[sentence] for document in documents for sentence in document]
+    return TaggedText(path, documents, marked)
+
+
+def has_tags(path: str) -> bool:
+    """Returns whether the first word of a file has a tag."""
+    rows = (columns for _, columns in _rows(path) if columns and columns[0] != DOCUMENT)
+    return len(next(rows, [])) > 1
+
+
+def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
+    """Writes word, tag if known, and predicted tag, the input of conlleval, whole or not at all.
+
+    Spaces in words become underscores.
+
+    Args:
+        predicted: the tags of all words.
+    """
+    tags, lines = iter(text.by_sentence(predicted)), []
+    for document in text.documents:
+        if text.marks_documents:
+            lines += [" ".join([DOCUMENT, "O", *["O"] * bool(text.tags)]), ""]
+        for sentence in document:
+            words = ["_".join(word.split()) or "_" for word in sentence.words]
+            columns = filter(None, (words, sentence.tags, next(tags)))
+            lines += [*map(" ".join, zip(*columns, strict=True)), ""]
+    atomic_write(path, "\n".join(lines) + "\n")
+
+
+def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the columns of every line, and a blank line at the end."""
+    with tf.io.gfile.GFile(path, "rb") as file:
+        lines = file.read().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    for number, line in enumerate([*lines, b""], start=1):
+        try:
+            yield number, _columns(line.decode())
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}, line {number}: not UTF-8: {error.reason}") from None
+
+
+def _columns(line: str) -> list[str]:
+    # Not split(): it also splits at characters that may be part of a word, such as U+00A0.
+    line = line.rstrip("\r")
+    if not line.strip(" \t"):
+        return []
+    if "\t" in line:
+        return [column.strip(" ") for column in line.split("\t")]
+    return [column for column in line.split(" ") if column]
+
+
+def _check(path: str, number: int, columns: list[str], width: int) -> None:
+    if len(columns) != width:
+        raise ValueError(
+            f"{path}, line {number}: {len(columns)} columns instead of the {width} of the first "
+            "word"
+        )
+    for name, column in (("word", columns[0]), ("tag", columns[-1])):
+        if not column:
+            raise ValueError(f"{path}, line {number}: the {name} is empty")
+
+
+def _sentence(rows: list[tuple[str, str, int]], width: int) -> Sentence:
+    words, tags, lines = zip(*rows, strict=True)
+    return Sentence(words, tags if width > 1 else (), lines)

@@ -1,0 +1,148 @@
+"""Text whose words have tags: the data of tagging tasks."""
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.finetuning.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
+from tfrecords.progress import say
+
+
+class Sentence(NamedTuple):
+    """Words, their tags ([] if unknown), and the numbers of the lines that they come from."""
+
+    words: Sequence[str]
+    tags: Sequence[str]
+    lines: Sequence[int]
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """Documents of sentences.
+
+    Attributes:
+        path: the file, for messages.
+        documents: at least one sentence each, which have at least one word each.
+        marks_documents: whether the file says where documents begin; otherwise every sentence is a
+            document.
+    """
+
+    path: str
+    documents: list[list[Sentence]]
+    marks_documents: bool = False
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    @functools.cached_property
+    def sentences(self) -> list[Sentence]:
+        return [*itertools.chain.from_iterable(self.documents)]
+
+    @functools.cached_property
+    def words(self) -> list[str]:
+        return [word for sentence in self.sentences for word in sentence.words]
+
+    @functools.cached_property
+    def tags(self) -> list[str]:
+        """The tags of all words; [] if they are unknown."""
+        return [tag for sentence in self.sentences for tag in sentence.tags]
+
+    def describe(self) -> str:
+        """Returns the amount of text, for messages."""
+        line = f"windows over {len(self.words):,} words in {len(self):,} sentences"
+        return line + (f" and {len(self.documents):,} documents" if self.marks_documents else "")
+
+    def word_splits(self, by_document: bool) -> np.ndarray:
+        """Returns where the documents, or else the sentences, begin among the words, and the end.
+
+        int64 [documents or sentences + 1].
+        """
+        texts = self.documents if by_document else [[sentence] for sentence in self.sentences]
+        lengths = [sum(len(sentence.words) for sentence in text) for text in texts]
+        return np.append(0, np.cumsum(lengths))
+
+    def by_sentence(self, values: Sequence[str]) -> list[list[str]]:
+        """Divides a list with a value for every word into the sentences."""
+        values = iter(values)
+        return [[*itertools.islice(values, len(sentence.words))] for sentence in self.sentences]
+
+    def line_of(self, tag: str) -> int:
+        """Returns the number of the first line with the tag."""
+        sentence = next(sentence for sentence in self.sentences if tag in sentence.tags)
+        return sentence.lines[list(sentence.tags).index(tag)]
+
+    def in_bio(self) -> tuple["TaggedText", str]:
+        """Returns the text with tags of entities in BIO, and the scheme they were in.
+
+        Raises:
+            ValueError: a tag is of no scheme, but others are.
+        """
+        tags = set(self.tags)
+        if not tag_entities(tags):
+            return self, "BIO"
+        for tag in sorted(tags):
+            if not is_entity_tag(tag):
+                raise ValueError(
+                    f'{self.path}, line {self.line_of(tag)}: the tag "{tag}" is neither "O" nor '
+                    'of the form "B-TYPE" or "I-TYPE", as other tags are'
+                )
+        scheme = scheme_of([sentence.tags for sentence in self.sentences])
+        documents = [
+            [sentence._replace(tags=to_bio(sentence.tags, scheme)) for sentence in document]
+            for document in self.documents
+        ]
+        return replace(self, documents=documents), scheme
+
+
+def label_names(text: TaggedText) -> tuple[str, ...]:
+    """Returns the tags of a training set, in BIO if they are of entities, with "O" first.
+
+    Raises:
+        ValueError: there are no tags, all are the same, or one is malformed.
+    """
+    text, _ = text.in_bio()
+    names = sorted(set(text.tags), key=lambda tag: (tag != "O", tag))
+    if not names:
+        raise ValueError(f"{text.path} has no tags: training needs a column with them")
+    if len(names) == 1:
+        raise ValueError(f'{text.path}: every word has the tag "{names[0]}": nothing to learn')
+    return tuple(names)
+
+
+def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
+    """Returns the text in BIO, and tells the user what is odd about it.
+
+    Args:
+        labels: the tags that the model knows. Others count as errors of the model.
+
+    Raises:
+        ValueError: a tag is malformed.
+    """
+    text, scheme = text.in_bio()
+    if scheme != "BIO":
+        say(f"{text.path}: converted the tags from {scheme} to BIO.")
+    if tag_entities(labels):
+        _warn_about_breaks(text)
+    counts = Counter(text.tags)
+    for tag in sorted(counts.keys() - set(labels)):
+        say(
+            f'WARNING: {text.path}, line {text.line_of(tag)}: the training data has no tag "{tag}";'
+            f" the words with it ({counts[tag]:,}) count as errors of the model."
+        )
+    return text
+
+
+def _warn_about_breaks(text: TaggedText) -> None:
+    found = [(s.lines[i], s.tags[i]) for s in text.sentences for i in breaks(s.tags)]
+    if found:
+        line, tag = found[0]
+        say(
+            f"WARNING: {text.path}: {len(found):,} of {len(text.tags):,} tags break BIO, the first "
+            f'in line {line}: "{tag}" follows no tag of its type. As in conlleval, it begins an '
+            "entity."
+        )

@@ -1,0 +1,71 @@
+"""CoNLL-2003: named entities in news (Tjong Kim Sang and De Meulder 2003)."""
+
+from collections.abc import Collection
+
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.conll import has_tags, read_conll
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.tagged_text import TaggedText, label_names
+from bert_tf.finetuning.task import TRAIN, DataFiles
+from bert_tf.finetuning.tasks.tagging import TaggingTask
+
+_NAMES = {
+    TRAIN: ("train.txt", "eng.train"),
+    "dev": ("valid.txt", "dev.txt", "eng.testa"),
+    "test": ("test.txt", "eng.testb"),
+}
+
+
+class ConllTask(TaggingTask):
+    """Tags the words of CoNLL files; see `TaggingTask`.
+
+    Args:
+        files: where the files are.
+    """
+
+    name = "ner"
+    flags = ("data_dir", "train_file", "dev_file", "test_file", "document_context")
+
+    def __init__(self, labels: tuple[str, ...], files: DataFiles, document_context: bool = True):
+        super().__init__(labels, document_context)
+        self._files = files
+
+    @property
+    def test_has_targets(self) -> bool:
+        """Whether there is a test file with tags."""
+        path = _find(self._files, "test")
+        return bool(path) and has_tags(path)
+
+    def read_texts(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TaggedText]:
+        return {name: _read(files, name) for name in names}
+
+
+def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
+    """Creates the task; its tags are those of the trained model or else of the training file."""
+    files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
+    labels = head.labels if head else label_names(_read(files, TRAIN))
+    return ConllTask(labels, files, options.document_context)
+
+
+def _read(files: DataFiles, split: str) -> TaggedText:
+    path = _find(files, split)
+    if path:
+        return read_conll(path)
+    flag = f"--{split}_file"
+    if not files.data_dir:
+        raise ValueError(f"--task=ner needs {flag}, or --data_dir with {_NAMES[split][0]}")
+    raise FileNotFoundError(
+        f"{files.data_dir} has none of {', '.join(_NAMES[split])}: give {flag} if it has another "
+        "name"
+    )
+
+
+def _find(files: DataFiles, split: str) -> str | None:
+    if path := getattr(files, f"{split}_file"):
+        return path
+    paths = [f"{files.data_dir}/{name}" for name in _NAMES[split]] if files.data_dir else []
+    return next(filter(tf.io.gfile.exists, paths), None)

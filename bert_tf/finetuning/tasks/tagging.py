@@ -1,0 +1,189 @@
+"""Tagging: a tag for every word, such as named entities or parts of speech."""
+
+import abc
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.confusion import draw_confusion
+from bert_tf.finetuning.conll import write_conll
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.objectives import TaggingObjective
+from bert_tf.finetuning.tagged_text import TaggedText, prepare
+from bert_tf.finetuning.tagging_module import TaggingModule
+from bert_tf.finetuning.tags import breaks, entity_scores, tag_entities
+from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.windows import make_windows, surround
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+Logits = Mapping[str, list[np.ndarray]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaggingFeatures(Features):
+    """Windows over documents or sentences; `examples` is the `TaggedText`.
+
+    Attributes:
+        predicted: bool [N, (length)], the tokens whose outputs are the predictions of all words, in
+            order: the first token of each word, in one window.
+    """
+
+    predicted: tf.RaggedTensor
+
+
+class TaggingTask(Task):
+    """Assigns a tag to every word; subclasses say where the text comes from.
+
+    The first token of a word carries its tag. A text that is longer than the model's inputs is
+    divided into overlapping windows. Each word is learned and predicted in the window in which it
+    has the most context.
+
+    Args:
+        labels: the tags, in the order of the model's outputs. If they are tags of entities in BIO,
+            the metric is the F1 of entities, otherwise the accuracy.
+        document_context: whether sentences are read together with the others of their document.
+
+    Source: BERT (arXiv:1810.04805) section 5.3.
+    """
+
+    objective = TaggingObjective()
+    token_outputs = ("logits",)
+
+    def __init__(self, labels: Sequence[str], document_context: bool = True):
+        self.labels, self.document_context = tuple(labels), document_context
+        self.head = Head("tagger", self.labels)
+        self.has_entities = tag_entities(labels)
+        self.metric = "f1" if self.has_entities else "accuracy"
+        self._index = {label: number for number, label in enumerate(labels)}
+
+    @abc.abstractmethod
+    def read_texts(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TaggedText]:
+        """Reads splits as `Task.read_splits` does, with tags of any scheme."""
+
+    def read_splits(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TaggedText]:
+        texts = self.read_texts(names, files, seed)
+        return {name: prepare(text, self.labels) for name, text in texts.items()}
+
+    def featurize(
+        self, examples: TaggedText, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TaggingFeatures:
+        ids, word_splits = tokenize_words(examples.words, tokenizer)
+        text_splits = word_splits[examples.word_splits(self.document_context)]
+        windows = make_windows(tf.constant(text_splits), max_seq_length - 2)
+        tokens, central = windows.positions.values, windows.central.values
+        first = np.zeros(len(ids), bool)
+        first[word_splits[:-1]] = True
+        # Of every token; -1 for all but the first one of a word.
+        tags = np.full(len(ids), -1, np.int32)
+        if examples.tags:
+            tags[first] = [self._index.get(tag, -1) for tag in examples.tags]
+
+        def pack(values: tf.Tensor, left: int, right: int) -> tf.RaggedTensor:
+            return surround(windows.positions.with_values(values), left, right)
+
+        packed = pack(tf.gather(ids, tokens), tokenizer.vocab.cls_id, tokenizer.vocab.sep_id)
+        targets = pack(tf.where(central, tf.gather(tags, tokens), -1), -1, -1)
+        return TaggingFeatures(
+            ids=packed,
+            types=tf.zeros_like(packed),
+            targets={"tags": targets} if examples.tags else {},
+            examples=examples,
+            pad_id=tokenizer.vocab.pad_id,
+            max_seq_length=max_seq_length,
+            notes=(examples.describe(),),
+            predicted=pack(central & tf.gather(first, tokens), False, False),
+        )
+
+    def score(self, outputs: Logits, features: TaggingFeatures) -> dict[str, float]:
+        """Returns the mean cross-entropy of words, `loss`, their `accuracy`, and the entities'.
+
+        Those are `precision`, `recall` and `f1` as conlleval counts them, the `f1_TYPE` of each
+        type, and `invalid_tags`, the number of predicted tags that break BIO. Words with tags that
+        the model does not know have no loss.
+        """
+        logits, gold = _word_logits(outputs, features), features.examples.tags
+        predicted = self._tags(logits)
+        known = np.flatnonzero([tag in self._index for tag in gold])
+        targets = [self._index[gold[number]] for number in known]
+        losses = np.logaddexp.reduce(logits[known], axis=-1) - logits[known, targets]
+        scores = {
+            "loss": float(losses.mean()),
+            "accuracy": float(np.mean(np.equal(gold, predicted))),
+        }
+        if not self.has_entities:
+            return scores
+        by_sentence = features.examples.by_sentence(predicted)
+        scores |= entity_scores(
+            [sentence.tags for sentence in features.examples.sentences], by_sentence
+        )
+        return scores | {"invalid_tags": float(sum(len(breaks(tags)) for tags in by_sentence))}
+
+    def problem(self, outputs: Logits, features: TaggingFeatures) -> str | None:
+        """Reports that all predictions are the same."""
+        (tag, count), *others = Counter(self._tags(_word_logits(outputs, features))).most_common()
+        if others:
+            return None
+        return (
+            f'the model predicts "{tag}" for all {count:,} words: it ignores its input. Try '
+            "another --learning_rate (3e-4 for an encoder as small as tiny, 5e-5 for base), more "
+            "epochs, or an --init_checkpoint that was trained for longer."
+        )
+
+    def write_predictions(
+        self, folder: str, split: str, outputs: Logits, features: TaggingFeatures
+    ) -> list[str]:
+        """Writes the predictions of a split.
+
+        `predictions_<split>.conll` is the input of conlleval: word, tag if known, predicted tag.
+        `confusion_<split>.png` is for a split with tags.
+        """
+        files, gold = [f"predictions_{split}.conll"], features.examples.tags
+        predicted = self._tags(_word_logits(outputs, features))
+        write_conll(f"{folder}/{files[0]}", features.examples, predicted)
+        if gold:
+            files.append(f"confusion_{split}.png")
+            pairs = [(a, b) for a, b in zip(gold, predicted, strict=True) if a in self._index]
+            numbers = np.array([[self._index[tag] for tag in pair] for pair in pairs])
+            draw_confusion(*numbers.T, self.labels, f"{folder}/{files[1]}")
+        return files
+
+    def serving(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TaggingModule:
+        return TaggingModule(model, tokenizer, max_seq_length, self.labels)
+
+    def example_call(self) -> str:
+        return '(["a text"])  # a dict: the tag of each word, where it is, and its probability'
+
+    def _tags(self, logits: np.ndarray) -> list[str]:
+        return [self.labels[number] for number in logits.argmax(axis=-1)]
+
+
+def tokenize_words(
+    words: Sequence[str], tokenizer: WordPieceTokenizer
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokenizes words one by one; a word of which cleaning leaves nothing is [UNK].
+
+    Returns:
+        the ids, int32 [tokens], and where the words begin, int64 [words + 1].
+    """
+    lines = [word.encode(errors="replace") for word in words]
+    ids, splits = tokenizer.tokenize_lines(lines)
+    empty = splits[:-1][np.diff(splits) == 0]
+    lengths = np.maximum(np.diff(splits), 1)
+    return np.insert(ids, empty, tokenizer.vocab.unk_id), np.append(0, np.cumsum(lengths))
+
+
+def _word_logits(outputs: Logits, features: TaggingFeatures) -> np.ndarray:
+    """Returns the logits of all words [words, C], in order."""
+    logits = np.concatenate(outputs["logits"]).astype(np.float64)
+    return logits[features.predicted.values.numpy()]

@@ -1,0 +1,220 @@
+"""Tagging: every word is learned and predicted once, from its first token."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from seqeval.metrics.sequence_labeling import get_entities
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.run import fine_tune
+from bert_tf.finetuning.tagged_text import Sentence, TaggedText
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks.ner import ConllTask
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+LABELS = ("O", "B-X", "I-X")
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcdefgh", "##a", "##b"))
+TOKENIZER = WordPieceTokenizer(VOCAB)
+CLS, SEP, UNK = VOCAB.cls_id, VOCAB.sep_id, VOCAB.unk_id
+TEXT = TaggedText(
+    "train.txt",
+    [
+        [
+            Sentence(["ab", "\x01", "c"], ["B-X", "I-X", "O"], [1, 2, 3]),
+            Sentence(["dab"], ["B-X"], [5]),
+        ],
+        [Sentence(["e"], ["B-Y"], [9])],
+    ],
+    marks_documents=True,
+)
+
+
+def _ids(text: str) -> list[int]:
+    return [CLS, *(VOCAB.ids[token] for token in text.split()), SEP]
+
+
+def _task(**arguments) -> ConllTask:
+    return ConllTask(LABELS, DataFiles(), **arguments)
+
+
+def _outputs(features, tags) -> dict[str, list[np.ndarray]]:
+    """Logits that choose `tags` for the words and "I-X" for all other tokens."""
+    tags, rows = iter(tags), []
+    for predicted in features.predicted.to_list():
+        best = [LABELS.index(next(tags)) if is_word else 2 for is_word in predicted]
+        rows.append(np.eye(3, dtype=np.float32)[best] * 20)
+    return {"logits": rows}
+
+
+def test_sentences_and_documents_become_windows():
+    """Oracle: the tokens, written down; the first one of a word has its tag, [UNK] if it vanishes.
+
+    Windows of 4 tokens over the 7 of the first document begin at 0, 2 and 3. Of two with as much
+    context, the first one predicts. A tag that the model does not know has no target.
+    """
+    alone = _task(document_context=False).featurize(TEXT, TOKENIZER, 8)
+    assert alone.ids.to_list() == [_ids("a ##b [UNK] c"), _ids("d ##a ##b"), _ids("e")]
+    assert alone.targets["tags"].to_list() == [
+        [-1, 1, -1, 2, 0, -1],
+        [-1, 1, -1, -1, -1],
+        [-1, -1, -1],
+    ]
+    context = _task().featurize(TEXT, TOKENIZER, 6)
+    assert context.ids.to_list() == [
+        _ids("a ##b [UNK] c"),
+        _ids("[UNK] c d ##a"),
+        _ids("c d ##a ##b"),
+        _ids("e"),
+    ]
+    assert context.targets["tags"].to_list() == [
+        [-1, 1, -1, 2, -1, -1],
+        [-1, -1, 0, 1, -1, -1],
+        [-1] * 6,
+        [-1, -1, -1],
+    ]
+    assert tf.reduce_sum(tf.cast(context.predicted.values, tf.int32)) == len(TEXT.words)
+
+
+@pytest.mark.parametrize("length", [5, 6, 8, 16])
+def test_scores_and_files_do_not_depend_on_windows(length, tmp_path):
+    """Oracle: the scores and lines, worked out: of 3 entities, the first one is found."""
+    features = _task().featurize(TEXT, TOKENIZER, length)
+    outputs = _outputs(features, ["B-X", "I-X", "O", "O", "I-X"])
+    scores = _task().score(outputs, features)
+    assert scores == pytest.approx(
+        {
+            "loss": 20 / 4,
+            "accuracy": 3 / 5,
+            "precision": 1 / 2,
+            "recall": 1 / 3,
+            "f1": 2 / 5,
+            "f1_X": 1 / 2,
+            "f1_Y": 0,
+            "invalid_tags": 1,
+        },
+        abs=1e-5,
+    )
+    assert _task().write_predictions(str(tmp_path), "dev", outputs, features) == [
+        "predictions_dev.conll",
+        "confusion_dev.png",
+    ]
+    assert (tmp_path / "predictions_dev.conll").read_text() == (
+        "-DOCSTART- O O\n\nab B-X B-X\n\x01 I-X I-X\nc O O\n\ndab B-X O\n\n"
+        "-DOCSTART- O O\n\ne B-Y I-X\n\n"
+    )
+
+
+def test_one_tag_for_all_words_is_reported():
+    """Oracle: five words."""
+    features = _task().featurize(TEXT, TOKENIZER, 8)
+    message = _task().problem(_outputs(features, ["O"] * 5), features)
+    assert message.startswith('the model predicts "O" for all 5 words')
+    assert _task().problem(_outputs(features, ["O"] * 4 + ["B-X"]), features) is None
+
+
+def test_other_tags_are_measured_by_accuracy():
+    """Oracle: 2 of 3 words."""
+    text = TaggedText("t", [[Sentence(["a", "b", "c"], ["DET", "NOUN", "DET"], [1, 2, 3])]])
+    task = ConllTask(("DET", "NOUN"), DataFiles())
+    features = task.featurize(text, TOKENIZER, 8)
+    scores = task.score({"logits": [np.array([[9.0, 0]] * 5)]}, features)
+    assert task.metric == "accuracy" and set(scores) == {"loss", "accuracy"}
+    assert scores["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_served_tags_are_those_of_evaluation():
+    """Oracle: the evaluation of the same words; seqeval's entities, cut from the text."""
+    keras.utils.set_random_seed(1)
+    config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
+    model, task = BertTaskModel(config, 3, "tagger"), _task()
+    texts = ["ab c dab e f g h a b h g f e c", "", "h"]
+    sentences = [Sentence(t.split(), ["O"] * len(t.split()), range(20)) for t in texts if t]
+    features = task.featurize(TaggedText("t", [[s] for s in sentences]), TOKENIZER, 8)
+    (batch,) = eval_batches(features, len(features))
+    in_order = np.argsort(batch["example_index"])
+    logits = model(batch).numpy()[in_order]
+    logits = np.concatenate(
+        [row[: len(ids)] for row, ids in zip(logits, features.ids, strict=True)]
+    )
+    expected = tf.nn.softmax(logits[features.predicted.values.numpy()]).numpy()
+
+    served = task.serving(model, TOKENIZER, 8).serving(tf.constant(texts))
+    served = {name: values.numpy() for name, values in served.items()}
+    words = served["end"] > 0
+    assert words.sum(axis=1).tolist() == [14, 0, 1]
+    tags = [tag.decode() for tag in served["tag"][words]]
+    assert tags == [LABELS[i] for i in expected.argmax(axis=1)] and len(set(tags)) == 3
+    np.testing.assert_allclose(served["probability"][words], expected.max(axis=1), 1e-4)
+    probabilities = expected.max(axis=1)
+    for row, begin, end in ((0, 0, 14), (1, 14, 14), (2, 14, 15)):
+        found = [
+            (
+                kind,
+                " ".join(texts[row].split()[a : b + 1]),
+                np.prod(probabilities[begin:end][a : b + 1]),
+            )
+            for kind, a, b in get_entities(tags[begin:end])
+        ]
+        columns = ("entity_type", "entity", "entity_probability", "entity_start", "entity_end")
+        rows = [x for x in zip(*(served[name][row] for name in columns), strict=True) if x[-1]]
+        assert [(kind.decode(), text.decode()) for kind, text, *_ in rows] == [x[:2] for x in found]
+        assert [x[2] for x in rows] == pytest.approx([x[2] for x in found], rel=1e-4)
+        assert [texts[row][a:b].encode() for *_, a, b in rows] == [x[1] for x in rows]
+
+
+def _conll(sentences, path: pathlib.Path, count: int, seed: int) -> None:
+    """Writes sentences in which "good" and "bad" are entities."""
+    tags = {"good": "B-POS", "bad": "B-NEG"}
+    lines = []
+    for number, (text, _) in enumerate(sentences(count, seed)):
+        lines += ["-DOCSTART- O", ""] * (number % 5 == 0)
+        lines += [*(f"{word} {tags.get(word, 'O')}" for word in text.split()), ""]
+    path.write_text("\n".join(lines))
+
+
+def test_conll_end_to_end(sentences, files, tmp_path):
+    """Oracle: the tag of a word is a function of the word, and conlleval's input says as much."""
+    for seed, (name, count) in enumerate({"train": 160, "valid": 20, "test": 10}.items()):
+        _conll(sentences, tmp_path / f"{name}.txt", count, seed)
+    options = FineTuningOptions(
+        task="CoNLL-2003",
+        data_dir=str(tmp_path),
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        output_dir=str(tmp_path / "run"),
+        do_train=True,
+        do_eval=True,
+        max_seq_length=32,
+        train_batch_size=8,
+        learning_rate=3e-2,
+        num_train_epochs=2,
+    )
+    results = fine_tune(options)
+    assert results["eval_f1"] > 0.95 and results["test_f1"] > 0.95
+    head = json.loads((tmp_path / "run/head.json").read_text())
+    assert head == {"kind": "tagger", "labels": ["O", "B-NEG", "B-POS"]}
+    lines = (tmp_path / "run/predictions_test.conll").read_text().split("\n")
+    triples = [line.split() for line in lines if line and not line.startswith("-DOCSTART-")]
+    right = np.mean([gold == predicted for _, gold, predicted in triples])
+    assert right == pytest.approx(results["test_accuracy"])
+    (tmp_path / "train.txt").unlink()
+    assert task_of_run(RunFolder(options.output_dir)).labels == ("O", "B-NEG", "B-POS")
+
+
+def test_missing_files_are_named(tmp_path):
+    """Oracle: the flag or the names of the files."""
+    options = {"task": "ner", "output_dir": "x", "do_eval": True}
+    with pytest.raises(ValueError, match="--task=ner needs --train_file, or --data_dir with train"):
+        make_task(FineTuningOptions(**options))
+    with pytest.raises(FileNotFoundError, match="has none of train.txt, eng.train: give --train_f"):
+        make_task(FineTuningOptions(**options, data_dir=str(tmp_path)))

@@ -1,0 +1,129 @@
+"""Files in CoNLL's form."""
+
+import pathlib
+
+import pytest
+
+from bert_tf.finetuning.conll import has_tags, read_conll, write_conll
+from bert_tf.finetuning.tagged_text import label_names, prepare
+
+_REAL = pathlib.Path(__file__).parents[3] / "shared/data/conll2003/valid.txt"
+_TEXT = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+
+Peter NNP B-NP B-PER
+
+-DOCSTART- -X- -X- O
+
+BRUSSELS NNP B-NP B-LOC
+"""
+
+
+def _write(folder: pathlib.Path, text: str | bytes) -> str:
+    path = folder / "train.txt"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _TEXT,
+        _TEXT.replace("\n", "\r\n"),
+        "\ufeff" + _TEXT,
+        _TEXT.rstrip(),
+        _TEXT.replace("\n\n", "\n \n\n"),
+        _TEXT.replace(" ", "\t"),
+        _TEXT.replace("-DOCSTART- -X- -X- O", "-DOCSTART-"),
+    ],
+)
+def test_documents_sentences_and_words(text, tmp_path):
+    """Oracle: the same words, tags and line numbers, written down."""
+    read = read_conll(_write(tmp_path, text))
+    assert [[len(s.words) for s in document] for document in read.documents] == [[2, 1], [1]]
+    assert read.words == ["EU", "rejects", "Peter", "BRUSSELS"]
+    assert read.tags == ["B-ORG", "O", "B-PER", "B-LOC"]
+    lines = text.splitlines()
+    assert all(
+        lines[n - 1].startswith(w)
+        for s in read.sentences
+        for w, n in zip(s.words, s.lines, strict=True)
+    )
+
+
+def test_without_marks_every_sentence_is_a_document(tmp_path):
+    """Oracle: the sentences; a no-break space is part of a word; one column has no tags."""
+    path = _write(tmp_path, "a\u00a0b O\n\nc O\n")
+    text = read_conll(path)
+    assert [len(document) for document in text.documents] == [1, 1]
+    assert text.words == ["a\u00a0b", "c"] and has_tags(path)
+    path = _write(tmp_path, "a\nb\n")
+    assert read_conll(path).tags == [] and not has_tags(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a O\nb\n", "train.txt, line 2: 1 columns instead of the 2 of the first word"),
+        ("a\tO\n\tO\n", "train.txt, line 2: the word is empty"),
+        ("a\tO\nb\t\n", "train.txt, line 2: the tag is empty"),
+        (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
+        ("-DOCSTART-\n\n", "train.txt has no words"),
+    ],
+)
+def test_malformed_files(text, message, tmp_path):
+    """Oracle: the file and the number of the line."""
+    with pytest.raises(ValueError, match=message):
+        read_conll(_write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a B-X\nb I-X\nc 0\n", 'train.txt, line 3: the tag "0" is neither "O" nor'),
+        ("a\nb\n", "train.txt has no tags"),
+        ("a O\nb O\n", 'train.txt: every word has the tag "O": nothing to learn'),
+    ],
+)
+def test_tags_that_cannot_be_learned(text, message, tmp_path):
+    """Oracle: the file, and the line if it is a single one."""
+    with pytest.raises(ValueError, match=message):
+        label_names(read_conll(_write(tmp_path, text)))
+
+
+def test_odd_tags_are_converted_or_counted(tmp_path, capsys):
+    """Oracle: the lines and counts, written down."""
+    text = prepare(read_conll(_write(tmp_path, "a I-X\nb I-X\nc B-X\nd I-Y\n")), ["O"])
+    assert text.tags == ["B-X", "I-X", "B-X", "B-Y"]
+    text = prepare(read_conll(_write(tmp_path, "a B-X\n\nb I-X\nc B-Z\n")), ["O", "B-X", "I-X"])
+    assert text.tags == ["B-X", "I-X", "B-Z"]
+    out = capsys.readouterr().out
+    assert "converted the tags from IOB1 to BIO." in out
+    assert '1 of 3 tags break BIO, the first in line 3: "I-X" follows no tag of its type' in out
+    assert 'line 4: the training data has no tag "B-Z"; the words with it (1) count' in out
+
+
+def test_writing_is_the_input_of_conlleval(tmp_path):
+    """Oracle: the lines, written down, and, where present, the words and lines of real data."""
+    path = str(tmp_path / "out.conll")
+    text = read_conll(_write(tmp_path, _TEXT.replace("EU", "E\u00a0U")))
+    write_conll(path, text, ["O", "B-LOC", "B-PER", "O"])
+    assert pathlib.Path(path).read_text() == (
+        "-DOCSTART- O O\n\nE_U B-ORG O\nrejects O B-LOC\n\nPeter B-PER B-PER\n\n"
+        "-DOCSTART- O O\n\nBRUSSELS B-LOC O\n\n"
+    )
+    if _REAL.exists():
+        text = read_conll(str(_REAL))
+        assert (len(text.documents), len(text), len(text.words)) == (216, 3250, 51362)
+        write_conll(path, text, text.tags)
+        real, written = (pathlib.Path(x).read_text().split("\n") for x in (_REAL, path))
+        assert len(real) == len(written)
+        assert all(a.split()[:1] == b.split()[:1] for a, b in zip(real, written, strict=True))
+
+
+def test_labels_are_sorted_with_o_first(tmp_path):
+    """Oracle: the order, written down; parts of speech are no entities."""
+    assert label_names(read_conll(_write(tmp_path, _TEXT))) == ("O", "B-LOC", "B-ORG", "B-PER")
+    assert label_names(read_conll(_write(tmp_path, "a NOUN\nb DET\n"))) == ("DET", "NOUN")

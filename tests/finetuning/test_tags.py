@@ -1,0 +1,78 @@
+"""Schemes of tags, and the entities in them."""
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.tags import breaks, entity_scores, scheme_of, tag_entities, to_bio
+
+_ENTITIES = [  # of the sentence a b c d e f g: PER a-c, LOC d, LOC e-f
+    ("BIO", "B-PER I-PER I-PER B-LOC B-LOC I-LOC O"),
+    ("IOB1", "I-PER I-PER I-PER I-LOC B-LOC I-LOC O"),
+    ("IOBES", "B-PER I-PER E-PER S-LOC B-LOC E-LOC O"),
+    ("BILOU", "B-PER I-PER L-PER U-LOC B-LOC L-LOC O"),
+]
+
+
+@pytest.mark.parametrize(("scheme", "tags"), _ENTITIES)
+def test_schemes_become_bio(scheme, tags):
+    """Oracle: the same entities in all schemes, written down."""
+    assert tag_entities(tags.split())
+    assert scheme_of([["O"], tags.split()]) == scheme
+    assert to_bio(tags.split(), scheme) == _ENTITIES[0][1].split()
+
+
+def test_what_breaks_bio():
+    """Oracle: I-X is only right after B-X or I-X. Such tags do not make another scheme."""
+    tags = "I-X O I-X B-X I-Y I-Y O B I".split()
+    assert breaks(tags) == [0, 2, 4]
+    assert scheme_of([["B-X", "O", "I-X"]]) == "BIO"
+    assert tag_entities(["O", "B", "I"]) and not tag_entities(["DET", "O"])
+
+
+def _conlleval(gold, predicted):
+    """Counts correct, predicted and gold entities of each type, as conlleval.pl does."""
+    counts = {}
+
+    def chunks(tags):
+        found, begin = set(), None
+        for i, tag in enumerate([*tags, "O"]):
+            if begin is not None and (tag[0] in "OB" or tag[2:] != tags[begin][2:]):
+                found.add((begin, i, tags[begin][2:]))
+                begin = None
+            if tag != "O" and begin is None:
+                begin = i
+        return found
+
+    for right, answer in zip(gold, predicted, strict=True):
+        right, answer = chunks(right), chunks(answer)
+        for index, entities in enumerate((right & answer, answer, right)):
+            for entity in entities:
+                counts.setdefault(entity[2], [0, 0, 0])[index] += 1
+    return counts
+
+
+def test_scores_are_those_of_conlleval():
+    """Oracle: conlleval's rules, sentence by sentence, on random tags, many of which break BIO."""
+    random = np.random.default_rng(0)
+    names = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    lengths = random.integers(1, 12, 60)
+    gold = [random.choice(names, n).tolist() for n in lengths]
+    predicted = [[t if random.random() < 0.8 else random.choice(names) for t in s] for s in gold]
+    counts = _conlleval(gold, predicted)
+    correct, found, right = np.sum(list(counts.values()), axis=0)
+    expected = {
+        "precision": correct / found,
+        "recall": correct / right,
+        "f1": 2 * correct / (found + right),
+    } | {f"f1_{name}": 2 * c / (f + r) for name, (c, f, r) in counts.items()}
+    assert entity_scores(gold, predicted) == pytest.approx(expected)
+
+
+def test_scores_of_a_worked_example():
+    """Oracle: of 2 predicted and 3 true entities, 1 is right; without any, scores are 0."""
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-LOC"]]
+    scores = entity_scores(gold, [["B-PER", "I-PER", "O", "O"], ["I-PER"]])
+    assert scores == pytest.approx(
+        {"precision": 1 / 2, "recall": 1 / 3, "f1": 0.4, "f1_LOC": 0, "f1_PER": 2 / 3}
+    )
+    assert entity_scores([["O"]], [["O"]]) == {"precision": 0, "recall": 0, "f1": 0}

@@ -17,7 +17,8 @@ Tasks: those of GLUE (cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli) choose
 dev.tsv and report its metrics, as is customary; --do_predict writes the files for GLUE's server.
 ner reads CoNLL files with tags of entities or others, and chooses the best epoch by their F1.
 imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
-test set is evaluated once, at the end.
+test set is evaluated once, at the end. squad and squad2 (2.0, with unanswerable questions) find
+answers in contexts of any length, by windows of --max_seq_length tokens: 384 is usual.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

@@ -44,6 +44,18 @@ class Features:
     def __len__(self) -> int:
         return int(self.ids.nrows())
 
+    def describe(self) -> str:
+        """Returns the number of examples, and what was lost of them, in one line."""
+        line = f"{len(self):,} examples"
+        if self.num_truncated:
+            share = self.num_truncated / len(self)
+            line += (
+                f", {self.num_truncated:,} ({share:.1%}) truncated to {self.max_seq_length} tokens"
+            )
+        if self.num_not_utf8:
+            line += f", {self.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
+        return ", ".join([line, *self.notes])
+
 
 def encode_texts(
     examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int

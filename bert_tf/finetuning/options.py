@@ -38,6 +38,29 @@ class TaskOptions(command.Options):
         "--nodocument_context: every sentence alone.",
     )
 
+    # Questions on contexts.
+    doc_stride: int = option(
+        128,
+        at_least=1,
+        help="squad, squad2: contexts longer than --max_seq_length (384 is usual) are split into "
+        "windows that start this many tokens apart.",
+    )
+    max_query_length: int = option(
+        64, at_least=1, help="squad, squad2: tokens per question; longer ones are truncated."
+    )
+    n_best_size: int = option(
+        20,
+        at_least=1,
+        help="squad, squad2: how many of the best starts and ends are combined, and the number of "
+        "answers per question in nbest_predictions.json.",
+    )
+    max_answer_length: int = option(30, at_least=1, help="squad, squad2: tokens per answer.")
+    null_score_diff_threshold: float = option(
+        0.0,
+        help="squad2: a question gets no answer if the score of having none is higher than that of "
+        "the best answer by more than this.",
+    )
+
 
 @dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(TaskOptions, DeviceOptions):
@@ -46,6 +69,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
         "predict_file": "use --dev_file if it has answers and --test_file otherwise",
         "save_checkpoints_steps": "the command saves and evaluates after every epoch, so omit it",
+        "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
 

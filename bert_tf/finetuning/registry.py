@@ -6,7 +6,7 @@ from collections.abc import Callable
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import glue, imdb, ner
+from bert_tf.finetuning.tasks import glue, imdb, ner, squad
 from bert_tf.run_folder import RunFolder
 
 # Tasks without options.
@@ -14,6 +14,8 @@ TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)
 # Tasks made from the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
     "ner": ner.make_ner,
+    "squad": squad.squad,
+    "squad2": squad.squad2,
 }
 _OTHER_NAMES = {"conll2003": "ner"}
 

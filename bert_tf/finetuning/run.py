@@ -237,21 +237,8 @@ def _read(
         list(dict.fromkeys(names)), files, options.random_seed
     ).items():
         splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
-        say(_describe_split(name, splits[name]))
+        say(f"{name}: {splits[name].describe()}")
     return splits
-
-
-def _describe_split(name: str, features: Features) -> str:
-    line = f"{name}: {len(features):,} examples"
-    if features.num_truncated:
-        share = features.num_truncated / len(features)
-        line += (
-            f", {features.num_truncated:,} ({share:.1%}) truncated to "
-            f"{features.max_seq_length} tokens"
-        )
-    if features.num_not_utf8:
-        line += f", {features.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
-    return ", ".join([line, *features.notes])
 
 
 def _summary(

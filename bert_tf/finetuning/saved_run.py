@@ -12,6 +12,8 @@ from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 FINISHED = "finished"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
+# Flags that say how to read the model's output, and so may be given anew.
+_READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_threshold"})
 # Flags that may differ in addition if the run is only evaluated.
 _DATA = frozenset({"data_dir", "train_file", "dev_file", "precision", "init_checkpoint"})
 
@@ -33,6 +35,8 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
         if name not in saved or name in _FREE | _DATA | LOCATION_FLAGS:
             continue
         value = getattr(options, name)
+        if name in _READING and value != field.default:
+            continue
         if value not in (field.default, saved[name]):
             raise ValueError(
                 f"{run.path} was trained with --{name}={saved[name]}, not {value}: omit the flag"
@@ -58,7 +62,7 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
         return False  # stopped before its first checkpoint: there is nothing to resume
     changed = run.changed_flags(dataclasses.asdict(options))
     for name, (then, now) in changed.items():
-        if name not in _FREE:
+        if name not in _FREE | _READING:
             raise ValueError(
                 f"{run.path} holds a run with --{name}={then}, not {now}: choose another "
                 "--output_dir, or use the same flags to resume"

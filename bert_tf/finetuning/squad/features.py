@@ -1,0 +1,135 @@
+"""Tokenizes questions and contexts once, before training."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.squad.files import SquadExamples
+from bert_tf.finetuning.squad.windows import Windows, check_lengths, make_windows
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.progress import progress_bar
+
+_TEXTS_PER_CALL = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class SquadFeatures(Features):
+    """Windows; the targets are `start` and `end`, the positions of the answer or 0.
+
+    Attributes:
+        examples: the questions.
+        windows: where the windows lie, as NumPy arrays.
+        starts, limits: the byte offsets of every token, int64 [contexts, (tokens)].
+        max_query_length: the largest number of tokens of a question; longer ones were truncated.
+    """
+
+    examples: SquadExamples
+    windows: Windows
+    starts: tf.RaggedTensor
+    limits: tf.RaggedTensor
+    max_query_length: int
+
+    def describe(self) -> str:
+        """Returns the numbers of questions and windows, and what is odd about the data."""
+        parts = [
+            f"{len(self.examples):,} questions on {len(self.examples.contexts):,} contexts in "
+            f"{len(self):,} windows of up to {self.max_seq_length} tokens"
+        ]
+        if self.num_truncated:
+            parts.append(
+                f"{self.num_truncated:,} questions truncated to {self.max_query_length} tokens"
+            )
+        return ", ".join([*parts, *self.notes])
+
+
+def make_features(
+    examples: SquadExamples,
+    tokenizer: WordPieceTokenizer,
+    max_seq_length: int,
+    max_query_length: int,
+    doc_stride: int,
+) -> SquadFeatures:
+    """Tokenizes questions and contexts and makes windows, showing a progress bar.
+
+    Raises:
+        ValueError: a window has no room for the context.
+    """
+    check_lengths(max_seq_length, max_query_length)
+    ids, starts, limits = _tokenize_contexts(examples.contexts, tokenizer)
+    questions = [question.text.encode() for question in examples.questions]
+    queries = tf.RaggedTensor.from_row_splits(*tokenizer.tokenize_lines(questions))
+    contexts = np.array([question.context for question in examples.questions])
+    row_ids, types, windows = make_windows(
+        queries[:, :max_query_length],
+        tf.gather(ids, contexts),
+        max_seq_length,
+        doc_stride,
+        tokenizer.vocab,
+    )
+    windows = Windows(*(values.numpy() for values in windows))
+    return SquadFeatures(
+        ids=row_ids,
+        types=types,
+        targets=_targets(examples, starts, limits, windows) if examples.has_answers else {},
+        examples=examples,
+        pad_id=tokenizer.vocab.pad_id,
+        max_seq_length=max_seq_length,
+        num_truncated=int(np.sum(queries.row_lengths() > max_query_length)),
+        notes=examples.notes,
+        windows=windows,
+        starts=starts,
+        limits=limits,
+        max_query_length=max_query_length,
+    )
+
+
+def _tokenize_contexts(
+    contexts: Sequence[bytes], tokenizer: WordPieceTokenizer
+) -> list[tf.RaggedTensor]:
+    """Returns ids, starts and limits of the tokens, [contexts, (tokens)] each."""
+    parts = []
+    with progress_bar(total=len(contexts), desc="Tokenizing", unit="context", leave=False) as bar:
+        for begin in range(0, len(contexts), _TEXTS_PER_CALL):
+            texts = contexts[begin : begin + _TEXTS_PER_CALL]
+            tokens = tokenizer.tokenize_with_offsets(texts)
+            parts.append([values.merge_dims(1, 2) for values in tokens])
+            bar.update(len(texts))
+    return [tf.concat(values, axis=0) for values in zip(*parts, strict=True)]
+
+
+def _targets(
+    examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor, windows: Windows
+) -> dict[str, np.ndarray]:
+    """Returns the positions of the answer in every window, int32 [W]; 0 where it is not in it."""
+    first, last = answer_tokens(examples, starts, limits)
+    first, last = (tokens[windows.question] - windows.offset for tokens in (first, last))
+    inside = (first >= 0) & (last < windows.length) & (first <= last)
+    targets = {"start": first, "end": last}
+    return {
+        name: np.where(inside, tokens + windows.first, 0).astype(np.int32)
+        for name, tokens in targets.items()
+    }
+
+
+def answer_tokens(
+    examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first and the last token of each answer in its context, or -1 and -1; int64 [Q].
+
+    These are the tokens that overlap with the answer.
+    """
+    splits, starts, limits = (
+        starts.row_splits.numpy(),
+        starts.values.numpy(),
+        limits.values.numpy(),
+    )
+    found = np.full((2, len(examples)), -1)
+    for index, question in enumerate(examples.questions):
+        if question.span:
+            rows = slice(*splits[question.context : question.context + 2])
+            found[0, index] = np.searchsorted(limits[rows], question.span[0], side="right")
+            found[1, index] = np.searchsorted(starts[rows], question.span[1], side="left") - 1
+    return found[0], found[1]

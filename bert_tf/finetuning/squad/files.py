@@ -1,0 +1,224 @@
+"""Questions on contexts, from files in SQuAD's format or from tensorflow-datasets."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from bert_tf.corpus.tfds import prepare
+from bert_tf.finetuning.task import TRAIN
+from bert_tf.json_files import read_json
+
+
+class Question(NamedTuple):
+    """A question on a context.
+
+    Attributes:
+        id: what identifies it in files of predictions.
+        text: the question.
+        context: the index of its context.
+        answers: the correct answers; () if it is unanswerable, None if they are unknown.
+        span: the byte offsets of the answer to train on, start and limit; None if there is none.
+    """
+
+    id: str
+    text: str
+    context: int
+    answers: tuple[str, ...] | None
+    span: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class SquadExamples:
+    """The questions of a split.
+
+    Attributes:
+        contexts: UTF-8 bytes.
+        questions: the questions, in the order of the file.
+        has_answers: whether the answers of all questions are known.
+        notes: what is odd about the data, with numbers.
+    """
+
+    contexts: list[bytes]
+    questions: list[Question]
+    has_answers: bool
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.questions)
+
+
+class _Row(NamedTuple):
+    """A question as it is in a file; `answers` are texts and offsets in characters."""
+
+    id: str
+    text: str
+    context: str
+    answers: list[tuple[str, int]] | None
+
+
+def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
+    """Reads a file in the format of SQuAD 1.1 or 2.0.
+
+    Args:
+        path: the file.
+        split: "train", "dev" or "test". Only the questions of "test" may lack answers.
+        unanswerable: whether a question may have no answer, as in 2.0.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is malformed; the message names the file and the question.
+    """
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise FileNotFoundError(f"{path}: no such file: give the path of a file such as SQuAD's")
+    content = read_json(path)
+    try:
+        return _examples(_rows(content), split, unanswerable)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
+    """Reads "train" or "dev" of tensorflow-datasets' "squad/v1.1" or "squad/v2.0".
+
+    Raises:
+        OSError: it cannot be downloaded.
+    """
+    # Slow to import, and not needed for local files.
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name)
+    prepare(builder)
+    rows = tfds.as_numpy(builder.as_dataset(split="validation" if split == "dev" else split))
+    return _examples(map(_tfds_row, rows), split, unanswerable)
+
+
+def _tfds_row(row: Mapping[str, Any]) -> _Row:
+    texts = [text.decode() for text in row["answers"]["text"]]
+    answers = list(zip(texts, map(int, row["answers"]["answer_start"]), strict=False))
+    return _Row(*(row[key].decode() for key in ("id", "question", "context")), answers)
+
+
+def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
+    """Yields the questions of a file.
+
+    Raises:
+        ValueError: names the place and the key that is missing.
+    """
+    for i, article in enumerate(_get(content, "data", list, "the file")):
+        for j, paragraph in enumerate(_get(article, "paragraphs", list, where := f"data[{i}]")):
+            where = f"data[{i}].paragraphs[{j}]"
+            context = _get(paragraph, "context", str, where)
+            for k, question in enumerate(_get(paragraph, "qas", list, where)):
+                yield _row(question, context, f"{where}.qas[{k}]")
+
+
+def _row(question: Any, context: str, where: str) -> _Row:
+    id_ = str(_get(question, "id", (str, int), where))
+    where = f"question {id_}"
+    answers, of = None, f"an answer of {where}"
+    if question.get("is_impossible"):
+        answers = []
+    elif "answers" in question:
+        answers = [
+            (_get(answer, "text", str, of), _get(answer, "answer_start", int, of))
+            for answer in _get(question, "answers", list, where)
+        ]
+    return _Row(id_, _get(question, "question", str, where), context, answers)
+
+
+def _get(record: Any, key: str, kind: Any, where: str) -> Any:
+    if not isinstance(record, dict):
+        raise ValueError(f"{where} is not an object, but {record!r:.40}")
+    if key not in record:
+        raise ValueError(f'{where} has no "{key}"')
+    value = record[key]
+    if not isinstance(value, kind):
+        raise ValueError(f'{where} has the odd "{key}" {value!r:.40}')
+    if isinstance(value, str) and not _encodes(value):
+        raise ValueError(f'"{key}" of {where} holds half a surrogate pair, such as \\ud800')
+    return value
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:
+    """Collects contexts and questions, and counts what is odd.
+
+    Raises:
+        ValueError: names the question.
+    """
+    contexts: dict[str, int] = {}
+    questions, ids, counts = [], set(), dict.fromkeys(_NOTES, 0)
+    for row in rows:
+        _check(row, split, unanswerable)
+        if row.id in ids:
+            if split != TRAIN:
+                raise ValueError(f"two questions have the id {row.id}: give each its own")
+            counts[_SAME_ID] += 1
+        ids.add(row.id)
+        span, moved = _span(row) if split == TRAIN else (None, False)
+        counts[_MOVED] += moved
+        counts[_EMPTY] += not row.text.strip()
+        if split == TRAIN and row.answers and not span:
+            counts[_ABSENT] += 1
+            continue
+        context = contexts.setdefault(row.context, len(contexts))
+        answers = None if row.answers is None else tuple(text for text, _ in row.answers)
+        questions.append(Question(row.id, row.text, context, answers, span))
+    if not questions:
+        raise ValueError(f"no questions to use for {split}")
+    return SquadExamples(
+        [context.encode() for context in contexts],
+        questions,
+        all(question.answers is not None for question in questions),
+        tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text]),
+    )
+
+
+_MOVED = "{} answers not at their offset: used the nearest place with their text"
+_ABSENT = "{} questions left out whose answer is not in the context"
+_SAME_ID = "{} questions with the id of another one"
+_EMPTY = "{} empty questions"
+_NOTES = (_MOVED, _ABSENT, _SAME_ID, _EMPTY)
+
+
+def _check(row: _Row, split: str, unanswerable: bool) -> None:
+    if not row.context.strip():
+        raise ValueError(f"the context of question {row.id} is empty")
+    if split != "test" and row.answers is None:
+        raise ValueError(f'question {row.id} has no "answers": they are needed for {split}')
+    if row.answers == [] and not unanswerable:
+        raise ValueError(
+            f"question {row.id} has no answer: for unanswerable questions, use --task=squad2"
+        )
+
+
+def _span(row: _Row) -> tuple[tuple[int, int] | None, bool]:
+    """Returns the byte offsets of the first answer in the context, and whether its offset is odd.
+
+    If the text is not at its offset, returns those of its nearest occurrence.
+    """
+    for text, start in row.answers or ():
+        found = _nearest(row.context, text, start)
+        if found is not None:
+            first = len(row.context[:found].encode())
+            return (first, first + len(text.encode())), found != start
+    return None, False
+
+
+def _nearest(context: str, text: str, start: int) -> int | None:
+    """Returns the offset of the occurrence of `text` that is nearest to `start`."""
+    if not text.strip():
+        return None
+    before = context.rfind(text, 0, max(start, 0) + len(text))
+    after = context.find(text, max(start, 0))
+    places = [place for place in (before, after) if place >= 0]
+    return min(places, key=lambda place: abs(place - start), default=None)

@@ -1,0 +1,206 @@
+"""The module to export: questions and contexts -> answers, in the graph.
+
+`answers.py` describes the choice of answers; this is the same choice, tested against it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits
+from bert_tf.finetuning.squad.windows import (
+    Windows,
+    check_lengths,
+    has_most_context,
+    make_windows,
+)
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# The score of the empty answer where every question has an answer.
+_IMPOSSIBLE = -1e9
+
+
+class WindowOptions(NamedTuple):
+    """The flags of the same names."""
+
+    doc_stride: int
+    max_query_length: int
+
+
+class AnswerModule(tf.Module):
+    """Maps strings `question` and `context` [B] to the answers, [B] each.
+
+    The outputs are `text`; `start` and `end`, int64, its byte offsets in the context; and `score`,
+    float32, its probability. Contexts may have any length. If questions may be unanswerable, the
+    text of such a question is "", its offsets are 0, and a further output, `null_odds`, float32, is
+    the score of having no answer minus that of the best answer.
+
+    A call, and the signature `serving`, return these outputs. A call also takes a single string, or
+    strings of any other shape, in place of [B].
+
+    Args:
+        model: a float32 model.
+        max_seq_length: the length of the windows.
+        threshold: questions with larger null odds get no answer; None if all have one.
+    """
+
+    def __init__(
+        self,
+        model: BertTaskModel,
+        tokenizer: WordPieceTokenizer,
+        max_seq_length: int,
+        windows: WindowOptions,
+        limits: Limits,
+        threshold: float | None,
+    ):
+        super().__init__()
+        check_lengths(max_seq_length, windows.max_query_length)
+        # Only the variables: Keras layers would be saved together with functions nobody calls.
+        self._weights = [variable.value for variable in model.variables]
+        self._tokenizer = tokenizer
+
+        @tf.function(autograph=False, input_signature=_signature([None]))
+        def serve(question, context):
+            queries = tokenizer.tokenize_flat(question)[:, : windows.max_query_length]
+            tokens = tokenizer.tokenize_with_offsets(context)
+            ids, starts, token_limits = (values.merge_dims(1, 2) for values in tokens)
+            rows, types, places = make_windows(
+                queries, ids, max_seq_length, windows.doc_stride, tokenizer.vocab
+            )
+            # Without questions, there is no longest window.
+            shape = tf.maximum(rows.bounding_shape(), [0, 1])
+            inputs = {
+                "input_word_ids": rows.to_tensor(tokenizer.vocab.pad_id, shape=shape),
+                "input_mask": tf.ones_like(rows).to_tensor(shape=shape),
+                "input_type_ids": types.to_tensor(shape=shape),
+            }
+            logits = model(inputs, training=False)
+            nulls = tf.math.segment_min(tf.reduce_sum(logits[:, 0], axis=1), places.question)
+            if threshold is None:
+                nulls = tf.fill(tf.shape(nulls), _IMPOSSIBLE)
+            padding = inputs["input_mask"][:, :, tf.newaxis] == 0
+            spans = _spans(tf.where(padding, -np.inf, logits), places, limits)
+            return _choose(
+                spans, nulls, (starts, token_limits), context, limits.n_best_size, threshold
+            )
+
+        @tf.function(autograph=False, input_signature=_signature(None))
+        def call(question, context):
+            outputs = serve(tf.reshape(question, [-1]), tf.reshape(context, [-1]))
+            return {
+                name: tf.reshape(values, tf.shape(question)) for name, values in outputs.items()
+            }
+
+        self.__call__ = call
+        self.serving = serve
+
+
+def _signature(shape: list[None] | None) -> list[tf.TensorSpec]:
+    return [tf.TensorSpec(shape, tf.string, name) for name in ("question", "context")]
+
+
+class _Spans(NamedTuple):
+    """Valid spans [N].
+
+    Attributes:
+        question: the index of the question; ascending.
+        start, end: the first and the last token in the context.
+        score: the sum of their logits.
+    """
+
+    question: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    score: tf.Tensor
+
+
+def _spans(logits: tf.Tensor, windows: Windows, limits: Limits) -> _Spans:
+    """Returns the spans between the best starts and the best ends of each window."""
+    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
+    (start_logits, starts), (end_logits, ends) = (
+        tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
+    )
+    first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
+    before = tf.ragged.range(windows.first)
+    before = before.with_values(tf.fill(tf.shape(before.values), False))
+    most_context = tf.concat([before, has_most_context(windows)], 1)
+    shape = tf.shape(logits, tf.int64)[:2]
+    may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
+    may_end = (ends >= first) & (ends < first + length)
+    widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
+    valid = (widths > 0) & (widths <= limits.max_answer_length)
+    valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
+    row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
+    skipped = tf.gather(windows.offset - windows.first, row)
+    start, end = tf.stack([row, i], 1), tf.stack([row, j], 1)
+    return _Spans(
+        tf.gather(windows.question, row),
+        tf.gather_nd(starts, start) + skipped,
+        tf.gather_nd(ends, end) + skipped,
+        tf.gather_nd(start_logits, start) + tf.gather_nd(end_logits, end),
+    )
+
+
+def _choose(
+    spans: _Spans,
+    nulls: tf.Tensor,
+    offsets: tuple[tf.RaggedTensor, tf.RaggedTensor],
+    context: tf.Tensor,
+    n_best_size: int,
+    threshold: float | None,
+) -> dict[str, tf.Tensor]:
+    """Returns the outputs of the module.
+
+    Args:
+        nulls: the score of having no answer, [B].
+        offsets: the starts and limits of the tokens, bytes [B, (tokens)].
+    """
+    count = tf.shape(context, tf.int64)[0]
+    starts, limits = (
+        tf.gather(values.values, tf.gather(values.row_starts(), spans.question) + tokens)
+        for values, tokens in zip(offsets, (spans.start, spans.end), strict=True)
+    )
+
+    def by_question(values):
+        return tf.RaggedTensor.from_value_rowids(values, spans.question, count, validate=False)
+
+    rows = (by_question(spans.score), by_question(starts), by_question(limits), nulls, context)
+    start, end, score, odds = tf.map_fn(
+        lambda row: _choose_one(*row, n_best_size, threshold),
+        rows,
+        fn_output_signature=(tf.int64, tf.int64, tf.float32, tf.float32),
+    )
+    outputs = {
+        "text": tf.strings.substr(context, start, end - start),
+        "start": start,
+        "end": end,
+        "score": score,
+    }
+    return outputs if threshold is None else outputs | {"null_odds": odds}
+
+
+def _choose_one(scores, starts, limits, null, context, n_best_size, threshold):
+    """Returns start, end, probability and null odds of the answer to one question."""
+    order = tf.argsort(scores, direction="DESCENDING", stable=True)
+    scores, starts, limits = (tf.gather(values, order) for values in (scores, starts, limits))
+    texts, which = tf.unique(tf.strings.substr(context, starts, limits - starts))
+    first = tf.math.unsorted_segment_min(tf.range(tf.size(which)), which, tf.size(texts))
+    kept = tf.gather(scores, first)[:n_best_size]
+    # Having no answer takes the place of a worse candidate.
+    full = tf.equal(tf.size(kept), n_best_size)
+    worst = tf.concat([[_IMPOSSIBLE], kept], 0)[-1]
+    kept = kept[: tf.size(kept) - tf.cast(full & (null > worst), tf.int32)]
+    total = tf.reduce_logsumexp(tf.concat([kept, [null]], 0))
+    found = tf.size(scores) > 0
+    best, start, end = (
+        tf.concat([values, tf.constant([default], values.dtype)], 0)[0]
+        for values, default in ((scores, _IMPOSSIBLE), (starts, 0), (limits, 0))
+    )
+    if threshold is None:
+        return start, end, tf.where(found, tf.exp(best - total), 0.0), 0.0
+    odds = tf.where(found, null - best, CERTAINLY_NULL)
+    unanswered = odds > threshold
+    start, end = (tf.where(unanswered, tf.constant(0, tf.int64), x) for x in (start, end))
+    return start, end, tf.exp(tf.where(unanswered, null, best) - total), odds

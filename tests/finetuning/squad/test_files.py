@@ -1,0 +1,133 @@
+"""SQuAD's files: the official ones with their counts, and odd ones worked by hand."""
+
+import json
+import lzma
+
+import pytest
+import tensorflow_datasets as tfds
+
+from bert_tf.finetuning.squad.files import read_file, read_tfds
+
+CONTEXT = "🙂 Ann came. Ann left."
+
+
+def _question(**changes):
+    row = {"id": "1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 2}]}
+    return {key: value for key, value in (row | changes).items() if value is not ...}
+
+
+def _file(*questions, context=CONTEXT):
+    return {"data": [{"paragraphs": [{"context": context, "qas": list(questions)}]}]}
+
+
+def _answer(text, start):
+    return [{"text": text, "answer_start": start}]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "counts"),
+    [
+        ("dev-v1.1", "dev", (10570, 2067, 34726, 0)),
+        ("dev-v2.0.cs224n-half", "dev", (6078, 646, None, 3168)),
+        ("train-v1.1.first12articles", "train", (4370, 678, 4370, 0)),
+        ("train-v2.0.first10articles", "train", (4719, 694, None, 348)),
+    ],
+)
+def test_official_files_have_their_counts(name, split, counts, shared_data, tmp_path):
+    """Oracle: the counts in the data's README."""
+    path = tmp_path / "squad.json"
+    path.write_bytes(lzma.open(shared_data / "squad" / f"{name}.json.xz").read())
+    examples = read_file(str(path), split, "2.0" in name)
+    assert (len(examples), len(examples.contexts)) == counts[:2]
+    given = [question.answers for question in examples.questions]
+    assert counts[2] in (None, sum(map(len, given)))
+    assert given.count(()) == counts[3] and examples.notes == () and examples.has_answers
+    if split == "train":
+        for question in examples.questions:
+            if question.answers:
+                text = examples.contexts[question.context][slice(*question.span)].decode()
+                assert text == question.answers[0]
+
+
+def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
+    """Oracle: by hand; spans are in bytes, offsets in characters."""
+    path = write_squad(
+        _file(
+            _question(),
+            _question(id=2, answers=_answer("Ann", 1)),
+            _question(id="3", answers=_answer("Ann", 10)),
+            _question(id="3", answers=_answer("Bob", 2)),
+            _question(id="4", question=" ", answers=_answer("left", 99)),
+        )
+    )
+    examples = read_file(path, "train", False)
+    assert [(x.id, x.span) for x in examples.questions] == [
+        ("1", (5, 8)),
+        ("2", (5, 8)),
+        ("3", (15, 18)),
+        ("4", (19, 23)),
+    ]
+    assert examples.notes == (
+        "3 answers not at their offset: used the nearest place with their text",
+        "1 questions left out whose answer is not in the context",
+        "1 questions with the id of another one",
+        "1 empty questions",
+    )
+
+
+def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
+    unknown, none = _question(id="2", answers=...), _question(id="3", answers=[])
+    impossible = _question(id="4", is_impossible=True, plausible_answers=_answer("Ann", 2))
+    path = write_squad(_file(_question(), unknown))
+    test = read_file(path, "test", False)
+    assert not test.has_answers and [x.answers for x in test.questions] == [("Ann",), None]
+    path = write_squad(_file(_question(), none, impossible))
+    examples = read_file(path, "train", True)
+    assert [x.span for x in examples.questions] == [(5, 8), None, None]
+    assert examples.has_answers and [x.answers for x in examples.questions] == [("Ann",), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (_file(_question(answers=[])), "question 1 has no answer: for unanswerable questions, use"),
+        (_file(_question(answers=...)), 'question 1 has no "answers": they are needed for dev'),
+        (_file(_question(), _question()), "two questions have the id 1: give each its own"),
+        (_file(_question(), context=" "), "the context of question 1 is empty"),
+        (_file(_question(id=...)), r'data\[0\].paragraphs\[0\].qas\[0\] has no "id"'),
+        (_file(_question(question=None)), 'question 1 has the odd "question" None'),
+        (
+            _file(_question(answers=[{"text": "Ann"}])),
+            'an answer of question 1 has no "answer_start"',
+        ),
+        (_file(_question(question="\ud800")), '"question" of question 1 holds half a surrogate'),
+        (_file(_question(answers=[5])), "an answer of question 1 is not an object, but 5"),
+        (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is not an object, but 'Who"),
+        (_file(), "no questions to use for dev"),
+        ({"data": [{}]}, r'data\[0\] has no "paragraphs"'),
+        ({}, 'the file has no "data"'),
+    ],
+)
+def test_bad_files_are_named_in_one_line(content, message, write_squad):
+    path = write_squad(content)
+    with pytest.raises(ValueError, match=f"squad.json: {message}") as caught:
+        read_file(path, "dev", False)
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_and_missing_files_are_named(tmp_path):
+    (tmp_path / "cut.json").write_text(json.dumps(_file(_question()), indent=1)[:70])
+    with pytest.raises(ValueError, match="cut.json is damaged .*line 6"):
+        read_file(str(tmp_path / "cut.json"), "dev", False)
+    with pytest.raises(FileNotFoundError, match="nowhere.json: no such file"):
+        read_file("nowhere.json", "dev", False)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("version", ["v1.1", "v2.0"])
+def test_tfds_has_the_fields_that_we_read(version, monkeypatch):
+    """Oracle: mock_data makes random examples that follow the dataset's own definition."""
+    monkeypatch.setattr("bert_tf.finetuning.squad.files.prepare", lambda builder: None)
+    with tfds.testing.mock_data(num_examples=5):
+        examples = read_tfds(f"squad/{version}", "dev", True)
+    assert len(examples) == 5 and examples.has_answers

@@ -1,0 +1,77 @@
+"""Windows: their numbers, places and targets."""
+
+import lzma
+
+import numpy as np
+import pytest
+
+from bert_tf.finetuning.squad.features import answer_tokens, make_features
+from bert_tf.finetuning.squad.files import Question, SquadExamples, read_file
+from bert_tf.finetuning.squad.windows import check_lengths
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import load_vocab
+
+
+def _examples(context: str, question: str, span: tuple[int, int] | None) -> SquadExamples:
+    rows = [Question("1", question, 0, ("x",) if span else (), span)]
+    return SquadExamples([context.encode()], rows, True)
+
+
+def test_worked_example(tokenizer):
+    """Oracle: run_squad.py's sliding window by hand: 9 tokens, room for 5, stride 3."""
+    examples = _examples("a b c d e f g h i", "p o n", (8, 11))  # "e f"
+    features = make_features(examples, tokenizer, 10, 2, 3)
+    ids = [[tokenizer.vocab.tokens[i] for i in row] for row in features.ids.to_list()]
+    assert [" ".join(row) for row in ids] == [
+        "[CLS] p o [SEP] a b c d e [SEP]",
+        "[CLS] p o [SEP] d e f g h [SEP]",
+        "[CLS] p o [SEP] g h i [SEP]",
+    ]
+    assert features.types.to_list() == [[0] * 4 + [1] * 6] * 2 + [[0] * 4 + [1] * 4]
+    assert features.targets["start"].tolist() == [0, 5, 0]
+    assert features.targets["end"].tolist() == [0, 6, 0]
+    assert features.describe() == (
+        "1 questions on 1 contexts in 3 windows of up to 10 tokens, "
+        "1 questions truncated to 2 tokens"
+    )
+
+
+def test_a_stride_longer_than_a_window_skips_no_token(tokenizer):
+    """Oracle: the tokens themselves; run_squad.py moves by at most the length of a window."""
+    features = make_features(_examples("a b c d e f g", "p", None), tokenizer, 6, 2, 100)
+    tokens = np.concatenate([row[3:-1] for row in features.ids.to_list()])
+    assert [tokenizer.vocab.tokens[i] for i in tokens] == [*"abcdefg"]
+
+
+def test_contexts_without_tokens_have_an_empty_window(tokenizer):
+    """Such contexts, and questions without tokens, have no windows in run_squad.py."""
+    features = make_features(_examples("\u200b", "", None), tokenizer, 10, 2, 3)
+    cls_id, sep_id = tokenizer.vocab.cls_id, tokenizer.vocab.sep_id
+    assert features.ids.to_list() == [[cls_id, sep_id, sep_id]]
+
+
+def test_real_questions(shared_data, tmp_path):
+    """Oracles: run_squad.py makes 10,833 windows of dev 1.1; the texts of the answers.
+
+    32 of the first answers begin or end inside a word piece, such as "gold" in "golden".
+    """
+    vocab = load_vocab(str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"))
+    path = tmp_path / "dev.json"
+    path.write_bytes(lzma.open(shared_data / "squad" / "dev-v1.1.json.xz").read())
+    examples = read_file(str(path), "train", False)
+    features = make_features(examples, WordPieceTokenizer(vocab), 384, 64, 128)
+    assert len(features) == 10833
+    first, last = answer_tokens(examples, features.starts, features.limits)
+    starts, limits, differ = features.starts.to_list(), features.limits.to_list(), 0
+    for question, start, end in zip(examples.questions, first, last, strict=True):
+        index = question.context
+        text = examples.contexts[index][starts[index][start] : limits[index][end]].decode()
+        differ += text != question.answers[0].strip()
+    assert differ == 32
+    assert len({*features.windows.question[features.targets["start"] > 0]}) == len(examples)
+
+
+def test_windows_need_room():
+    check_lengths(68, 64)
+    with pytest.raises(ValueError, match="--max_seq_length=67 leaves no room .*: 384 is usual"):
+        check_lengths(67, 64)

@@ -15,7 +15,7 @@ from bert_tf.finetuning.metrics import CLASSIFICATION
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT, TextTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -75,9 +75,7 @@ class ClassificationTask(TextTask):
             return None
         return (
             f'the model predicts "{self.labels[label]}" for {count:,} of {len(predicted):,} '
-            f"examples, but {true:,} are: it ignores its input. Try another --learning_rate "
-            "(3e-4 for an encoder as small as tiny, 2e-5 for base), more epochs, or an "
-            "--init_checkpoint that was trained for longer."
+            f"examples, but {true:,} are: {IGNORES_INPUT}"
         )
 
     def write_predictions(

@@ -11,7 +11,7 @@ from bert_tf.finetuning.metrics import pearson, spearman
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT, TextTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -50,9 +50,7 @@ class RegressionTask(TextTask):
         return (
             f"the model predicts {np.mean(predictions):.4g} for all of {len(values):,} examples "
             f"(standard deviation {np.std(predictions):.2g}, but {np.std(values):.2g} of the "
-            "values): it ignores its input. Try another --learning_rate (3e-4 for an encoder as "
-            "small as tiny, 2e-5 for base), more epochs, or an --init_checkpoint that was trained "
-            "for longer."
+            f"values): {IGNORES_INPUT}"
         )
 
     def write_predictions(

@@ -8,6 +8,12 @@ from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
+# The end of a warning about (nearly) constant predictions.
+IGNORES_INPUT = (
+    "it ignores its input. Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 "
+    "for base), more epochs, or an --init_checkpoint that was trained for longer."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextTask(Task):

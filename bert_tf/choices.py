@@ -16,3 +16,6 @@ DYNAMIC_MASKINGS = ("wordpiece", "whole_word", "left_to_right")
 
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
+
+# What the label column of a user's own file holds.
+LABEL_TYPES = ("class", "classes", "number")

@@ -19,6 +19,13 @@ ner reads CoNLL files with tags of entities or others, and chooses the best epoc
 imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
 test set is evaluated once, at the end. squad and squad2 (2.0, with unanswerable questions) find
 answers in contexts of any length, by windows of --max_seq_length tokens: 384 is usual.
+swag chooses one of four endings. csv reads your own tables:
+
+  python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\
+    --init_checkpoint=run --do_train --do_eval --do_predict --output_dir=spam
+
+with the columns text and label, in .csv, .tsv or .jsonl; --label_type and --label_column say what
+to predict.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

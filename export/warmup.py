@@ -49,13 +49,16 @@ _PredictionLog = _prediction_log()
 
 
 def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
-    """Returns requests for a signature over strings [B]: a short text, and one to be truncated.
+    """Returns requests for a signature over strings: a short text, and one to be truncated.
 
     Args:
-        inputs: the specifications of its inputs.
+        inputs: the specifications of its inputs, strings [B] or [B, K].
     """
     texts = ("a text", "many words " * 512)
-    return [warmup_request({spec.name: tf.constant([text]) for spec in inputs}) for text in texts]
+    return [
+        warmup_request({spec.name: tf.fill([1, 2][: spec.shape.rank], text) for spec in inputs})
+        for text in texts
+    ]
 
 
 def warmup_request(inputs: dict[str, tf.Tensor], signature: str = "serving_default") -> bytes:

@@ -1,6 +1,7 @@
 """Batches of tokenized examples, padded only as far as necessary.
 
-A batch is a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S];
+A batch is a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], or [B, K, S]
+for K choices;
 `example_index`, int32 [B], the number of each row's example, or -1 for a row that only fills the
 batch; `example_weights`, float32 [B], 0 for such rows; and the targets, those per token padded
 with -1.
@@ -93,7 +94,7 @@ def eval_batches(
     """
     lengths = _padded_lengths(features, static_length)
     # Neighbors of similar length need little padding.
-    rows = np.argsort(features.ids.row_lengths().numpy(), kind="stable")
+    rows = np.argsort(features.lengths, kind="stable")
     rows = np.append(rows, np.full(-len(rows) % batch_size, -1))
     longest = lengths[np.maximum(rows, 0)].reshape(-1, batch_size).max(axis=1)
     dataset = tf.data.Dataset.from_tensor_slices((rows, np.repeat(longest, batch_size)))
@@ -105,7 +106,7 @@ def eval_batches(
 
 def _padded_lengths(features: Features, static_length: bool) -> np.ndarray:
     """Returns the length, int32 [N], to which each example has to be padded."""
-    lengths = features.ids.row_lengths().numpy()
+    lengths = features.lengths
     if static_length:
         return np.full(len(lengths), features.max_seq_length, np.int32)
     rounded = -(-lengths // _LENGTH_STEP) * _LENGTH_STEP
@@ -129,13 +130,14 @@ def _pad(
     static = features.max_seq_length if static_length else None
 
     def gather(values, rows, length, padding):
-        values = tf.gather(values, rows)
+        choices, values = values.shape[1:-1], tf.gather(values, rows)
         if not isinstance(values, tf.RaggedTensor):
             return values
         padding = tf.cast(padding, values.dtype)
         dense = values.to_tensor(padding)
-        dense = tf.pad(dense, [[0, 0], [0, length - tf.shape(dense)[1]]], constant_values=padding)
-        return tf.ensure_shape(dense, [batch_size, static])
+        missing = [0, length - tf.shape(dense)[-1]]
+        dense = tf.pad(dense, [[0, 0]] * (len(choices) + 1) + [missing], constant_values=padding)
+        return tf.ensure_shape(dense, [batch_size, *choices, static])
 
     def make_batch(numbers, length):
         rows = tf.maximum(numbers, 0)

@@ -101,7 +101,11 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
 def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
     """Holds out a random tenth (`HELD_OUT`) of the examples; returns the rest and that tenth.
 
-    Where `labels` are classes, int [N], it holds out a tenth of every class.
+    Where `labels` are classes, int [N], it holds out a tenth of every class, one example at least
+    if there are two.
+
+    Raises:
+        ValueError: there is no such class.
     """
     random = np.random.default_rng(seed)
     labels = examples.targets["labels"] if "labels" in examples.targets else np.zeros(len(examples))
@@ -109,6 +113,8 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
     held_out = np.zeros(len(examples), bool)
     for group in np.unique(groups):
         indices = np.flatnonzero(groups == group)
-        count = max(1, round(HELD_OUT * len(indices)))
+        count = min(max(1, round(HELD_OUT * len(indices))), len(indices) - 1)
         held_out[random.choice(indices, count, replace=False)] = True
+    if not held_out.any():
+        raise ValueError(f"{len(examples)} training examples are too few to hold out a tenth")
     return examples.take(np.flatnonzero(~held_out)), examples.take(np.flatnonzero(held_out))

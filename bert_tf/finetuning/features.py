@@ -20,7 +20,7 @@ class Features:
     """Tokenized examples without padding. A task may extend it with what its `score` needs.
 
     Attributes:
-        ids, types: token and segment ids, int32 [N, (length)].
+        ids, types: token and segment ids, int32 [N, (length)], or [N, K, (length)] for K choices.
         targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token;
             {} if unknown.
         examples: the examples of the split as the task read them.
@@ -55,6 +55,13 @@ class Features:
         if self.num_not_utf8:
             line += f", {self.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
         return ", ".join([line, *self.notes])
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The number of tokens of each example, or of its longest choice, int64 [N]."""
+        if self.ids.shape.rank == 2:
+            return self.ids.row_lengths().numpy()
+        return tf.reduce_max(self.ids.row_lengths(axis=2), axis=1).numpy()
 
 
 def encode_texts(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.choices import LABEL_TYPES
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -29,6 +30,29 @@ class TaskOptions(command.Options):
     )
     test_file: str | None = option(
         None, help="File to predict, with or without answers, instead of the one in --data_dir."
+    )
+    text_column: str | None = option(
+        None,
+        help="Column of the text in files of --task=csv. Default: text, or the only column that is "
+        "neither label nor id.",
+    )
+    text_b_column: str | None = option(
+        None, help="Column of the second text, for pairs of texts in files of --task=csv."
+    )
+    label_column: str | None = option(
+        None,
+        help="Column to predict in files of --task=csv; with --label_type=classes also several, "
+        "separated by commas, each holding 0 or 1 for the class of its name. Default: label.",
+    )
+    label_type: str = option(
+        "class",
+        choices=LABEL_TYPES,
+        help="What --label_column holds: a class, several classes at once, or a number.",
+    )
+    label_separator: str | None = option(
+        None,
+        help="What separates the classes in a cell, with --label_type=classes. Default: a comma. "
+        "JSON lists need none.",
     )
 
     # Tagging.

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import glue, imdb, ner, squad
+from bert_tf.finetuning.tasks import glue, imdb, ner, own_files, squad, swag
 from bert_tf.run_folder import RunFolder
 
 # Tasks without options.
-TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS)}
+TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS, *swag.TASKS)}
 # Tasks made from the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
     "ner": ner.make_ner,
     "squad": squad.squad,
     "squad2": squad.squad2,
+    own_files.NAME: own_files.make_task,
 }
 _OTHER_NAMES = {"conll2003": "ner"}
 

@@ -17,7 +17,12 @@ _TEXTS = ["A text.", "", "größer 文 🙂", "many words " * 600]
 
 
 def _inputs(subject: Subject, texts: list[str]) -> dict[str, tf.Tensor]:
-    return {spec.name: tf.constant(texts, tf.string) for spec in _specs(subject)}
+    """Returns inputs of strings [B], or [B, 2] for inputs of several strings, such as choices."""
+    column = tf.reshape(tf.constant(texts, tf.string), [-1, 1])
+    return {
+        spec.name: column[:, 0] if spec.shape.rank == 1 else tf.tile(column, [1, 2])
+        for spec in _specs(subject)
+    }
 
 
 def _specs(subject: Subject) -> list[tf.TensorSpec]:
@@ -26,7 +31,7 @@ def _specs(subject: Subject) -> list[tf.TensorSpec]:
 
 def _batches(subject: Subject) -> str:
     shapes = {spec.name: spec.shape for spec in _specs(subject)}
-    fixed = [name for name, shape in shapes.items() if shape.rank != 1 or shape[0] is not None]
+    fixed = [name for name, shape in shapes.items() if shape not in ([None], [None, None])]
     if fixed:
         return f"{fixed[0]} of shape {shapes[fixed[0]]}"
     for count in (0, 1, 4):

@@ -21,6 +21,8 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
+# The examples of so many classes are counted in the output.
+_CLASSES_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +51,17 @@ class ClassificationTask(TextTask):
         self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
         features = super().featurize(examples, tokenizer, max_seq_length)
-        labels = features.targets.get("labels", [0])
-        if len(labels) == 1 or np.ptp(labels):
+        if "labels" not in features.targets:
             return features
-        note = f'all of them "{self.labels[labels[0]]}"'
-        return dataclasses.replace(features, notes=(*features.notes, note))
+        counts = np.bincount(features.targets["labels"], minlength=len(self.labels))
+        return dataclasses.replace(features, notes=(*features.notes, *self._note_classes(counts)))
+
+    def _note_classes(self, counts: np.ndarray) -> tuple[str, ...]:
+        if sum(counts) > 1 and max(counts) == sum(counts):
+            return (f'all of them "{self.labels[counts.argmax()]}"',)
+        if len(counts) > _CLASSES_SHOWN:
+            return ()
+        return tuple(f'{n:,} "{name}"' for n, name in zip(counts, self.labels, strict=True))
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the mean cross-entropy, `loss`, the `accuracy` and the task's `metrics`."""

@@ -23,22 +23,23 @@ class TextTask(Task):
         name: the value of --task.
         read_files: maps a folder and a split to the examples of the split in the official files;
             None for a task that is only served.
+        read_own: maps the user's files and a split to its examples; replaces `read_files`.
         tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
         has_dev: whether there is a dev set; otherwise a tenth of "train" is held out.
-        dev_splits, test_splits, test_has_targets: see `Task`.
+        dev_splits, test_splits, test_has_targets, flags: see `Task`.
     """
 
     name: str
     read_files: Callable[[str, str], TextExamples] | None = None
+    read_own: Callable[[DataFiles, str], TextExamples] | None = None
     tfds: TfdsSource | None = None
     pairs: bool = False
     has_dev: bool = True
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     test_has_targets: bool = False
-
-    flags = ("data_dir",)
+    flags: tuple[str, ...] = ("data_dir",)
 
     @property
     def dev_set(self) -> str:
@@ -49,13 +50,15 @@ class TextTask(Task):
     ) -> dict[str, TextExamples]:
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
-        splits = {name: self._read(files.data_dir, name) for name in dict.fromkeys(needed)}
+        splits = {name: self._read(files, name) for name in dict.fromkeys(needed)}
         if not self.has_dev and TRAIN in splits:
             splits[TRAIN], splits[dev] = hold_out(splits[TRAIN], seed)
         return {name: splits[name] for name in names}
 
-    def _read(self, data_dir: str | None, split: str) -> TextExamples:
-        if data_dir:
+    def _read(self, files: DataFiles, split: str) -> TextExamples:
+        if self.read_own:
+            return self.read_own(files, split)
+        if data_dir := files.data_dir:
             examples, source = self.read_files(data_dir, split), data_dir
         elif self.tfds:
             examples, source = self.tfds.read(split), self.tfds.name

@@ -9,7 +9,6 @@ import pytest
 
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.run import _describe_split
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.glue import SUBMISSION
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -147,9 +146,8 @@ def test_odd_data_is_counted():
     examples = TextExamples(texts, None, {"labels": np.ones(4, np.int32)}, notes=("one note",))
     vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"))
     features = TASKS["sst2"].featurize(examples, WordPieceTokenizer(vocab), 8)
-    assert _describe_split("train", features) == (
-        'train: 4 examples, one note, 2 with an empty text, all of them "positive"'
-    )
+    expected = '4 examples, one note, 2 with an empty text, all of them "positive"'
+    assert features.describe() == expected
 
 
 def write(folder: pathlib.Path, data: bytes) -> str:

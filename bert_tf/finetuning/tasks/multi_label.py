@@ -1,0 +1,114 @@
+"""Any number of classes at once for a text or a pair of texts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.objectives import MultiLabelObjective
+from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLabelTask(TextTask):
+    """Assigns any number of classes to a text or a pair of texts.
+
+    A class is predicted if its probability is 0.5 or more.
+
+    Attributes:
+        labels: the names of the classes, two or more, in the order of the model's outputs.
+        separator: goes between the names of predicted classes.
+    """
+
+    labels: tuple[str, ...]
+    separator: str = ","
+
+    metric = "micro_f1"
+    objective = MultiLabelObjective()
+
+    @property
+    def head(self) -> Head:
+        return Head("classifier", self.labels)
+
+    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+        """Returns the `loss`, `micro_f1`, `macro_f1` and `subset_accuracy`.
+
+        The loss is the mean binary cross-entropy. Micro F1 counts all classes together, macro F1 is
+        the mean over the classes, and the subset accuracy is the share of examples of which all
+        classes are right.
+        """
+        # Slow to import.
+        from sklearn.metrics import f1_score
+
+        logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
+        predicted = logits >= 0
+        losses = np.logaddexp(0, logits) - labels * logits
+
+        def f1(average: str) -> float:
+            return float(f1_score(labels, predicted, average=average, zero_division=0))
+
+        return {
+            "loss": float(losses.mean()),
+            "micro_f1": f1("micro"),
+            "macro_f1": f1("macro"),
+            "subset_accuracy": float(np.all(predicted == labels, axis=1).mean()),
+        }
+
+    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+        """Reports that no class is predicted for any example, unless there is none."""
+        true = int(np.sum(features.targets["labels"].any(axis=1)))
+        if not true or np.any(outputs["logits"] >= 0):
+            return None
+        return (
+            f"the model predicts no class for any of {len(features):,} examples, but {true:,} have "
+            "one: no probability reaches 0.5. Try more epochs or a higher --learning_rate."
+        )
+
+    def write_predictions(
+        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
+    ) -> list[str]:
+        """Writes `predictions_<split>.tsv`: index, labels, predictions, probabilities."""
+        logits = outputs["logits"].astype(np.float64)
+        columns = {"index": features.examples.index}
+        if "labels" in features.targets:
+            columns["labels"] = self._joined(features.targets["labels"] > 0)
+        columns["prediction"] = self._joined(logits >= 0)
+        probabilities = np.exp(-np.logaddexp(0, -logits))
+        columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+
+    def _joined(self, chosen: np.ndarray) -> list[str]:
+        names = np.array(self.labels)
+        return [self.separator.join(names[row]) for row in chosen]
+
+    def serving(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TextModule:
+        """Builds a module that returns `probabilities`, float32 [B, C], and `labels`, strings [B].
+
+        An element of `labels` holds the names of the predicted classes, separated. The columns of
+        `probabilities` are in the order of the variable `labels`.
+        """
+        names = tf.constant(self.labels)
+
+        def outputs(logits):
+            names_of_rows = tf.broadcast_to(names, tf.shape(logits))
+            chosen = tf.ragged.boolean_mask(names_of_rows, logits >= 0)
+            labels = tf.strings.reduce_join(chosen, axis=-1, separator=self.separator)
+            return {"probabilities": tf.sigmoid(logits), "labels": labels}
+
+        return TextModule(
+            model, tokenizer, max_seq_length, pairs=self.pairs, outputs=outputs, labels=self.labels
+        )
+
+    def example_call(self) -> str:
+        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
+        names = ", ".join(self.labels)
+        return f"({arguments})  # a dict: the probabilities of {names}, and the predicted labels"

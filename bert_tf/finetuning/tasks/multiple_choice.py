@@ -1,0 +1,154 @@
+"""Multiple choice: which of several texts continues a text."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.choice_module import ChoiceModule
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.features import Features, encode_texts
+from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# From this share of the examples on, predictions of one position count as constant.
+_NEARLY_ALL = 0.99
+
+
+@dataclass(frozen=True)
+class ChoiceExamples:
+    """Texts with choices.
+
+    Attributes:
+        texts: UTF-8 bytes [N].
+        choices: the choices of each text, [N][K].
+        targets: `labels`, the number of the right choice, int [N]; {} if unknown.
+    """
+
+    texts: list[bytes]
+    choices: list[list[bytes]]
+    targets: Mapping[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def flatten(self) -> TextExamples:
+        """Returns a pair for each choice: the text and the choice, N * K in all."""
+        pairs = [
+            (text, choice)
+            for text, choices in zip(self.texts, self.choices, strict=True)
+            for choice in choices
+        ]
+        texts, choices = map(list, zip(*pairs, strict=True))
+        return TextExamples(texts, choices, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultipleChoiceTask(Task):
+    """Chooses one of K texts that may continue a text.
+
+    Every choice is a row of its own, [CLS] text [SEP] choice [SEP]; the softmax is over the K rows.
+
+    Attributes:
+        name: the value of --task.
+        labels: the names of the choices.
+        read_files: maps a folder and a split to its examples.
+
+    Source: BERT (arXiv:1810.04805) section 4.4.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    read_files: Callable[[str, str], ChoiceExamples]
+
+    metric = "accuracy"
+    objective = ClassificationObjective()
+    flags = ("data_dir",)
+
+    @property
+    def head(self) -> Head:
+        return Head("multiple_choice", self.labels)
+
+    def read_splits(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, ChoiceExamples]:
+        if not files.data_dir:
+            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
+        return {name: self.read_files(files.data_dir, name) for name in names}
+
+    def featurize(
+        self, examples: ChoiceExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        """Tokenizes all choices; ids and types are [N, K, (length)]."""
+        rows = encode_texts(examples.flatten(), tokenizer, max_seq_length)
+        count = len(self.labels)
+        cut, notes = rows.num_truncated, rows.notes
+        if cut:
+            notes = (
+                f"{cut:,} of {len(rows):,} choices truncated to {max_seq_length} tokens",
+                *notes,
+            )
+        return dataclasses.replace(
+            rows,
+            ids=tf.RaggedTensor.from_uniform_row_length(rows.ids, count),
+            types=tf.RaggedTensor.from_uniform_row_length(rows.types, count),
+            targets=examples.targets,
+            examples=examples,
+            num_truncated=0,
+            notes=notes,
+        )
+
+    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+        """Returns the mean cross-entropy, `loss`, and the `accuracy`."""
+        logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
+        right = np.take_along_axis(_log_softmax(logits), labels[:, None], axis=-1)
+        correct = logits.argmax(axis=-1) == labels
+        return {"loss": -float(right.mean()), "accuracy": float(correct.mean())}
+
+    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+        """Reports that (nearly) all predictions are the choice in one position."""
+        predicted, labels = outputs["logits"].argmax(axis=-1), features.targets["labels"]
+        position = np.bincount(predicted).argmax()
+        count, true = (int(np.sum(x == position)) for x in (predicted, labels))
+        if count < _NEARLY_ALL * len(predicted) or true >= count:
+            return None
+        return (
+            f'the model chooses "{self.labels[position]}" in {count:,} of {len(predicted):,} '
+            f"examples, but it is right in {true:,}: it ignores its input. Try another "
+            "--learning_rate, more epochs, or an --init_checkpoint that was trained for longer."
+        )
+
+    def write_predictions(
+        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
+    ) -> list[str]:
+        """Writes `predictions_<split>.tsv`: index, label, prediction, probabilities."""
+        logits = outputs["logits"].astype(np.float64)
+        columns = {"index": range(len(logits))}
+        if "labels" in features.targets:
+            columns["label"] = features.targets["labels"]
+        columns["prediction"] = logits.argmax(axis=-1)
+        probabilities = np.exp(_log_softmax(logits))
+        columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+
+    def serving(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> ChoiceModule:
+        """Builds a module that returns `probabilities`, float32 [B, K], and `index`, int32 [B]."""
+        return ChoiceModule(model, tokenizer, max_seq_length)
+
+    def example_call(self) -> str:
+        return (
+            '(["a text"], [["a choice", "another"]])  '
+            "# a dict: the probabilities of the choices, and the index of the most probable"
+        )
+
+
+def _log_softmax(logits: np.ndarray) -> np.ndarray:
+    return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)

@@ -1,0 +1,178 @@
+"""The user's own tables: classes, several classes at once, or numbers for a text or a pair."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_tf.config import Head
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.tasks import own_labels
+from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.user_tables import Table, read_table
+
+NAME = "csv"
+_FLAGS = (
+    *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
+    *("label_column", "label_type", "label_separator"),
+)
+_ID = "id"
+_TEST = "test"
+_SEPARATOR = ","
+Targets = dict[str, np.ndarray]
+
+
+def make_task(options: FineTuningOptions, head: Head | None) -> Task:
+    """Creates the task of the user's files.
+
+    Args:
+        head: the head of the trained model; without one, the training file names the classes.
+
+    Raises:
+        ValueError: flags contradict each other, or the training file is malformed.
+        OSError: the training file cannot be read.
+    """
+    layout = _Layout.of(options)
+    shared = dict(
+        name=NAME,
+        pairs=bool(options.text_b_column),
+        has_dev=bool(options.dev_file or not options.train_file),
+        # Whether it has any shows when it is read; without targets, it is predicted all the same.
+        test_has_targets=bool(options.test_file),
+        flags=_FLAGS,
+    )
+    if options.label_type == "number":
+        return RegressionTask(read_own=functools.partial(layout.read, layout.values), **shared)
+    labels = head.labels if head else layout.classes(options.train_file)
+    if not labels:
+        raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
+    if options.label_type == "classes":
+        read = functools.partial(layout.read, functools.partial(layout.matrix, labels))
+        separator = options.label_separator or _SEPARATOR
+        return MultiLabelTask(labels=labels, separator=separator, read_own=read, **shared)
+    read = functools.partial(layout.read, functools.partial(layout.indices, labels))
+    return ClassificationTask(labels=labels, read_own=read, **shared)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which columns hold what.
+
+    Attributes:
+        text: the column of the text; None to find it by its name.
+        text_b: the column of the second text; None for single texts.
+        labels: the columns to predict.
+        parse: reads those: the classes of each row, or numbers [N].
+        tables: what was read already, by path.
+    """
+
+    text: str | None
+    text_b: str | None
+    labels: tuple[str, ...]
+    parse: Callable[[Table], list[tuple[str, ...]] | np.ndarray]
+    tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: FineTuningOptions) -> "_Layout":
+        column, several = options.label_column or "label", options.label_type == "classes"
+        if options.label_separator and not several:
+            raise ValueError("--label_separator is only for --label_type=classes: omit it")
+        labels = tuple(name.strip() for name in column.split(",")) if several else (column,)
+        if len(labels) > 1:
+            parse = functools.partial(own_labels.read_flags, columns=labels)
+        elif several:
+            separator = options.label_separator or _SEPARATOR
+            parse = functools.partial(own_labels.read_several, column=column, separator=separator)
+        elif options.label_type == "number":
+            parse = functools.partial(own_labels.read_numbers, column=column)
+        else:
+            parse = functools.partial(own_labels.read_single, column=column)
+        return cls(options.text_column, options.text_b_column, labels, parse)
+
+    def classes(self, train_file: str | None) -> tuple[str, ...]:
+        """Returns the classes of the training file: sorted, or the names of their columns."""
+        if len(self.labels) > 1:
+            return self.labels
+        table = self.tables[train_file] = _open(train_file, TRAIN)
+        found = {name for names in self.parse(table) for name in names}
+        if len(found) < 2:
+            raise ValueError(
+                f"{table.path} has {len(found)} different labels in {self.labels[0]!r}"
+                f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
+            )
+        return own_labels.sorted_classes(found)
+
+    def indices(self, labels: tuple[str, ...], table: Table) -> Targets:
+        """Returns the class of each row as its index in `labels`."""
+        rows = own_labels.class_indices(table, self.parse(table), labels)
+        return {"labels": np.array([index for (index,) in rows], np.int32)}
+
+    def matrix(self, labels: tuple[str, ...], table: Table) -> Targets:
+        """Returns which of `labels` each row has."""
+        rows = own_labels.class_indices(table, self.parse(table), labels)
+        return {"labels": own_labels.class_matrix(rows, len(labels))}
+
+    def values(self, table: Table) -> Targets:
+        """Returns the number of each row."""
+        return {"values": self.parse(table)}
+
+    def read(
+        self, targets: Callable[[Table], Targets], files: DataFiles, split: str
+    ) -> TextExamples:
+        """Reads the examples of a split.
+
+        Args:
+            targets: reads the targets of a table.
+
+        Raises:
+            ValueError, OSError: the file is missing or malformed; the message names the line.
+        """
+        path = getattr(files, f"{split}_file")
+        table = self.tables.pop(path, None) or _open(path, split)
+        ids = [str(value) for value in table.columns[_ID]] if _ID in table.columns else None
+        repeated = len(ids) - len(set(ids)) if ids else 0
+        return TextExamples(
+            _texts(table, self.text or self._text_column(table)),
+            _texts(table, self.text_b) if self.text_b else None,
+            targets(table) if self._has_labels(table, split) else {},
+            ids,
+            (f"{repeated:,} with the id of an earlier one",) if repeated else (),
+        )
+
+    def _text_column(self, table: Table) -> str:
+        taken = (*self.labels, self.text_b, _ID, "")
+        names = [name for name in table.columns if name not in taken]
+        if "text" in names or len(names) == 1:
+            return "text" if "text" in names else names[0]
+        raise ValueError(
+            f"{table.path}: which column holds the text? Give --text_column, one of {table.names()}"
+        )
+
+    def _has_labels(self, table: Table, split: str) -> bool:
+        """Returns whether a split has labels; only "test" may have none."""
+        if split != _TEST:
+            return True
+        cells = [value for name in self.labels for value in table.columns.get(name, [])]
+        return not all(map(own_labels.is_empty, cells))
+
+
+def _open(path: str | None, split: str) -> Table:
+    if not path:
+        raise ValueError(f"--task={NAME} needs --{split}_file")
+    return read_table(path)
+
+
+def _texts(table: Table, name: str) -> list[bytes]:
+    texts = ["" if value is None else value for value in table.column(name)]
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(f"{table.at(row)}: {name!r} is {json.dumps(text)[:50]}, not a string")
+    # Lone surrogates stand for bytes that are not UTF-8; the report counts such texts.
+    return [text.encode(errors="surrogatepass") for text in texts]

@@ -1,0 +1,151 @@
+"""What the label columns of the user's own tables hold: classes or numbers.
+
+A row's classes are a tuple of names: one, or any number of them.
+"""
+
+import json
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.finetuning.user_tables import Table
+
+_WITHOUT_LABELS = ": give a file without labels as --test_file"
+# So many names of classes fit into a message.
+_NAMES_SHOWN = 20
+_FLAGS = {"0": False, "1": True, "false": False, "true": True}
+
+
+def is_empty(value: Any) -> bool:
+    """Returns whether a cell holds nothing, or an empty list."""
+    return value in (None, []) or (isinstance(value, str) and not value.strip())
+
+
+def read_single(table: Table, column: str) -> list[tuple[str]]:
+    """Returns the class of each row.
+
+    Raises:
+        ValueError: a cell is empty or holds something else; the message names the line.
+    """
+    values = table.column(column, _WITHOUT_LABELS)
+    return [(_class_name(table, row, value),) for row, value in enumerate(values)]
+
+
+def read_several(table: Table, column: str, separator: str) -> list[tuple[str, ...]]:
+    """Returns the classes of each row, from JSON lists or from strings with a separator.
+
+    Raises:
+        ValueError: a cell holds something else; the message names the line.
+    """
+    rows = []
+    for row, value in enumerate(table.column(column, _WITHOUT_LABELS)):
+        if isinstance(value, str):
+            value = [part for part in value.split(separator) if part.strip()]
+        items = value if isinstance(value, list) else [] if value is None else [value]
+        names = (_class_name(table, row, item) for item in items)
+        rows.append(tuple(dict.fromkeys(names)))
+    return rows
+
+
+def read_flags(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """Returns the classes of each row, from a column with 0 or 1 for each class.
+
+    Raises:
+        ValueError: a cell holds something else; the message names the line.
+    """
+    cells = [table.column(name, _WITHOUT_LABELS) for name in columns]
+    return [
+        tuple(
+            name
+            for name, values in zip(columns, cells, strict=True)
+            if _flag(table, row, name, values[row])
+        )
+        for row in range(len(table))
+    ]
+
+
+def read_numbers(table: Table, column: str) -> np.ndarray:
+    """Returns the numbers of a column, float32 [N].
+
+    Raises:
+        ValueError: a cell holds something else; the message names the line.
+    """
+    values = table.column(column, _WITHOUT_LABELS)
+    return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float32)
+
+
+def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
+    """Returns the names of classes in order: by value if all are whole numbers."""
+    names = sorted(names)
+    try:
+        return tuple(sorted(names, key=int))
+    except ValueError:
+        return tuple(names)
+
+
+def class_indices(
+    table: Table, rows: Sequence[tuple[str, ...]], labels: Sequence[str]
+) -> list[list[int]]:
+    """Returns the classes of each row as indices in `labels`.
+
+    Raises:
+        ValueError: a row has a class that is not one of `labels`; the message names the line.
+    """
+    indices = {name: index for index, name in enumerate(labels)}
+    for row, names in enumerate(rows):
+        for name in names:
+            if name not in indices:
+                known = ", ".join(labels[:_NAMES_SHOWN]) + ", ..." * (len(labels) > _NAMES_SHOWN)
+                raise ValueError(
+                    f"{table.at(row)}: label {name!r} is not one of the training file's: {known}"
+                )
+    return [[indices[name] for name in names] for names in rows]
+
+
+def class_matrix(rows: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
+    """Returns 1 where a row has a class and 0 elsewhere, float32 [N, C]."""
+    matrix = np.zeros((len(rows), num_classes), np.float32)
+    for row, classes in enumerate(rows):
+        matrix[row, classes] = 1
+    return matrix
+
+
+def _class_name(table: Table, row: int, value: Any) -> str:
+    if is_empty(value):
+        raise ValueError(f"{table.at(row)} has no label{_WITHOUT_LABELS}")
+    if isinstance(value, list | dict):
+        raise ValueError(
+            f"{table.at(row)}: label {_shown(value)} is not a string: lists are for "
+            "--label_type=classes"
+        )
+    name = value.strip() if isinstance(value, str) else json.dumps(value)
+    if not _is_unicode(name):
+        raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")
+    return name
+
+
+def _is_unicode(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _flag(table: Table, row: int, name: str, value: Any) -> bool:
+    key = str(value).strip().lower()
+    if key not in _FLAGS:
+        raise ValueError(f"{table.at(row)}: {name!r} is {_shown(value)}, neither 0 nor 1")
+    return _FLAGS[key]
+
+
+def _number(table: Table, row: int, value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{table.at(row)}: label {_shown(value)} is not a number")
+    return number
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:50]

@@ -1,0 +1,158 @@
+"""Reads the tables that users bring: CSV, TSV and JSON lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+# The standard library's limit is 128 kB per field; a mail with attachments is larger.
+_LARGEST_FIELD = 2**31 - 1
+_DELIMITERS = ",;\t"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file, in columns.
+
+    Attributes:
+        path: the file, for messages.
+        lines: the number of the line on which each row begins.
+        columns: the cells by the name of their column: strings, or any JSON value; None where a
+            JSON object lacks the key. Bytes that are not UTF-8 are lone surrogates.
+    """
+
+    path: str
+    lines: list[int]
+    columns: dict[str, list[Any]]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def at(self, row: int) -> str:
+        """Returns where a row is, for messages."""
+        return f"{self.path}, line {self.lines[row]:,}"
+
+    def column(self, name: str, advice: str = "") -> list[Any]:
+        """Returns the cells of a column.
+
+        Raises:
+            ValueError: there is no such column.
+        """
+        if name not in self.columns:
+            raise ValueError(f"{self.path} has no column {name!r}, only {self.names()}{advice}")
+        return self.columns[name]
+
+    def names(self) -> str:
+        """Returns the names of the columns, for messages."""
+        return ", ".join(map(repr, self.columns))
+
+
+def read_table(path: str) -> Table:
+    """Reads a table; the end of its name says of which kind it is.
+
+    - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
+      Whichever of comma, semicolon and tab is most frequent in the first line separates the fields.
+    - `.tsv`: the first line names the columns; tabs separate the fields, and quotes are text.
+    - `.json`, `.jsonl`: an object per line, whose keys name the columns.
+
+    Blank lines are skipped, and so is a byte order mark. Line ends may be those of Windows.
+
+    Raises:
+        ValueError: the file is damaged, empty or of another kind; the message names the line.
+        OSError: it cannot be read.
+    """
+    readers = {"csv": _csv_rows, "tsv": _tsv_rows, "json": _json_rows, "jsonl": _json_rows}
+    kind = path.rpartition(".")[2].lower()
+    if kind not in readers:
+        raise ValueError(f"{path}: the name must end in .{', .'.join(readers)}")
+    rows = list(readers[kind](path, _content(path)))
+    if not rows:
+        raise ValueError(f"{path} holds no examples")
+    lines, values = zip(*rows, strict=True)
+    names = dict.fromkeys(name for row in values for name in row)
+    return Table(path, list(lines), {name: [row.get(name) for row in values] for name in names})
+
+
+def _content(path: str) -> str:
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError(f"{path} is UTF-16: save it as UTF-8")
+    return data.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+
+
+def _csv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
+    delimiter = max(_DELIMITERS, key=content.partition("\n")[0].count)
+    # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
+    # to the tokenizer it is a space.
+    content = re.sub("\r(?!\n)", " ", content)
+    csv.field_size_limit(_LARGEST_FIELD)
+    rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
+    yield from _named(path, _numbered(path, rows))
+
+
+def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows with the numbers of the lines on which they begin."""
+    line = 1
+    try:
+        for fields in rows:
+            yield line, fields
+            line = rows.line_num + 1
+    except csv.Error as error:
+        problem = "a quote is not closed" if "end of data" in str(error) else str(error)
+        raise ValueError(
+            f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
+        ) from None
+
+
+def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
+    # The csv module and splitlines also split at a lone carriage return, which is text here.
+    lines = (line.removesuffix("\r") for line in content.split("\n"))
+    rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line)
+    yield from _named(path, rows)
+
+
+def _named(
+    path: str, rows: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    names = None
+    for line, fields in rows:
+        if not fields:
+            continue
+        if names is None:
+            names = [name.strip() for name in fields]
+            if twice := {name for name in names if name and names.count(name) > 1}:
+                raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
+        elif len(fields) != len(names):
+            raise ValueError(
+                f"{path}, line {line:,}: {len(fields)} columns, but the first line has "
+                f"{len(names)}: {', '.join(map(repr, names))}"
+            )
+        else:
+            yield line, dict(zip(names, fields, strict=True))
+
+
+def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(content.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number:,} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise ValueError(
+                f"{path}, line {number:,} is not a JSON object: write one per line, such as "
+                '{"text": "...", "label": "..."}'
+            )
+        yield number, row

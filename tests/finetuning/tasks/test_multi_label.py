@@ -1,0 +1,61 @@
+"""Several classes at once, worked by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+
+TASK = MultiLabelTask(name="topics", labels=("a", "b", "c"), separator="|")
+LABELS = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]], np.float32)
+LOGITS = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, -1], [-1, 0, 2]], np.float32)
+
+
+class _Features:
+    targets = {"labels": LABELS}
+    examples = TextExamples([b""] * 4, None, {}, ["w", "x", "y", "z"])
+
+    def __len__(self):
+        return 4
+
+
+def test_scores_against_a_worked_example():
+    """Oracle: 3 true positives, 2 false ones, 1 miss; F1 2/3, 1/2 and 1; rows 1 and 3 are right."""
+    sigmoid = 1 / (1 + np.exp(-LOGITS))
+    scores = TASK.score({"logits": LOGITS}, _Features())
+    loss = -np.mean(LABELS * np.log(sigmoid) + (1 - LABELS) * np.log(1 - sigmoid))
+    assert scores == pytest.approx(
+        {
+            "loss": loss,
+            "micro_f1": 6 / 9,
+            "macro_f1": (2 / 3 + 1 / 2 + 1) / 3,
+            "subset_accuracy": 0.5,
+        }
+    )
+
+
+def test_predictions_of_no_class_are_reported():
+    """Oracle: the counts."""
+    assert TASK.problem({"logits": LOGITS}, _Features()) is None
+    found = TASK.problem({"logits": -np.ones((4, 3))}, _Features())
+    assert "no class for any of 4 examples, but 3 have one" in found
+
+
+def test_files_and_the_exported_function_agree(tmp_path, monkeypatch):
+    """Oracle: by hand."""
+    TASK.write_predictions(str(tmp_path), "dev", {"logits": LOGITS}, _Features())
+    lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
+    assert lines[0] == "index\tlabels\tprediction\tp(a)\tp(b)\tp(c)"
+    assert [line.split("\t")[:3] for line in lines[1:]] == [
+        ["w", "a|b", "a|b"],
+        ["x", "b", "a"],
+        ["y", "", ""],
+        ["z", "c", "b|c"],
+    ]
+    assert lines[4].split("\t")[3:] == ["0.268941", "0.5", "0.880797"]
+    module = "bert_tf.finetuning.tasks.multi_label.TextModule"
+    monkeypatch.setattr(module, lambda *_, outputs, **__: outputs)
+    outputs = TASK.serving(None, None, 8)(tf.constant(LOGITS))
+    assert outputs["labels"].numpy().tolist() == [b"a|b", b"a", b"", b"b|c"]
+    np.testing.assert_allclose(outputs["probabilities"], 1 / (1 + np.exp(-LOGITS)), rtol=1e-6)

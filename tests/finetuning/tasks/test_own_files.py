@@ -1,0 +1,225 @@
+"""--task=csv: the user's own tables, worked by hand."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.run import fine_tune
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.reports import read_results
+from export.classifier import export_classifier
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function (name, text or bytes) -> the path of a file with it."""
+
+    def write(name: str, data: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    return write
+
+
+def read(head: Head | None = None, names=("train", "dev"), **flags):
+    """Returns the task of these flags, and its splits."""
+    options = FineTuningOptions(task="csv", output_dir="run", do_train=True, **flags)
+    task = make_task(options, head)
+    files = DataFiles(None, options.train_file, options.dev_file, options.test_file)
+    return task, task.read_splits(names, files, seed=0)
+
+
+def test_classes_are_those_of_the_training_file(write):
+    """Oracle: by hand. Numbers are in the order of their values; the only other column is text."""
+    train = write("train.csv", "id,mail,label\n1,one, 10 \n2,two,9\n2,three,10\n")
+    dev = write("dev.jsonl", '{"mail": "four", "label": 9}\n{"label": "10"}\n')
+    task, splits = read(train_file=train, dev_file=dev)
+    assert task.labels == ("9", "10") and task.head == Head("classifier", ("9", "10"))
+    assert splits["train"].texts_a == [b"one", b"two", b"three"]
+    assert splits["train"].targets["labels"].tolist() == [1, 0, 1]
+    assert splits["train"].ids == ["1", "2", "2"]
+    assert splits["train"].notes == ("1 with the id of an earlier one",)
+    assert splits["dev"].texts_a == [b"four", b""]
+    assert splits["dev"].targets["labels"].tolist() == [0, 1]
+
+
+def test_a_tenth_is_held_out_without_a_dev_file(write):
+    """Oracle: the counts of each class."""
+    rows = "".join(f"text {i}\t{'spam' if i % 10 else 'ham'}\n" for i in range(200))
+    task, splits = read(train_file=write("train.tsv", f"text\tlabel\n{rows}"))
+    assert task.dev_set == "the held-out tenth of the training set"
+    assert np.bincount(splits["dev"].targets["labels"]).tolist() == [2, 18]
+    assert np.bincount(splits["train"].targets["labels"]).tolist() == [18, 162]
+
+
+def test_pairs_and_named_columns(write):
+    """Oracle: by hand."""
+    train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")
+    flags = dict(text_column="q", text_b_column="a", label_column="gold")
+    task, splits = read(train_file=train, dev_file=train, **flags)
+    assert task.pairs and task.labels == ("no", "yes")
+    assert splits["dev"].texts_a == [b"why", b"how"] and splits["dev"].texts_b == [b"so", b"thus"]
+
+
+def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):
+    """Oracle: by hand; no training file is needed."""
+    head = Head("classifier", ("ham", "spam"))
+    for data in ("text\na\n", "text,label\na,\n"):
+        task, splits = read(head, ["test"], test_file=write("new.csv", data))
+        assert task.labels == head.labels and splits["test"].targets == {}
+    assert task.test_has_targets
+    _, splits = read(head, ["test"], test_file=write("test.csv", "text,label\na,spam\n"))
+    assert splits["test"].targets["labels"].tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "flags"),
+    [
+        ("a.csv", 'text,label\na,"x,y"\nb,\nc, y\n', {}),
+        ("a.csv", "text,label\na,x|y\nb,|\nc,y|y\n", {"label_separator": "|"}),
+        ("a.csv", "text,x,y\na,1,1\nb,0,0\nc,0,1\n", {"label_column": "x,y"}),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ["y", "x"]}\n{"text": "b"}\n{"text": "c", "label": "y"}\n',
+            {},
+        ),
+        (
+            "a.jsonl",
+            '{"text":"a","x":1,"y":true}\n{"text":"b","x":0,"y":false}\n{"text":"c","x":0,"y":1}\n',
+            {"label_column": "x, y"},
+        ),
+    ],
+)
+def test_several_classes_at_once(write, name, data, flags):
+    """Oracle: by hand."""
+    path = write(name, data)
+    task, splits = read(train_file=path, dev_file=path, label_type="classes", **flags)
+    assert task.labels == ("x", "y")
+    assert splits["dev"].targets["labels"].tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+def test_numbers(write):
+    """Oracle: by hand."""
+    train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
+    flags = dict(train_file=train, dev_file=train, text_b_column="text_b", label_type="number")
+    task, splits = read(**flags)
+    assert task.pairs and task.head == Head("classifier")
+    assert splits["dev"].targets["values"].tolist() == [1.5, -20.0]
+    assert splits["dev"].targets["values"].dtype == np.float32
+
+
+def test_bytes_that_are_not_utf8_reach_the_report(write):
+    """Oracle: Latin-1 and half of a surrogate pair are not UTF-8; they are counted there."""
+    train = write("train.csv", b"text,label\ncaf\xe9,x\ncaf\xc3\xa9,y\n")
+    dev = write("dev.jsonl", b'{"text": "\\ud83d", "label": "x"}')
+    _, splits = read(train_file=train, dev_file=dev)
+    for text in (splits["train"].texts_a[0], splits["dev"].texts_a[0]):
+        with pytest.raises(UnicodeDecodeError):
+            text.decode()
+    assert splits["train"].texts_a[1] == "café".encode()
+
+
+GOOD = "text,label\na,ham\nb,spam\n"
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "flags", "message"),
+    [
+        ("text,gold\na,x\n", GOOD, {}, "train.csv has no column 'label', only 'text', 'gold'"),
+        ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "which column holds the text? Give --text_column"),
+        (GOOD, GOOD, {"text_column": "body"}, "train.csv has no column 'body', only 'text'"),
+        (
+            "text,label\na,x\nb,x\n",
+            GOOD,
+            {},
+            "has 1 different labels in 'label', 'x': a classifier",
+        ),
+        ("text,label\na,x\nb, \n", GOOD, {}, "train.csv, line 3 has no label"),
+        (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),
+        (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': give a file without"),
+        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: give a file without labels"),
+        (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
+        ("text,label\na,nan\n", GOOD, {"label_type": "number"}, 'label "nan" is not a number'),
+        ("text,x,y\na,1,2\n", GOOD, {"label_type": "classes", "label_column": "x,y"}, "'y' is"),
+        (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
+        (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
+        (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),
+    ],
+)
+def test_bad_tables_are_one_clear_line(write, train, dev, flags, message):
+    with pytest.raises(ValueError) as caught:
+        read(train_file=write("train.csv", train), dev_file=write("dev.csv", dev), **flags)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"text": 7, "label": "x"}', "line 1: 'text' is 7, not a string"),
+        ('{"text": "a", "label": ["x"]}', "lists are for --label_type=classes"),
+        ('{"text": "a", "label": {"x": 1}}', 'line 1: label {"x": 1} is not a string'),
+    ],
+)
+def test_mixed_types_are_one_clear_line(write, row, message):
+    with pytest.raises(ValueError) as caught:
+        path = write("train.jsonl", f'{row}\n{{"text": "b", "label": "y"}}\n')
+        read(train_file=path, dev_file=path)
+    assert message in str(caught.value)
+
+
+def test_missing_flags():
+    with pytest.raises(ValueError, match="--task=csv needs --train_file"):
+        read()
+    with pytest.raises(ValueError, match="--task=csv needs --dev_file"):
+        read(Head("classifier", ("a", "b")), ["dev"])
+    with pytest.raises(ValueError, match="the checkpoint does not name its classes"):
+        read(Head("classifier"))
+
+
+def test_several_classes_from_the_flags_to_the_export(write, files, sentences, tmp_path, capsys):
+    """Oracles: the words that are the labels; the predictions on disk; the exported model's."""
+    rows = [
+        {"text": text, "label": [word for word in ("good", "bad") if word in text.split()]}
+        for text, _ in sentences(120, 1)
+    ]
+    data = "\n".join(map(json.dumps, rows))
+    options = FineTuningOptions(
+        task="csv",
+        train_file=write("train.jsonl", data),
+        test_file=write("test.jsonl", '{"text": "a b good good good good"}\n{"text": ""}'),
+        label_type="classes",
+        label_separator="|",
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        output_dir=str(tmp_path / "run"),
+        do_train=True,
+        do_eval=True,
+        max_seq_length=24,
+        train_batch_size=8,
+        learning_rate=1e-2,
+        num_train_epochs=1.5,
+    )
+    results = fine_tune(options)
+    assert results == read_results(f"{tmp_path}/run/eval_results.txt")
+    assert results["eval_micro_f1"] > 0.9 and "test_micro_f1" not in results
+    printed = capsys.readouterr().out
+    assert "test: 2 examples" in printed and "1 with an empty text" in printed
+
+    lines = (tmp_path / "run" / "predictions_test.tsv").read_text().splitlines()
+    assert lines[0] == "index\tprediction\tp(bad)\tp(good)"
+    assert lines[1].startswith("0\tgood\t")
+    (tmp_path / "train.jsonl").unlink()
+    assert task_of_run(RunFolder(options.output_dir)).labels == ("bad", "good")
+    export_classifier(options.output_dir, str(tmp_path / "out"))
+    outputs = tf.saved_model.load(str(tmp_path / "out"))(["a b good good good good", ""])
+    found = [line.split("\t") for line in lines[1:]]
+    assert [x.decode() for x in outputs["labels"].numpy()] == [row[1] for row in found]
+    expected = [[float(x) for x in row[2:]] for row in found]
+    np.testing.assert_allclose(outputs["probabilities"], expected, rtol=1e-3)

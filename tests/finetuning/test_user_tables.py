@@ -1,0 +1,85 @@
+"""The tables that users bring, worked by hand."""
+
+import csv
+
+import pytest
+
+from bert_tf.finetuning.user_tables import read_table
+
+TEXTS = [
+    'a "quoted" word',
+    "commas, tabs\tand; semicolons",
+    "two\nlines\r\n\r\nand more",
+    "",
+    "größer 文 🙂",
+    "nul \0 and \x0b and lone \r and \u2028",
+    "x" * 200_000,
+]
+
+
+def write(folder, name: str, data: bytes) -> str:
+    (folder / name).write_bytes(data)
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end):
+    """Oracle: the texts that the standard library's writer wrote, after a byte order mark.
+
+    A lone carriage return becomes a space.
+    """
+    with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.writer(file, delimiter=delimiter, lineterminator=line_end)
+        writer.writerows([("text", "label"), *((text, "x") for text in TEXTS)])
+    table = read_table(str(tmp_path / "a.csv"))
+    texts = [text.replace("lone \r", "lone  ") for text in TEXTS]
+    assert table.columns == {"text": texts, "label": ["x"] * len(TEXTS)}
+    assert table.lines[:4] == [2, 3, 4, 8]
+
+
+def test_tsv_files_have_no_quoting(tmp_path):
+    """Oracle: by hand; a quote and a lone carriage return are text, and blank lines are skipped."""
+    data = b'\xef\xbb\xbftext\tlabel\r\n"open\tx\r\n\r\na\rb\ty\r\n'
+    table = read_table(write(tmp_path, "a.tsv", data))
+    assert table.columns == {"text": ['"open', "a\rb"], "label": ["x", "y"]}
+    assert table.lines == [2, 4]
+
+
+def test_json_lines_may_lack_keys(tmp_path):
+    """Oracle: by hand."""
+    data = b'\xef\xbb\xbf{"text": "a\\nb", "label": [1, "x"]}\r\n\r\n{"text": null, "id": 7}\n'
+    table = read_table(write(tmp_path, "a.jsonl", data))
+    assert table.columns == {"text": ["a\nb", None], "label": [[1, "x"], None], "id": [None, 7]}
+    assert table.lines == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.txt", b"", "a.txt: the name must end in .csv, .tsv, .json, .jsonl"),
+        ("a.csv", b"", "a.csv holds no examples"),
+        ("a.csv", b"text,label\n\n", "a.csv holds no examples"),
+        ("a.csv", b"\xff\xfet\0", "a.csv is UTF-16: save it as UTF-8"),
+        ("a.csv", b"a,b,a\n", "a.csv: the first line names 'a' twice"),
+        ("a.csv", b"a,b\n1,2\n1,2,3\n", "a.csv, line 3: 3 columns, but the first line has 2"),
+        ("a.csv", b'a,b\n"1\n1",2\n"1,2\n3,4\n', "a.csv, line 4: a quote is not closed"),
+        ("a.csv", b'a,b\n"1"x,2\n', "a.csv, line 2: ',' expected after '\"'; inside a quoted"),
+        ("a.tsv", b"a\tb\n1\n", "a.tsv, line 2: 1 columns, but the first line has 2: 'a', 'b'"),
+        ("a.json", b'{"a": 1}\n{"a": \n', "a.json, line 2 is not JSON: Expecting value"),
+        ("a.json", b'[{"a": 1}]\n', "a.json, line 1 is not a JSON object: write one per line"),
+        ("a.json", b'{"a":' + b"[" * 10**5, "a.json, line 1 is not JSON"),
+    ],
+)
+def test_damaged_files_are_one_clear_line(tmp_path, name, data, message):
+    with pytest.raises(ValueError) as caught:
+        read_table(write(tmp_path, name, data))
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv: no such file"):
+        read_table("nowhere.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"folder\.csv: no such file"):
+        read_table(str(tmp_path / "folder.csv"))

@@ -42,16 +42,11 @@ from tfrecords.writer import atomic_write
 EVAL_RESULTS_JSON = "eval_results.json"
 
 
-def fine_tune(
-    options: FineTuningOptions,
-    task: Task | None = None,
-    strategy: tf.distribute.Strategy | None = None,
-) -> dict[str, float]:
+def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
     """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
-        strategy: one that `make_strategy` returned, if several runs share it.
 
     Returns:
         the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
@@ -65,7 +60,7 @@ def fine_tune(
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
     # The workers of several machines must meet before TensorFlow computes anything.
-    strategy = strategy or make_strategy(options)
+    strategy = make_strategy(options)
     lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
     with explain_lost_workers(), lock:
         return _fine_tune(options, task, strategy)

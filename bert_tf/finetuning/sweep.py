@@ -5,22 +5,19 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
-from bert_tf.finetuning.run import EVAL_RESULTS_JSON, fine_tune, next_step
+from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
+from bert_tf.finetuning.run_process import Diverged, fine_tune_apart
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.tables import aligned
 from bert_tf.finetuning.task import Task
-from bert_tf.flags import make_strategy
 from bert_tf.run_folder import RunFolder
-from bert_tf.training.driver import NonFiniteLoss
-from bert_tf.training.strategy import chief_print, is_chief
 from tfrecords.writer import atomic_write
 
 RESULTS_JSON, RESULTS_TEXT = "results.json", "results.txt"
@@ -56,10 +53,13 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     Finished runs are not repeated, and an interrupted one resumes. The best setting is the one with
     the highest mean of the task's metric on the dev set, and the best run is the best of that
     setting. The comparison goes to `results.json` and `results.txt`. A run whose loss is not finite
-    counts as diverged, and the others go on. Clears Keras' global state between runs.
+    counts as diverged, and the others go on.
+
+    Each run has a process of its own, which imports the main module: protect the code of a script
+    with `if __name__ == "__main__"`.
 
     Args:
-        task: replaces the registered task with the name `options.task`.
+        task: replaces the registered task with the name `options.task`; it must be picklable.
 
     Returns:
         the results of the best run.
@@ -70,22 +70,19 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     """
     settings = list_settings(options)
     _check_folder(options.output_dir)
-    task = task or make_task(options)
-    strategy = make_strategy(options)
-    say = chief_print(strategy)
+    given, task = task, task or make_task(options)
     runs = {folder: run for setting in settings for folder, run in setting.runs.items()}
     results: dict[str, Results] = {}
     for number, (folder, run) in enumerate(runs.items(), start=1):
-        say(f"\nRun {number} of {len(runs)}: {run.output_dir}")
+        print(f"\nRun {number} of {len(runs)}: {run.output_dir}", flush=True)
         try:
-            results[folder] = _finished_results(run, task) or _train(run, task, strategy)
-        except NonFiniteLoss as error:
-            say(f"WARNING: {run.output_dir} diverged: {error}")
+            results[folder] = _finished_results(run, task) or fine_tune_apart(run, given)
+        except Diverged as error:
+            print(f"WARNING: {run.output_dir} diverged: {error}")
     if not results:
         raise ValueError("all runs diverged: try a lower --learning_rate")
     best = _best_run(settings, results, f"eval_{task.metric}")
-    if is_chief(strategy):
-        _report(options, task, settings, results, best, say)
+    _report(options, task, settings, results, best)
     return results[best]
 
 
@@ -140,12 +137,6 @@ def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     return run.read_json(EVAL_RESULTS_JSON) or None
 
 
-def _train(options: FineTuningOptions, task: Task, strategy: tf.distribute.Strategy) -> Results:
-    # Otherwise, the models and graphs of earlier runs would stay in memory.
-    keras.utils.clear_session()
-    return fine_tune(options, task, strategy)
-
-
 def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metric: str) -> str:
     def value(folder: str) -> float:
         # A correlation, for example, may be NaN.
@@ -175,7 +166,6 @@ def _report(
     settings: Sequence[Setting],
     results: Mapping[str, Results],
     best: str,
-    say: Callable[[str], None],
 ) -> None:
     """Writes and prints the comparison."""
     groups = [
@@ -203,8 +193,8 @@ def _report(
     folder = options.output_dir
     atomic_write(f"{folder}/{RESULTS_JSON}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
-    say(f"\n{text}\nWrote {folder}: {RESULTS_JSON}, {RESULTS_TEXT}.")
-    say(next_step(task, f"{folder.rstrip('/')}/{best}"))
+    print(f"\n{text}\nWrote {folder}: {RESULTS_JSON}, {RESULTS_TEXT}.")
+    print(next_step(task, f"{folder.rstrip('/')}/{best}"))
 
 
 def _sentence(
@@ -223,7 +213,7 @@ def _sentence(
 def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
     """Returns a row for each run, and their mean and deviation."""
     (setting,), (summary,) = settings, summaries
-    names = sorted(summary, key=lambda name: name != metric)
+    names = _shown(summary, metric)
     rows = [["", *names, ""]]
     for folder in setting.runs:
         run = results.get(folder)
@@ -237,13 +227,19 @@ def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[l
 
 def _grid_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
     """Returns a row for each setting."""
-    names = sorted(next(filter(None, summaries)), key=lambda name: name != metric)
+    names = _shown(next(filter(None, summaries)), metric)
     rows = [["", *names, ""]]
     for setting, summary in zip(settings, summaries, strict=True):
         cells = [_mean_and_deviation(summary[name]) for name in names] if summary else ["diverged"]
         cells += [""] * (len(names) - len(cells))
         rows.append([setting.name, *cells, "best" * (best in setting.runs)])
     return rows
+
+
+def _shown(names: Iterable[str], metric: str) -> list[str]:
+    """Returns the names of the chosen metric on all splits, the dev set's first."""
+    shown = [name for name in names if name.endswith(metric.removeprefix("eval"))]
+    return sorted(shown, key=lambda name: name != metric)
 
 
 def _mean_and_deviation(values: Mapping[str, float]) -> str:

@@ -10,11 +10,11 @@ import pytest
 from bert_tf.finetuning import sweep as sweep_module
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON
+from bert_tf.finetuning.run_process import Diverged
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.sweep import list_settings, summarize, sweep
 from bert_tf.finetuning.tables import aligned, as_csv, markdown
 from bert_tf.run_folder import FLAGS, RunFolder
-from bert_tf.training.driver import NonFiniteLoss
 from tfrecords.writer import atomic_write, make_folder
 
 
@@ -28,17 +28,17 @@ def trained(monkeypatch) -> list[FineTuningOptions]:
     """The options of the runs that `sweep` starts; a run scores as `score` of its options says."""
     options_of_runs = []
 
-    def fake(options, task, strategy):
+    def fake(options, task):
         options_of_runs.append(options)
         accuracy = score(options)
         results = {"eval_accuracy": accuracy, "eval_loss": 1 - accuracy, "global_step": 3}
-        flags = dataclasses.asdict(options) | {"task": task.name, FINISHED: True}
+        flags = dataclasses.asdict(options) | {"task": "sst2", FINISHED: True}
         make_folder(options.output_dir)
         for name, values in ((FLAGS, flags), (EVAL_RESULTS_JSON, results)):
             atomic_write(f"{options.output_dir}/{name}", json.dumps(values))
         return results
 
-    monkeypatch.setattr(sweep_module, "fine_tune", fake)
+    monkeypatch.setattr(sweep_module, "fine_tune_apart", fake)
     return options_of_runs
 
 
@@ -94,11 +94,11 @@ def test_finished_runs_are_not_repeated(tmp_path, trained):
     """Oracle: the runs that are missing after a kill, and after more seeds were asked for."""
     options = make_options(tmp_path, num_seeds=2)
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        real = sweep_module.fine_tune
+        real = sweep_module.fine_tune_apart
         patch.setattr(
             sweep_module,
-            "fine_tune",
-            lambda run, *others: real(run, *others) if run.random_seed == 7 else interrupt(),
+            "fine_tune_apart",
+            lambda run, task: real(run, task) if run.random_seed == 7 else interrupt(),
         )
         sweep(options)
     sweep(options)
@@ -115,15 +115,15 @@ def interrupt():
 
 def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
     """Oracle: by hand from `score`; one run diverged and does not count."""
-    real = sweep_module.fine_tune
+    real = sweep_module.fine_tune_apart
 
     def diverge_once(options, *others):
         if (options.learning_rate, options.train_batch_size) == (5e-5, 32):
-            raise NonFiniteLoss(3)
+            raise Diverged("the loss of step 3 is not finite")
         return real(options, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_module, "fine_tune", diverge_once)
+        patch.setattr(sweep_module, "fine_tune_apart", diverge_once)
         sweep(make_options(tmp_path, grid=True, num_seeds=2))
     values = json.loads((tmp_path / "runs" / "results.json").read_text())
     assert values["best"] == "batch-16-rate-2e-05-epochs-4/seed-8"

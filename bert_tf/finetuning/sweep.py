@@ -74,9 +74,11 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     runs = {folder: run for setting in settings for folder, run in setting.runs.items()}
     results: dict[str, Results] = {}
     for number, (folder, run) in enumerate(runs.items(), start=1):
-        print(f"\nRun {number} of {len(runs)}: {run.output_dir}", flush=True)
+        finished = _finished_results(run, task)
+        note = " is finished." if finished else ""
+        print(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}", flush=True)
         try:
-            results[folder] = _finished_results(run, task) or fine_tune_apart(run, given)
+            results[folder] = finished or fine_tune_apart(run, given)
         except Diverged as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
     if not results:

@@ -224,7 +224,7 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
         assert row[2] == ("positive" if positive > negative else "negative")
 
 
-def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capsys):
+def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     """Oracle: the results of the run whose copies they are; one lost its results in a kill."""
     for seed in (12345, 12346):
         folder = RunFolder(shutil.copytree(finished.output_dir, tmp_path / f"seed-{seed}"))
@@ -234,7 +234,7 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capsys)
     lost.unlink()
     assert run(dataclasses.replace(finished, output_dir=str(tmp_path), num_seeds=2)) == expected
     assert json.loads(lost.read_text()) == expected
-    printed = capsys.readouterr().out
+    printed = capfd.readouterr().out
     assert printed.count("holds a finished run: not training again.") == 1
     assert printed.splitlines()[-1].startswith("Next: python -m export.")
 

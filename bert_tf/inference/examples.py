@@ -1,0 +1,73 @@
+"""Reads the examples that a fine-tuned model predicts: texts, pairs, questions with contexts."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.corpus.sources import is_json
+from bert_tf.inference.lines import read_chunks
+from bert_tf.inference.options import TextOptions
+
+Example = dict[str, Any]
+_PAIR = " ||| "
+
+
+def read_examples(
+    options: TextOptions, signature: Sequence[tf.TensorSpec]
+) -> Iterator[list[Example]]:
+    """Yields examples in chunks.
+
+    An example has a string for every input of the model, or strings if that is of rank 2, and
+    possibly an `id`. A line holds them separated by tabs, or a pair by " ||| "; a line of a file
+    whose name ends in .jsonl holds a JSON object.
+
+    Args:
+        signature: the inputs of the model.
+
+    Raises:
+        ValueError: a line lacks an input or is no JSON object; names file and line.
+        OSError: the file cannot be read.
+    """
+    parse = _parse_json if is_json(options.input_file or "") else _parse_line
+    source = options.input_file or ("the arguments" if options.texts else "standard input")
+    number = 0
+    for lines in read_chunks(options.texts, options.input_file):
+        examples = []
+        for line in lines:
+            number += 1
+            try:
+                examples.append(parse(line.decode("utf-8", "replace"), signature))
+            except ValueError as error:
+                raise ValueError(f"{source}, line {number}: {error}") from None
+        yield examples
+
+
+def _parse_line(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
+    names = [spec.name for spec in signature]
+    if len(names) == 1:
+        return {names[0]: line}
+    fields = line.split("\t") if "\t" in line else line.rsplit(_PAIR, 1)
+    if signature[-1].shape.rank == 2:
+        fields = [*fields[: len(names) - 1], fields[len(names) - 1 :]]
+    if len(fields) != len(names) or not fields[-1]:
+        inputs = " and ".join(names)
+        raise ValueError(f"the model needs {inputs}: separate them with a tab or{_PAIR.rstrip()}")
+    return dict(zip(names, fields, strict=True))
+
+
+def _parse_json(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    for spec in signature:
+        value, several = row.get(spec.name), spec.shape.rank == 2
+        strings = (isinstance(value, list) and value or [None]) if several else [value]
+        if not all(isinstance(string, str) for string in strings):
+            kind = "a list of strings" if several else "a string"
+            raise ValueError(f'the model needs "{spec.name}", {kind}')
+    return {name: row[name] for name in ("id", *(s.name for s in signature)) if name in row}

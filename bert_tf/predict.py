@@ -1,0 +1,105 @@
+"""Applies a fine-tuned model to text: labels, numbers, answers to questions, or tagged text.
+
+  python -m bert_tf.predict --checkpoint=sst2 "a moving film" "two hours of nothing"
+  python -m bert_tf.predict --checkpoint=mrpc "One sentence. ||| Another sentence."
+  python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
+
+--checkpoint is the output folder of run_finetuning, or a classifier of another program
+(docs/checkpoints.md). Examples are arguments, or the lines of --input_file or of standard input.
+The two texts of a pair, or a question and its context, are separated by a tab or " ||| ". A file
+whose name ends in .jsonl has a JSON object per line: {"text": "..."}, {"text": "...", "text_b":
+"..."} or {"question": "...", "context": "..."}. --json prints such objects with the prediction
+added, and with the "id" if there is one.
+"""
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bert_tf.inference.options import TextOptions, VocabularyOptions
+from tfrecords import command
+from tfrecords.command import option
+
+if TYPE_CHECKING:
+    from bert_tf.inference.predictor import Predictor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(TextOptions, VocabularyOptions):
+    """The flags of the command."""
+
+    checkpoint: str = option(
+        help="Output folder of run_finetuning, or a classifier of another program "
+        "(docs/checkpoints.md)."
+    )
+    max_seq_length: int | None = option(
+        None,
+        at_least=5,
+        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
+        "read in windows. Default: as in the run; for models of other programs 128, or the most "
+        "that the model takes.",
+    )
+    pairs: bool = option(
+        False,
+        help="A model of another program classifies pairs of texts. The task of a run states it.",
+    )
+    batch_size: int = option(32, at_least=1, help="Examples that are computed together.")
+
+
+def run(options: Options) -> None:
+    """Prints the predictions; everything else goes to standard error.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    from bert_tf.inference.answers import line_of
+    from bert_tf.inference.examples import read_examples
+
+    with contextlib.redirect_stdout(sys.stderr):
+        predictor = load_predictor(options)
+    first = predictor.signature[0].name
+    for examples in read_examples(options, predictor.signature):
+        for example, answer in zip(examples, predictor.predict(examples), strict=True):
+            if options.json:
+                print(json.dumps(example | answer, ensure_ascii=False))
+            else:
+                print(line_of(answer, example[first]))
+        sys.stdout.flush()
+    if predictor.num_truncated:
+        print(
+            f"WARNING: {predictor.num_truncated:,} examples were truncated: --max_seq_length sets "
+            "how many tokens the model reads.",
+            file=sys.stderr,
+        )
+
+
+def load_predictor(options: Options) -> "Predictor":
+    """Loads the best weights of a fine-tuned model.
+
+    Raises:
+        ValueError, OSError: the checkpoint cannot be used; says why.
+    """
+    from bert_tf.finetuning.fine_tuned import open_fine_tuned
+    from bert_tf.inference.models import load_tokenizer
+    from bert_tf.inference.predictor import Predictor
+    from bert_tf.weights.loading import load_weights
+
+    checkpoint, task, length = open_fine_tuned(
+        options.checkpoint, None, options.max_seq_length, options.pairs
+    )
+    tokenizer = load_tokenizer(checkpoint, options)
+    model = task.build_model(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    module = task.serving(model, tokenizer, length)
+    return Predictor(module, options.batch_size, tokenizer, length)
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""predict, against the modules that the tasks export."""
+
+import dataclasses
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning.registry import task_of_run
+from bert_tf.inference.answers import answer_of, line_of
+from bert_tf.inference.examples import read_examples
+from bert_tf.inference.predictor import Predictor
+from bert_tf.predict import Options, run
+from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import BEST, Checkpointer
+
+LENGTH = 16
+INPUTS = ("question", "context")
+TAGS = Head("tagger", ("O", "B-X", "I-X"))
+
+
+@pytest.fixture(scope="module")
+def fine_tuned(pretrained, vocab, tmp_path_factory):
+    """A function (task, head) -> a run folder with random weights, and its exported module."""
+
+    def save(task: str, head: Head, **flags):
+        folder = RunFolder(str(tmp_path_factory.mktemp(task)))
+        config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
+        spec = ModelSpec(config, vocab, lower_case=False)
+        flags |= {"task": task, "do_train": True, "output_dir": folder.path}
+        folder.write(spec, flags | {"max_seq_length": LENGTH})
+        folder.write_head(head)
+        trained = task_of_run(folder)
+        model = trained.build_model(config)
+        best = RunFolder(folder.file(BEST))
+        best.write(spec)
+        best.write_head(head)
+        Checkpointer(best.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+        return folder.path, trained.serving(model, WordPieceTokenizer(vocab, False), LENGTH)
+
+    return save
+
+
+def test_classes_of_texts_and_pairs(fine_tuned, capsys):
+    """Oracle: the exported module, one example at a time; batches are sorted by length."""
+    folder, module = fine_tuned("rte", Head("classifier", ("entailment", "not_entailment")))
+    pairs = [
+        ("the cat sat", "on"),
+        ("a", "b"),
+        ("the mat", "the cats sat on the mat" * 9),
+        ("", "é"),
+    ]
+    texts = tuple(f"{a} ||| {b}" if a else f"{a}\t{b}" for a, b in pairs)
+    run(Options(checkpoint=folder, batch_size=2, texts=texts, json=True))
+    printed = capsys.readouterr()
+    assert "WARNING: 1 examples were truncated: --max_seq_length" in printed.err
+    rows = [json.loads(line) for line in printed.out.splitlines()]
+    for row, (a, b) in zip(rows, pairs, strict=True):
+        expected = module.serving(tf.constant([a]), tf.constant([b]))
+        assert (row["text"], row["text_b"]) == (a, b)
+        assert row["label"] == expected["label"].numpy()[0].decode()
+        assert [*row["probabilities"]] == ["entailment", "not_entailment"]
+        found = [*row["probabilities"].values()]
+        np.testing.assert_allclose(found, expected["probabilities"][0], atol=1e-5)
+        share = row["probabilities"][row["label"]]
+        assert line_of(row, a) == f"{row['label']} {share:.1%}\t{a}"
+
+
+def test_answers_to_questions_of_a_file(fine_tuned, vocab, tmp_path):
+    """Oracles: the exported module on each question alone; the ids and line ends of the file."""
+    folder, module = fine_tuned("squad", Head("span"), max_query_length=4, doc_stride=4)
+    context = "the cat sat on the mat.\nthe cats sat on " + "a b c d " * 9
+    rows = [
+        {"id": 7, "question": "the cat", "context": context, "answers": []},
+        {"question": "on", "context": "the mat"},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    options = Options(checkpoint=folder, input_file=str(tmp_path / "q.jsonl"))
+    predictor = Predictor(module, 2, WordPieceTokenizer(vocab, False), LENGTH)
+    (examples,) = read_examples(options, predictor.signature)
+    assert [[*example] for example in examples] == [["id", *INPUTS], [*INPUTS]]
+    for answer, row in zip(predictor.predict(examples), rows, strict=True):
+        inputs = (tf.constant([row[name]]) for name in INPUTS)
+        expected = {name: values.numpy()[0] for name, values in module.serving(*inputs).items()}
+        assert answer["text"] == expected["text"].decode()
+        assert answer["text"] == row["context"][answer["start"] : answer["end"]]
+        assert answer["score"] == pytest.approx(expected["score"], rel=1e-4)
+        assert line_of(answer, row["question"]).endswith(f"%\t{row['question']}")
+
+
+def test_tags_of_words(fine_tuned, vocab):
+    """Oracles: the exported module on each text alone; the words, by hand."""
+    _, module = fine_tuned("ner", TAGS)
+    texts = ("the cat sat on the mat.", "é cats", "")
+    rows = Predictor(module, 2, WordPieceTokenizer(vocab, False), LENGTH).predict(
+        [{"text": text} for text in texts]
+    )
+    words = [["the", "cat", "sat", "on", "the", "mat", "."], ["é", "cats"], []]
+    assert [[word["word"] for word in row["words"]] for row in rows] == words
+    for row, text in zip(rows, texts, strict=True):
+        expected = {name: x.numpy()[0] for name, x in module.serving(tf.constant([text])).items()}
+        assert [word["tag"].encode() for word in row["words"]] == [*expected["tag"]]
+        assert [entity["text"].encode() for entity in row["entities"]] == [*expected["entity"]]
+        for name in ("start", "end"):
+            assert [word[name] for word in row["words"]] == [*expected[name]]
+        shares = [word["probability"] for word in row["words"]]
+        np.testing.assert_allclose(shares, expected["probability"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "labels", "line"),
+    [
+        ({"value": np.float32(3.14159265)}, (), "3.14159\tthe text"),
+        (
+            {"probabilities": np.float32([0.9, 0.2, 0.6]), "labels": b"x,z"},
+            ("x", "y", "z"),
+            "x 90.0%, z 60.0%\tthe text",
+        ),
+        (
+            {"probabilities": np.float32([0.1, 0.2]), "labels": b""},
+            ("x", "y"),
+            "(none)\tthe text",
+        ),
+        ({"probabilities": np.float32([0.3, 0.7]), "index": np.int32(1)}, (), "1 70.0%\tthe text"),
+        ({"text": b"", "score": np.float32(0.5)}, (), "(no answer) 50.0%\tthe text"),
+        (
+            {
+                "tag": np.array([b"O", b"B-X", b""]),
+                "probability": np.float32([0.8, 0.9, 0]),
+                "start": np.array([0, 4, 0]),
+                "end": np.array([3, 8, 0]),
+                "entity": np.array([b"text", b""]),
+                "entity_type": np.array([b"X", b""]),
+                "entity_probability": np.float32([0.9, 0]),
+                "entity_start": np.array([4, 0]),
+                "entity_end": np.array([8, 0]),
+            },
+            ("O", "B-X"),
+            "the [text X 90.0%]",
+        ),
+        (
+            {
+                "tag": np.array([b"DET", b"NOUN"]),
+                "probability": np.float32([0.8, 0.9]),
+                "start": np.array([0, 4]),
+                "end": np.array([3, 8]),
+            },
+            ("DET", "NOUN"),
+            "[the DET 80.0%] [text NOUN 90.0%]",
+        ),
+    ],
+)
+def test_answers_as_lines(outputs, labels, line):
+    """Oracle: the lines; every answer can be written as JSON."""
+    answer = answer_of(outputs, labels, "the text")
+    assert line_of(answer, "the text") == line
+    json.dumps(answer)
+
+
+PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
+CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
+
+
+@pytest.mark.parametrize(
+    ("signature", "data", "line"),
+    [
+        (PAIR, "a ||| b\na\n", "standard input, line 2: the model needs text and text_b: separate"),
+        (PAIR, '{"text": "a"}\n', 'x.jsonl, line 1: the model needs "text_b", a string'),
+        (PAIR, '{"text": "a", "text_b": 1}\n', 'x.jsonl, line 1: the model needs "text_b"'),
+        (CHOICE, '{"text": "a", "choices": "b"}\n', '"choices", a list of strings'),
+        (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2: not a JSON object"),
+        (CHOICE, "a\n", "line 1: the model needs text and choices"),
+    ],
+)
+def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
+    """Oracle: the message with the number of the line."""
+    file = None
+    if "{" in data:
+        file = str(tmp_path / "x.jsonl")
+        (tmp_path / "x.jsonl").write_text(data)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
+    with pytest.raises(ValueError, match=line):
+        list(read_examples(Options(checkpoint="x", input_file=file), signature))
+
+
+def test_choices_are_separated_by_tabs():
+    """Oracle: the fields, by hand."""
+    options = Options(checkpoint="x", texts=("a\tb\tc",))
+    assert list(read_examples(options, CHOICE)) == [[{"text": "a", "choices": ["b", "c"]}]]

@@ -128,7 +128,7 @@ def export_classifier(
         output_dir,
         f"{task.name}, a fine-tuned BERT",
         "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
-        f"inside. Examples are truncated to {length} tokens. TensorFlow Serving calls the "
+        f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
         "signature `serving_default`.",
         _EXAMPLE.format(call=task.example_call()),
         license=license,

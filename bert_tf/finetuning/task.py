@@ -42,6 +42,8 @@ class Task(abc.ABC):
         test_has_targets: whether `test_splits` have targets.
         dev_set: what to call the first of `dev_splits` in messages.
         token_outputs: names of the outputs that have an entry per token.
+        long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
+            model card.
         flags: names of the `TaskOptions` that the task reads.
     """
 
@@ -54,6 +56,7 @@ class Task(abc.ABC):
     test_has_targets: bool = False
     dev_set: str = "the dev set"
     token_outputs: tuple[str, ...] = ()
+    long_inputs: str = "Examples are truncated to {} tokens."
     flags: tuple[str, ...] = ()
 
     @abc.abstractmethod

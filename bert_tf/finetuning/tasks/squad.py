@@ -45,6 +45,7 @@ class SquadTask(Task):
     head = Head("span")
     objective = SpanObjective()
     token_outputs = ("logits",)
+    long_inputs = "Contexts of any length are read in windows of {} tokens."
 
     def __init__(self, windows: WindowOptions, limits: Limits, threshold: float | None = None):
         self._windows, self._limits, self._threshold = windows, limits, threshold

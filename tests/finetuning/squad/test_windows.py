@@ -50,8 +50,25 @@ def test_contexts_without_tokens_have_an_empty_window(tokenizer):
     assert features.ids.to_list() == [[cls_id, sep_id, sep_id]]
 
 
+def _original_starts(length: int, room: int, stride: int) -> list[int]:
+    """run_squad.py's `doc_spans`."""
+    starts, start = [], 0
+    while start < length:
+        starts.append(start)
+        part = min(length - start, room)
+        if start + part == length:
+            break
+        start += min(part, stride)
+    return starts
+
+
+def _query_lengths(features) -> np.ndarray:
+    _, first_windows = np.unique(features.windows.question, return_index=True)
+    return features.windows.first[first_windows] - 2
+
+
 def test_real_questions(shared_data, tmp_path):
-    """Oracles: run_squad.py makes 10,833 windows of dev 1.1; the texts of the answers.
+    """Oracles: run_squad.py's loop over the starts of windows; the texts of the answers.
 
     32 of the first answers begin or end inside a word piece, such as "gold" in "golden".
     """
@@ -60,7 +77,11 @@ def test_real_questions(shared_data, tmp_path):
     path.write_bytes(lzma.open(shared_data / "squad" / "dev-v1.1.json.xz").read())
     examples = read_file(str(path), "train", False)
     features = make_features(examples, WordPieceTokenizer(vocab), 384, 64, 128)
-    assert len(features) == 10833
+    lengths = np.diff(features.starts.row_splits.numpy())
+    expected = []
+    for question, query in zip(examples.questions, _query_lengths(features), strict=True):
+        expected += _original_starts(int(lengths[question.context]), 384 - int(query) - 3, 128)
+    assert features.windows.offset.tolist() == expected
     first, last = answer_tokens(examples, features.starts, features.limits)
     starts, limits, differ = features.starts.to_list(), features.limits.to_list(), 0
     for question, start, end in zip(examples.questions, first, last, strict=True):

@@ -14,6 +14,17 @@ OBJECTIVES = ("nsp", "sop", "mlm")
 MASKINGS = ("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic")
 DYNAMIC_MASKINGS = ("wordpiece", "whole_word", "left_to_right")
 
+# What a tagger reads from a frozen encoder.
+FEATURES = (
+    "embeddings",
+    "last",
+    "second_to_last",
+    "sum_last_four",
+    "concat_last_four",
+    "weighted_sum_last_four",
+    "weighted_sum_all",
+)
+
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
 

@@ -55,7 +55,8 @@ class FineTuner:
         keras.utils.set_random_seed(options.random_seed)
         with strategy.scope():
             self.model = task.build_model(config)
-            self.model.encoder.trainable = not options.freeze_encoder
+            if options.freeze_encoder:
+                self.model.encoder.trainable = False
             weights = self.model.trainable_weights
             optimizer = optimizers.AdamW(
                 weights,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import LABEL_TYPES
+from bert_tf.choices import FEATURES, LABEL_TYPES
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -60,6 +60,12 @@ class TaskOptions(command.Options):
         True,
         help="Read each sentence together with the others of its document. "
         "--nodocument_context: every sentence alone.",
+    )
+    feature_based: str | None = option(
+        None,
+        choices=FEATURES,
+        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of it, as in "
+        "table 7 of the paper, with a --learning_rate such as 1e-3. By default the encoder trains.",
     )
 
     # Questions on contexts.

@@ -54,7 +54,7 @@ class TaggedText:
 
     def describe(self) -> str:
         """Returns the amount of text, for messages."""
-        line = f"windows over {len(self.words):,} words in {len(self):,} sentences"
+        line = f"{len(self.words):,} words in {len(self):,} sentences"
         return line + (f" and {len(self.documents):,} documents" if self.marks_documents else "")
 
     def word_splits(self, by_document: bool) -> np.ndarray:

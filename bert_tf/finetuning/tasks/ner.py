@@ -1,6 +1,7 @@
 """CoNLL-2003: named entities in news (Tjong Kim Sang and De Meulder 2003)."""
 
 from collections.abc import Collection
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,13 +24,14 @@ class ConllTask(TaggingTask):
 
     Args:
         files: where the files are.
+        arguments: others of `TaggingTask`.
     """
 
     name = "ner"
-    flags = ("data_dir", "train_file", "dev_file", "test_file", "document_context")
+    flags = ("data_dir", "train_file", "dev_file", "test_file", "document_context", "feature_based")
 
-    def __init__(self, labels: tuple[str, ...], files: DataFiles, document_context: bool = True):
-        super().__init__(labels, document_context)
+    def __init__(self, labels: tuple[str, ...], files: DataFiles, **arguments: Any):
+        super().__init__(labels, **arguments)
         self._files = files
 
     @property
@@ -48,7 +50,12 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
     """Creates the task; its tags are those of the trained model or else of the training file."""
     files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
     labels = head.labels if head else label_names(_read(files, TRAIN))
-    return ConllTask(labels, files, options.document_context)
+    return ConllTask(
+        labels,
+        files,
+        document_context=options.document_context,
+        feature_based=options.feature_based,
+    )
 
 
 def _read(files: DataFiles, split: str) -> TaggedText:

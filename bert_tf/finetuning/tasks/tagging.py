@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import Head
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.confusion import draw_confusion
 from bert_tf.finetuning.conll import write_conll
 from bert_tf.finetuning.features import Features
@@ -18,6 +18,7 @@ from bert_tf.finetuning.tagging_module import TaggingModule
 from bert_tf.finetuning.tags import breaks, entity_scores, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.windows import make_windows, surround
+from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -35,6 +36,9 @@ class TaggingFeatures(Features):
 
     predicted: tf.RaggedTensor
 
+    def describe(self) -> str:
+        return f"{self.examples.describe()}, in {len(self):,} windows"
+
 
 class TaggingTask(Task):
     """Assigns a tag to every word; subclasses say where the text comes from.
@@ -47,19 +51,33 @@ class TaggingTask(Task):
         labels: the tags, in the order of the model's outputs. If they are tags of entities in BIO,
             the metric is the F1 of entities, otherwise the accuracy.
         document_context: whether sentences are read together with the others of their document.
+        feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
+            with a dense layer.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
 
     objective = TaggingObjective()
     token_outputs = ("logits",)
+    long_inputs = "Texts of any length are read in windows of {} tokens."
 
-    def __init__(self, labels: Sequence[str], document_context: bool = True):
+    def __init__(
+        self,
+        labels: Sequence[str],
+        document_context: bool = True,
+        feature_based: str | None = None,
+    ):
         self.labels, self.document_context = tuple(labels), document_context
+        self.feature_based = feature_based
         self.head = Head("tagger", self.labels)
         self.has_entities = tag_entities(labels)
         self.metric = "f1" if self.has_entities else "accuracy"
         self._index = {label: number for number, label in enumerate(labels)}
+
+    def build_model(self, config: BertConfig) -> BertTaskModel | FeatureTagger:
+        if self.feature_based:
+            return FeatureTagger(config, len(self.labels), self.feature_based)
+        return super().build_model(config)
 
     @abc.abstractmethod
     def read_texts(
@@ -99,7 +117,6 @@ class TaggingTask(Task):
             examples=examples,
             pad_id=tokenizer.vocab.pad_id,
             max_seq_length=max_seq_length,
-            notes=(examples.describe(),),
             predicted=pack(central & tf.gather(first, tokens), False, False),
         )
 
@@ -157,7 +174,10 @@ class TaggingTask(Task):
         return files
 
     def serving(
-        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self,
+        model: BertTaskModel | FeatureTagger,
+        tokenizer: WordPieceTokenizer,
+        max_seq_length: int,
     ) -> TaggingModule:
         return TaggingModule(model, tokenizer, max_seq_length, self.labels)
 

@@ -17,9 +17,12 @@ from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.ner import ConllTask
+from bert_tf.models import feature_tagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
+from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LABELS = ("O", "B-X", "I-X")
@@ -182,23 +185,26 @@ def _conll(sentences, path: pathlib.Path, count: int, seed: int) -> None:
     path.write_text("\n".join(lines))
 
 
+def _options(files: pathlib.Path, folder: pathlib.Path, **flags) -> FineTuningOptions:
+    defaults = {"learning_rate": 3e-2, "num_train_epochs": 2, "train_batch_size": 8}
+    return FineTuningOptions(
+        task="CoNLL-2003",
+        data_dir=str(folder),
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        output_dir=str(folder / "run"),
+        do_train=True,
+        do_eval=True,
+        max_seq_length=32,
+        **defaults | flags,
+    )
+
+
 def test_conll_end_to_end(sentences, files, tmp_path):
     """Oracle: the tag of a word is a function of the word, and conlleval's input says as much."""
     for seed, (name, count) in enumerate({"train": 160, "valid": 20, "test": 10}.items()):
         _conll(sentences, tmp_path / f"{name}.txt", count, seed)
-    options = FineTuningOptions(
-        task="CoNLL-2003",
-        data_dir=str(tmp_path),
-        vocab_file=str(files / "vocab.txt"),
-        bert_config_file=str(files / "bert_config.json"),
-        output_dir=str(tmp_path / "run"),
-        do_train=True,
-        do_eval=True,
-        max_seq_length=32,
-        train_batch_size=8,
-        learning_rate=3e-2,
-        num_train_epochs=2,
-    )
+    options = _options(files, tmp_path)
     results = fine_tune(options)
     assert results["eval_f1"] > 0.95 and results["test_f1"] > 0.95
     head = json.loads((tmp_path / "run/head.json").read_text())
@@ -209,6 +215,24 @@ def test_conll_end_to_end(sentences, files, tmp_path):
     assert right == pytest.approx(results["test_accuracy"])
     (tmp_path / "train.txt").unlink()
     assert task_of_run(RunFolder(options.output_dir)).labels == ("O", "B-NEG", "B-POS")
+
+
+def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
+    """Oracle: the encoder's weights are those it began with; the best weights fit the model."""
+    monkeypatch.setattr(feature_tagger, "_UNITS", 8)
+    for seed, name in enumerate(("train", "valid")):
+        _conll(sentences, tmp_path / f"{name}.txt", 16, seed)
+    options = _options(files, tmp_path, feature_based="last", num_train_epochs=1)
+    fine_tune(options)
+    tensors = saved_tensors(best := latest_checkpoint(f"{options.output_dir}/best"))
+    keras.utils.set_random_seed(options.random_seed)
+    task = task_of_run(RunFolder(options.output_dir))
+    model = task.build_model(BertConfig.from_json_file(options.bert_config_file))
+    for weight in model.encoder.weights:
+        np.testing.assert_array_equal(tensors[weight.path].read(), weight.numpy())
+    kernel = model.head.kernel.numpy()
+    load_weights(best, tensors, model.weights)
+    assert (model.head.kernel.numpy() != kernel).all()
 
 
 def test_missing_files_are_named(tmp_path):

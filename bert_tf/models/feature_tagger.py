@@ -1,0 +1,133 @@
+"""The feature-based approach: a frozen encoder and a tagger of another kind on top of it."""
+
+import keras
+from keras import ops
+
+from bert_tf.choices import FEATURES
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.heads import DenseHead
+
+_LSTMS, _UNITS = 2, 768
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class FeatureTagger(keras.Model):
+    """Tags tokens with two bidirectional LSTMs of 768 units on the outputs of a frozen encoder.
+
+    | features                 | what the LSTMs read                                     | width |
+    |--------------------------|---------------------------------------------------------|-------|
+    | "embeddings"             | the input of the first layer                            | H     |
+    | "last", "second_to_last" | the output of that layer                                | H     |
+    | "sum_last_four"          | the sum of the outputs of the last four layers          | H     |
+    | "concat_last_four"       | these outputs side by side                              | 4 H   |
+    | "weighted_sum_last_four" | their sum with trained weights                          | H     |
+    | "weighted_sum_all"       | the same for all layers                                 | H     |
+
+    The trained weights are a softmax over the layers, times a trained scale, as in ELMo. The
+    encoder neither trains nor drops anything.
+
+    Args:
+        config: sizes and rates of the encoder; see `BertConfig`.
+        num_outputs: the number of tags C.
+        features: one of `choices.FEATURES`.
+
+    Call: the encoder's inputs -> float32 logits [B, S, C].
+
+    Raises:
+        ValueError: the encoder has too few layers.
+
+    Source: BERT (arXiv:1810.04805) section 5.3 and table 7; ELMo (arXiv:1802.05365) equation 1.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        num_outputs: int,
+        features: str = "concat_last_four",
+        name: str = "feature_tagger",
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        if features not in FEATURES:
+            raise ValueError(f"features {features!r} is not one of {', '.join(FEATURES)}")
+        least = 4 if features.endswith("last_four") else 2
+        if config.num_hidden_layers < least and features not in ("embeddings", "last"):
+            raise ValueError(
+                f"features {features!r} need an encoder of at least {least} layers, not of "
+                f"{config.num_hidden_layers}"
+            )
+        self.config, self.num_outputs, self.features = config, num_outputs, features
+        self.encoder = BertEncoder(config, dtype=self.dtype_policy)
+        self.encoder.trainable = False
+        self.lstms = [
+            keras.layers.Bidirectional(
+                keras.layers.LSTM(_UNITS, return_sequences=True, name="lstm", dtype="float32"),
+                name=f"lstm_{index}",
+                dtype="float32",
+            )
+            for index in range(_LSTMS)
+        ]
+        self.head = DenseHead(
+            num_outputs,
+            dropout=config.hidden_dropout_prob,
+            initializer_range=config.initializer_range,
+            name="head",
+            dtype="float32",
+        )
+        self.build()
+
+    def build(self, input_shape=None) -> None:
+        width = self.config.hidden_size * (4 if self.features == "concat_last_four" else 1)
+        for lstm in self.lstms:
+            lstm.build((None, None, width))
+            width = 2 * _UNITS
+        self.head.build((None, None, width))
+        if self.features.startswith("weighted"):
+            layers = self.config.num_hidden_layers if self.features.endswith("all") else 4
+            self.mixture = self.add_weight(name="mixture", shape=(layers,), initializer="zeros")
+            self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
+        self.built = True
+
+    def call(self, inputs, training=None):
+        seeds = self.encoder.dropout_seeds(inputs, training)
+        x = self._features(inputs)
+        mask = ops.cast(inputs["input_mask"], "bool")
+        for lstm in self.lstms:
+            # Not the output itself: Keras attached the mask, which the head would complain about.
+            x = ops.where(mask[:, :, None], lstm(x, mask=mask), 0.0)
+        return self.head(x, seeds=seeds, training=training)
+
+    def _features(self, inputs):
+        """Returns what the LSTMs read, float32 [B, S, width]."""
+        if self.features == "embeddings":
+            x = self.encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
+            return ops.cast(ops.stop_gradient(x), "float32")
+        layers = self.encoder(inputs, training=False)["encoder_outputs"]
+        layers = [ops.cast(ops.stop_gradient(x), "float32") for x in layers]
+        if self.features == "last":
+            return layers[-1]
+        if self.features == "second_to_last":
+            return layers[-2]
+        if self.features.endswith("last_four"):
+            layers = layers[-4:]
+        if self.features == "concat_last_four":
+            return ops.concatenate(layers, axis=-1)
+        if self.features == "sum_last_four":
+            return sum(layers)
+        weights = self.scale * ops.softmax(self.mixture)
+        return sum(weights[index] * x for index, x in enumerate(layers))
+
+    def get_config(self):
+        policy = keras.dtype_policies.serialize(self.dtype_policy)
+        return {
+            "config": self.config.to_dict(),
+            "num_outputs": self.num_outputs,
+            "features": self.features,
+            "name": self.name,
+            "dtype": policy,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"config": BertConfig.from_dict(config["config"])})

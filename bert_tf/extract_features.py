@@ -10,7 +10,7 @@ checkpoint of another program (docs/checkpoints.md). --output_file ends with
              starts and limits (bytes in the line), ids (of tokens), layers; line i has the
              vectors row_splits[i] to row_splits[i + 1]
   .tfrecord  compact records, one per line, with the same names
-  .jsonl     the JSON lines of google-research/bert, about ten times as large
+  .jsonl     the JSON lines of google-research/bert, 2.6 times as large as float32 arrays
 
 Flags have the names and defaults of google-research/bert's extract_features.
 """

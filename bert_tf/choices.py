@@ -29,4 +29,4 @@ FEATURES = (
 PLACEMENTS = ("append", "unused")
 
 # What the label column of a user's own file holds.
-LABEL_TYPES = ("class", "classes", "number")
+LABEL_TYPES = ("class", "classes", "number", "tags")

@@ -47,7 +47,8 @@ class TaskOptions(command.Options):
     label_type: str = option(
         "class",
         choices=LABEL_TYPES,
-        help="What --label_column holds: a class, several classes at once, or a number.",
+        help="What --label_column holds: a class, several classes at once, a number, or a tag for "
+        "every word (JSON lines whose columns tokens and tags hold lists).",
     )
     label_separator: str | None = option(
         None,

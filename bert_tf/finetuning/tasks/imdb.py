@@ -5,12 +5,13 @@ import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from tfrecords.progress import progress_bar
 
 LABELS = ("neg", "pos")
 
 
 def read_files(data_dir: str, split: str) -> TextExamples:
-    """Reads `aclImdb/<split>/{neg,pos}/*.txt`.
+    """Reads `aclImdb/<split>/{neg,pos}/*.txt`, or `aclImdb/test/*.txt` without labels.
 
     Args:
         data_dir: the folder aclImdb, or its parent.
@@ -19,24 +20,33 @@ def read_files(data_dir: str, split: str) -> TextExamples:
         FileNotFoundError: a folder is missing.
         ValueError: a folder contains no reviews.
     """
-    root = data_dir
-    if tf.io.gfile.isdir(f"{data_dir}/aclImdb"):
-        root = f"{data_dir}/aclImdb"
-    texts, labels = [], []
-    for index, label in enumerate(LABELS):
-        folder = f"{root}/{split}/{label}"
-        if not tf.io.gfile.isdir(folder):
-            raise FileNotFoundError(
-                f"{folder}: no such folder: --data_dir must be aclImdb or its parent"
-            )
-        names = sorted(name for name in tf.io.gfile.listdir(folder) if name.endswith(".txt"))
-        if not names:
-            raise ValueError(f"{folder} contains no reviews (*.txt)")
-        for name in names:
-            with tf.io.gfile.GFile(f"{folder}/{name}", "rb") as file:
+    root = f"{data_dir}/aclImdb" if tf.io.gfile.isdir(f"{data_dir}/aclImdb") else data_dir
+    folders = [f"{split}/{label}" for label in LABELS]
+    labelled = split != "test" or any(tf.io.gfile.isdir(f"{root}/{name}") for name in folders)
+    names = [_reviews(root, folder) for folder in (folders if labelled else [split])]
+    texts = []
+    paths = [path for part in names for path in part]
+    with progress_bar(total=len(paths), desc="Reading", unit="file", leave=False, delay=5) as bar:
+        for path in paths:
+            with tf.io.gfile.GFile(f"{root}/{path}", "rb") as file:
                 texts.append(file.read())
-        labels += [index] * len(names)
-    return TextExamples(texts, None, {"labels": np.array(labels, np.int32)})
+            bar.update()
+    labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
+    return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)
+
+
+def _reviews(root: str, folder: str) -> list[str]:
+    """Returns the files of a folder, in order, such as "train/neg/0_3.txt"."""
+    if not tf.io.gfile.isdir(f"{root}/{folder}"):
+        raise FileNotFoundError(
+            f"{root}/{folder}: no such folder: --data_dir must be aclImdb or its parent"
+        )
+    names = sorted(
+        name for name in tf.io.gfile.listdir(f"{root}/{folder}") if name.endswith(".txt")
+    )
+    if not names:
+        raise ValueError(f"{root}/{folder} contains no reviews (*.txt)")
+    return [f"{folder}/{name}" for name in names]
 
 
 TASKS = (

@@ -1,4 +1,4 @@
-"""The user's own tables: classes, several classes at once, or numbers for a text or a pair."""
+"""The user's own tables: classes, several at once, or a number for a text or a pair; or tags."""
 
 import dataclasses
 import functools
@@ -15,6 +15,7 @@ from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks import own_labels
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.own_tags import OwnTaggingTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.user_tables import Table, read_table
 
@@ -39,6 +40,8 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         ValueError: flags contradict each other, or the training file is malformed.
         OSError: the training file cannot be read.
     """
+    if options.label_type == "tags":
+        return OwnTaggingTask(options, head)
     layout = _Layout.of(options)
     shared = dict(
         name=NAME,

@@ -23,6 +23,11 @@ def is_empty(value: Any) -> bool:
     return value in (None, []) or (isinstance(value, str) and not value.strip())
 
 
+def is_unicode(name: str) -> bool:
+    """Returns whether a string stands for UTF-8, without lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
 def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row.
 
@@ -121,13 +126,9 @@ def _class_name(table: Table, row: int, value: Any) -> str:
             "--label_type=classes"
         )
     name = value.strip() if isinstance(value, str) else json.dumps(value)
-    if not _is_unicode(name):
+    if not is_unicode(name):
         raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")
     return name
-
-
-def _is_unicode(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _flag(table: Table, row: int, name: str, value: Any) -> bool:

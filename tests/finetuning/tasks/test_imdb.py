@@ -45,3 +45,21 @@ def test_missing_and_empty_folders_are_named(parent):
         review.unlink()
     with pytest.raises(ValueError, match="test/pos contains no reviews"):
         TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
+
+
+def test_a_test_set_without_labels_is_only_predicted(parent):
+    """Oracle: the names and texts of the files; files are named in predictions."""
+    test = parent / "aclImdb" / "test"
+    for label in ("neg", "pos"):
+        for review in (test / label).iterdir():
+            review.rename(test / f"{label}{review.name}")
+        (test / label).rmdir()
+    (test / "urls_pos.txt").unlink()
+    task = TASKS["imdb"]
+    examples = task.read_splits(["test"], DataFiles(str(parent)), seed=0)["test"]
+    assert len(examples) == 40 and examples.targets == {}
+    assert examples.ids[:2] == ["test/neg0_7.txt", "test/neg10_7.txt"]
+    assert examples.texts_a[:2] == [b"test neg 0", b"test neg 10"]
+    train = task.read_splits(["train"], DataFiles(str(parent)), seed=0)["train"]
+    for name, text in zip(train.ids, train.texts_a, strict=True):
+        assert name.split("/")[1] == text.decode().split()[1]

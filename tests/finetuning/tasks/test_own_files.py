@@ -115,6 +115,43 @@ def test_numbers(write):
     assert splits["dev"].targets["values"].dtype == np.float32
 
 
+def test_tags_of_words(write):
+    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags."""
+    row = {"tokens": ["U.N.", "official", "Ekeus"], "tags": ["I-ORG", "O", "I-PER"]}
+    train = write("train.jsonl", "\n".join([json.dumps(row)] * 20))
+    task, splits = read(train_file=train, label_type="tags")
+    assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
+    assert [len(text) for text in splits.values()] == [18, 2]
+    assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
+    flags = dict(
+        label_type="tags", text_column="words", test_file=write("t.json", '{"words":["a"]}')
+    )
+    task, splits = read(task.head, ["test"], **flags)
+    assert splits["test"].words == ["a"] and splits["test"].tags == []
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        (
+            "a.jsonl",
+            {"tokens": ["a", "b"], "tags": ["O"]},
+            "line 1: 2 in 'tokens', but 1 in 'tags'",
+        ),
+        ("a.jsonl", {"tokens": "a b", "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
+        ("a.jsonl", {"tokens": [""], "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
+        ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
+        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': give a file"),
+        ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens', only 'words'"),
+        ("a.conll", {}, "--label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"),
+    ],
+)
+def test_bad_tags_are_one_clear_line(write, name, row, message):
+    with pytest.raises(ValueError) as caught:
+        read(train_file=write(name, json.dumps(row)), label_type="tags")
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_bytes_that_are_not_utf8_reach_the_report(write):
     """Oracle: Latin-1 and half of a surrogate pair are not UTF-8; they are counted there."""
     train = write("train.csv", b"text,label\ncaf\xe9,x\ncaf\xc3\xa9,y\n")

@@ -1,0 +1,111 @@
+"""A tag for every word, from the user's own JSON lines."""
+
+import dataclasses
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from bert_tf.config import Head
+from bert_tf.finetuning.examples import HELD_OUT
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.tagged_text import Sentence, TaggedText, label_names
+from bert_tf.finetuning.task import TRAIN, DataFiles
+from bert_tf.finetuning.tasks.own_labels import is_unicode
+from bert_tf.finetuning.tasks.tagging import TaggingTask
+from bert_tf.finetuning.user_tables import Table, read_table
+
+
+class OwnTaggingTask(TaggingTask):
+    """Tags the words of JSON lines, `{"tokens": [...], "tags": [...]}`; see `TaggingTask`.
+
+    Args:
+        options: the flags of the run.
+        head: the head of the trained model; without one, the training file determines the tags.
+
+    Raises:
+        ValueError, OSError: the training file is missing or malformed.
+    """
+
+    name = "csv"
+    flags = ("train_file", "dev_file", "test_file", "text_column", "label_column", "label_type")
+
+    def __init__(self, options: FineTuningOptions, head: Head | None):
+        self._columns = options.text_column or "tokens", options.label_column or "tags"
+        self._has_dev = bool(options.dev_file or not options.train_file)
+        # Whether it has any shows when it is read; without tags, it is predicted all the same.
+        self.test_has_targets = bool(options.test_file)
+        files = DataFiles(None, options.train_file, options.dev_file, options.test_file)
+        super().__init__(head.labels if head else label_names(self._read(files, TRAIN)))
+
+    @property
+    def dev_set(self) -> str:
+        return "the dev set" if self._has_dev else "the held-out tenth of the training set"
+
+    def read_texts(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TaggedText]:
+        if "dev" not in names or self._has_dev:
+            return {name: self._read(files, name) for name in names}
+        texts = {name: self._read(files, name) for name in {TRAIN, *names} - {"dev"}}
+        texts[TRAIN], texts["dev"] = _hold_out(texts[TRAIN], seed)
+        return {name: texts[name] for name in names}
+
+    def _read(self, files: DataFiles, split: str) -> TaggedText:
+        path = getattr(files, f"{split}_file")
+        if not path:
+            raise ValueError(f"--task=csv needs --{split}_file")
+        if not path.lower().endswith((".json", ".jsonl")):
+            raise ValueError(
+                f"{path}: --label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"
+            )
+        table = read_table(path)
+        words, tags = self._columns
+        table.column(words)
+        if split != "test":
+            table.column(tags, ": give a file without tags as --test_file")
+        rows = range(len(table))
+        known = any(value is not None for value in table.columns.get(tags, []))
+        return TaggedText(
+            path, [[_sentence(table, row, words, tags if known else None)] for row in rows]
+        )
+
+
+def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
+    tokens = _strings(table, row, words)
+    if not tokens:
+        raise ValueError(f"{table.at(row)}: {words!r} is empty")
+    if tags is None:
+        return Sentence(tokens, (), (table.lines[row],) * len(tokens))
+    found = _strings(table, row, tags)
+    if len(found) != len(tokens):
+        raise ValueError(
+            f"{table.at(row)}: {len(tokens)} in {words!r}, but {len(found)} in {tags!r}"
+        )
+    return Sentence(tokens, found, (table.lines[row],) * len(tokens))
+
+
+def _strings(table: Table, row: int, name: str) -> tuple[str, ...]:
+    values = table.columns[name][row]
+    if not isinstance(values, list) or not all(map(_is_word, values)):
+        raise ValueError(f"{table.at(row)}: {name!r} is not a list of strings")
+    return tuple(map(str, values))
+
+
+def _is_word(value: Any) -> bool:
+    # Tags may also be numbers.
+    return type(value) is int or (isinstance(value, str) and value != "" and is_unicode(value))
+
+
+def _hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
+    """Holds out a random tenth of the sentences; returns the rest and that tenth."""
+    count = len(text.documents)
+    if count < 2:
+        raise ValueError(f"{text.path} has too few examples to hold out a tenth: give --dev_file")
+    chosen = np.zeros(count, bool)
+    chosen[np.random.default_rng(seed).permutation(count)[: max(1, round(HELD_OUT * count))]] = True
+    parts = (
+        [d for d, c in zip(text.documents, chosen, strict=True) if c == held] for held in (0, 1)
+    )
+    rest, held_out = (dataclasses.replace(text, documents=part) for part in parts)
+    return rest, held_out

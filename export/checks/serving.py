@@ -18,11 +18,10 @@ _TEXTS = ["A text.", "", "größer 文 🙂", "many words " * 600]
 
 def _inputs(subject: Subject, texts: list[str]) -> dict[str, tf.Tensor]:
     """Returns inputs of strings [B], or [B, 2] for inputs of several strings, such as choices."""
-    column = tf.reshape(tf.constant(texts, tf.string), [-1, 1])
-    return {
-        spec.name: column[:, 0] if spec.shape.rank == 1 else tf.tile(column, [1, 2])
-        for spec in _specs(subject)
-    }
+    one = tf.constant(texts, tf.string)
+    # Between equal choices, rounding errors would decide.
+    two = tf.stack([one, "not " + one], axis=1)
+    return {spec.name: one if spec.shape.rank == 1 else two for spec in _specs(subject)}
 
 
 def _specs(subject: Subject) -> list[tf.TensorSpec]:

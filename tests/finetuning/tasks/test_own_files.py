@@ -1,19 +1,21 @@
 """--task=csv: the user's own tables, worked by hand."""
 
+import dataclasses
 import json
+import pathlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import Head
+from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
-from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.run_folder import RunFolder
-from bert_tf.training.reports import read_results
-from export.classifier import export_classifier
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import load_vocab
 
 
 @pytest.fixture
@@ -220,43 +222,33 @@ def test_missing_flags():
         read(Head("classifier"))
 
 
-def test_several_classes_from_the_flags_to_the_export(write, files, sentences, tmp_path, capsys):
-    """Oracles: the words that are the labels; the predictions on disk; the exported model's."""
-    rows = [
-        {"text": text, "label": [word for word in ("good", "bad") if word in text.split()]}
-        for text, _ in sentences(120, 1)
-    ]
-    data = "\n".join(map(json.dumps, rows))
-    options = FineTuningOptions(
-        task="csv",
-        train_file=write("train.jsonl", data),
-        test_file=write("test.jsonl", '{"text": "a b good good good good"}\n{"text": ""}'),
-        label_type="classes",
-        label_separator="|",
-        vocab_file=str(files / "vocab.txt"),
-        bert_config_file=str(files / "bert_config.json"),
-        output_dir=str(tmp_path / "run"),
-        do_train=True,
-        do_eval=True,
-        max_seq_length=24,
-        train_batch_size=8,
-        learning_rate=1e-2,
-        num_train_epochs=1.5,
-    )
-    results = fine_tune(options)
-    assert results == read_results(f"{tmp_path}/run/eval_results.txt")
-    assert results["eval_micro_f1"] > 0.9 and "test_micro_f1" not in results
-    printed = capsys.readouterr().out
-    assert "test: 2 examples" in printed and "1 with an empty text" in printed
+def test_a_trained_model_outlives_its_files(write, files, config, tmp_path):
+    """Oracles: the flags and the head of a run whose files are gone; the plain model.
 
-    lines = (tmp_path / "run" / "predictions_test.tsv").read_text().splitlines()
-    assert lines[0] == "index\tprediction\tp(bad)\tp(good)"
-    assert lines[1].startswith("0\tgood\t")
-    (tmp_path / "train.jsonl").unlink()
-    assert task_of_run(RunFolder(options.output_dir)).labels == ("bad", "good")
-    export_classifier(options.output_dir, str(tmp_path / "out"))
-    outputs = tf.saved_model.load(str(tmp_path / "out"))(["a b good good good good", ""])
-    found = [line.split("\t") for line in lines[1:]]
-    assert [x.decode() for x in outputs["labels"].numpy()] == [row[1] for row in found]
-    expected = [[float(x) for x in row[2:]] for row in found]
-    np.testing.assert_allclose(outputs["probabilities"], expected, rtol=1e-3)
+    The exported function names the same classes as the file of predictions.
+    """
+    path = write("train.jsonl", '{"text": "a b good", "label": ["x", "y"]}\n{"text": ""}\n')
+    flags = dict(task="csv", label_type="classes", label_separator="|", train_file=path)
+    options = FineTuningOptions(output_dir=str(tmp_path), do_train=True, test_file=path, **flags)
+    task = make_task(options)
+    tokenizer = WordPieceTokenizer(load_vocab(str(files / "vocab.txt")))
+    examples = task.read_splits(["test"], DataFiles(test_file=path), seed=0)["test"]
+    features = task.featurize(examples, tokenizer, 16)
+    assert features.describe() == "2 examples, 1 with an empty text"
+    model = task.build_model(config)
+    (batch,) = eval_batches(features, 2).as_numpy_iterator()
+    logits = model(batch).numpy()[np.argsort(batch["example_index"])]
+    task.write_predictions(str(tmp_path), "test", {"logits": logits}, features)
+    lines = (tmp_path / "predictions_test.tsv").read_text().splitlines()
+    assert lines[0] == "index\tlabels\tprediction\tp(x)\tp(y)"
+    assert lines[1].startswith("0\tx|y\t") and lines[2].startswith("1\t\t")
+
+    pathlib.Path(path).unlink()
+    run = RunFolder(str(tmp_path))
+    run.write(ModelSpec(config, tokenizer.vocab, lower_case=True), dataclasses.asdict(options))
+    run.write_head(task.head)
+    module = task_of_run(run).serving(model, tokenizer, 16)
+    outputs = module.serving(tf.constant(examples.texts_a))
+    np.testing.assert_allclose(outputs["probabilities"], 1 / (1 + np.exp(-logits)), rtol=1e-4)
+    predicted = [line.split("\t")[2].encode() for line in lines[1:]]
+    assert outputs["labels"].numpy().tolist() == predicted

@@ -148,8 +148,11 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
             continue
         try:
             row = json.loads(line)
+        except json.JSONDecodeError as error:
+            problem = f"{error.msg} at column {error.colno}"
+            raise ValueError(f"{path}, line {number:,} is not JSON: {problem}") from None
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number:,} is not JSON: {error}") from None
+            raise ValueError(f"{path}, line {number:,} cannot be read: {error}") from None
         if not isinstance(row, dict):
             raise ValueError(
                 f"{path}, line {number:,} is not a JSON object: write one per line, such as "

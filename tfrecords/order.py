@@ -22,6 +22,7 @@ HELD_OUT_EVERY = 100
 OpenFile = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 
 
+@tf.autograph.experimental.do_not_convert
 def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset:
     """Returns the serialized records of a part of the files once, in file order.
 
@@ -32,6 +33,7 @@ def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset
     return _sources(files).flat_map(partial(_open_part, open_records, part))
 
 
+@tf.autograph.experimental.do_not_convert
 def training_records(
     files: Sequence[str], seed: int, part: str = "all", first_record: int = 0
 ) -> tf.data.Dataset:
@@ -51,6 +53,7 @@ def training_records(
     return _epochs(files, seed, part, first_record, open_records)
 
 
+@tf.autograph.experimental.do_not_convert
 def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tuple[str, int]]:
     """Returns the file and record number (starting at 1) of each row of a training batch.
 

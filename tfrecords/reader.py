@@ -73,6 +73,8 @@ def check_files(records: RecordSet) -> bool:
     return layout is not None and layout.dynamic
 
 
+# Nothing here needs AutoGraph, which would take a second to rewrite the functions of datasets.
+@tf.autograph.experimental.do_not_convert
 def training_batches(
     records: RecordSet,
     batch_size: int,
@@ -112,6 +114,7 @@ def training_batches(
     return _deterministic(_own_batches(serialized, batch_size, first_step, context, decode))
 
 
+@tf.autograph.experimental.do_not_convert
 def evaluation_batches(
     records: RecordSet, batch_size: int, context: tf.distribute.InputContext | None = None
 ) -> tf.data.Dataset:

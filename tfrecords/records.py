@@ -46,6 +46,7 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
     """
     compressions = [compression_of(file) for file in files]
 
+    @tf.autograph.experimental.do_not_convert
     def first(file: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
         none = tf.data.Dataset.from_tensors(b"")
         return open_records(file, compression).concatenate(none).take(1).get_single_element()

@@ -18,6 +18,7 @@ _LENGTH_STEP = 8
 _BATCHES_PER_POOL = 50
 
 
+@tf.autograph.experimental.do_not_convert
 def train_batches(
     features: Features,
     batch_size: int,
@@ -80,6 +81,7 @@ def _epoch_order(
     return np.concatenate([*parts, order[limit:]])
 
 
+@tf.autograph.experimental.do_not_convert
 def eval_batches(
     features: Features,
     batch_size: int,

@@ -119,7 +119,7 @@ class Optimizer:
 
 # Compiled on every device: separate operations would read and write the weights about twice as
 # often. At module level, so that optimizers share the compiled function.
-@tf.function(jit_compile=True)
+@tf.function(jit_compile=True, autograph=False)
 def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tuple) -> None:
     variable, m, v = (
         tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles

@@ -24,6 +24,7 @@ class Objective(Protocol):
     Measures are sums and counts that add up over replicas and batches. The mean of a measure is
     its sum divided by its count; the loss is the total of the means of the measures in `losses`.
     `outputs` returns tensors [B, ...] for `Trainer.predict`, its only caller.
+    AutoGraph does not rewrite them: where a tensor decides, use `tf.where` or `tf.cond`.
     """
 
     measures: tuple[str, ...]
@@ -96,12 +97,15 @@ class Trainer:
         jit = compiles(strategy) if jit_compile is None else jit_compile
         self._train = tf.function(self._train)
         # Batches differ in length: without this, the eager loop would retrace for each length.
-        self._evaluate = tf.function(self._evaluate, reduce_retracing=True)
-        self._predict = tf.function(self._predict, reduce_retracing=True)
+        self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
+        self._predict = tf.function(self._predict, autograph=False, reduce_retracing=True)
         # XLA can compile only what one replica does alone, which excludes the all-reduce.
-        self._gradients = tf.function(self._gradients, jit_compile=jit or None)
-        self._sums = tf.function(self._sums, jit_compile=jit or None)
-        self._outputs = tf.function(self._outputs, jit_compile=jit or None)
+        # AutoGraph takes seconds to rewrite Python; only the loop over parts needs it.
+        self._gradients = tf.function(
+            self._gradients, autograph=accumulation_steps > 1, jit_compile=jit or None
+        )
+        self._sums = tf.function(self._sums, autograph=False, jit_compile=jit or None)
+        self._outputs = tf.function(self._outputs, autograph=False, jit_compile=jit or None)
 
     @property
     def state(self) -> dict[str, tf.Variable]:
@@ -182,6 +186,7 @@ class Trainer:
             predictions[name] = [rows[index] for index in order]
         return predictions
 
+    @tf.autograph.experimental.do_not_convert
     def replica_step(self, batch: Batch) -> tf.Tensor:
         """Takes one replica's part of an optimizer step, in a replica context.
 
@@ -258,6 +263,7 @@ class Trainer:
             sums = {name: sums[name] + more_sums[name] for name in sums}
         return gradients, sums
 
+    @tf.autograph.experimental.do_not_convert
     def _part_gradients(self, batch, global_counts):
         with tf.GradientTape() as tape:
             sums = self.objective.sums(self.model, batch, training=True)

@@ -1,5 +1,8 @@
 """A small corpus of letters, and the flags to make examples of it."""
 
+import pathlib
+import shutil
+
 import pytest
 
 from bert_tf.create_pretraining_data import Options
@@ -8,16 +11,28 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "abcdefghij"
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """Holds vocab.txt, and text-0.txt and text-1.txt with 30 documents of six lines."""
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
     documents = [
         "\n".join(" ".join(LETTERS[: 1 + (d * s) % 9]) for s in range(6)) for d in range(1, 31)
     ]
     for part in range(2):
-        (tmp_path / f"text-{part}.txt").write_text("\n\n".join(documents[part::2]))
-    return tmp_path
+        (folder / f"text-{part}.txt").write_text("\n\n".join(documents[part::2]))
+    return folder
+
+
+@pytest.fixture
+def folder(corpus) -> pathlib.Path:
+    """Holds vocab.txt, and text-0.txt and text-1.txt with 30 documents of six lines.
+
+    It has the same path and the same times of modification in all tests: manifests contain both.
+    """
+    folder = corpus.with_name("folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(corpus, folder)
+    return folder
 
 
 @pytest.fixture

@@ -23,6 +23,22 @@ def many_chunks_and_parts(monkeypatch):
     monkeypatch.setattr(plan, "_MIN_PARTS", 6)
 
 
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("copy") / "out"
+
+
+@pytest.fixture
+def finished(folder, options, copy) -> dict[str, bytes]:
+    """The output files of an undisturbed run, which all tests share, and their content."""
+    if copy.exists():
+        shutil.copytree(copy, folder / "out")
+    else:
+        run(options())
+        shutil.copytree(folder / "out", copy)
+    return _bytes(folder)
+
+
 def _bytes(folder: pathlib.Path) -> dict[str, bytes]:
     """Returns the content of every output file."""
     return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
@@ -70,12 +86,10 @@ def test_the_examples_of_every_pass_are_in_the_files_once(folder, options, monke
 
 
 @pytest.mark.slow
-def test_workers_do_not_change_a_byte(folder, options):
-    run(options())
-    expected = _bytes(folder)
+def test_workers_do_not_change_a_byte(folder, finished, options):
     shutil.rmtree(folder / "out")
     run(options(num_workers=2))
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
 
 
 def test_the_seed_changes_the_files(folder, options):
@@ -90,10 +104,8 @@ def test_the_seed_changes_the_files(folder, options):
 
 @pytest.mark.parametrize("function", ["tokenize_block", "make_part", "join_shard"])
 @pytest.mark.parametrize("at", [0, 2])
-def test_a_run_that_failed_resumes(folder, options, monkeypatch, function, at):
+def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, function, at):
     """Oracle: the uninterrupted run. Finished steps do not run again."""
-    run(options())
-    expected = _bytes(folder)
     run(options(overwrite=True, random_seed=1))
     calls = {"before": 0, "after": 0}
     real = getattr(steps, function)
@@ -117,7 +129,7 @@ def test_a_run_that_failed_resumes(folder, options, monkeypatch, function, at):
     assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
     monkeypatch.setattr(local, function, counting)
     run(options())
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
     monkeypatch.setattr(local, function, real)
     if function == "tokenize_block":
         blocks = calls["after"] + at
@@ -128,14 +140,12 @@ def test_a_run_that_failed_resumes(folder, options, monkeypatch, function, at):
         assert calls["after"] == blocks
 
 
-def test_only_a_lost_shard_is_made_again(folder, options):
-    run(options())
-    expected = _bytes(folder)
+def test_only_a_lost_shard_is_made_again(folder, finished, options):
     lost, kept = (folder / "out" / f"data.tfrecord-0000{shard}-of-00003" for shard in (1, 2))
     lost.unlink()
     before = kept.stat()
     run(options())
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
     assert kept.stat().st_mtime_ns == before.st_mtime_ns
 
 
@@ -163,16 +173,14 @@ def test_the_same_command_again_does_nothing(folder, options, monkeypatch):
         ({"input_file": "{}/text-0.txt"}, r"from 2 input files \(now there are 1\)"),
     ],
 )
-def test_other_settings_over_old_output_are_an_error(folder, options, change, message):
-    run(options())
-    before = _bytes(folder)
+def test_other_settings_over_old_output_are_an_error(folder, finished, options, change, message):
     change = {
         name: value.replace("{}", str(folder)) if isinstance(value, str) else value
         for name, value in change.items()
     }
     with pytest.raises(ValueError, match=message):
         run(options(**change))
-    assert _bytes(folder) == before
+    assert _bytes(folder) == finished
     run(options(**change, overwrite=True))
     with pytest.raises(ValueError, match="overwrite"):
         run(options())
@@ -248,10 +256,8 @@ def test_a_killed_run_resumes(folder, options, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "parts/*0.tfrecord"])
 @pytest.mark.parametrize("to", ["removed", "cut", "{}"])
-def test_damaged_state_is_made_again(folder, options, monkeypatch, damage, to):
+def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, damage, to):
     """Oracle: the bytes of the undisturbed run."""
-    run(options())
-    expected = _bytes(folder)
     shutil.rmtree(folder / "out")
     with monkeypatch.context() as patch:
         patch.setattr(local, "join_shard", None)
@@ -263,28 +269,24 @@ def test_damaged_state_is_made_again(folder, options, monkeypatch, damage, to):
         else:
             path.write_bytes(b"{}" if to == "{}" else path.read_bytes()[:20])
     run(options())
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}'])
-def test_overwrite_replaces_a_damaged_manifest(folder, options, content):
-    run(options())
-    expected = _bytes(folder)
+def test_overwrite_replaces_a_damaged_manifest(folder, finished, options, content):
     (folder / "out" / "data.manifest.json").write_bytes(content)
     with pytest.raises(ValueError, match="data.manifest.json .*--overwrite"):
         run(options())
     run(options(overwrite=True))
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
 
 
-def test_text_without_examples_leaves_the_old_files(folder, options):
-    run(options())
-    before = _bytes(folder)
+def test_text_without_examples_leaves_the_old_files(folder, finished, options):
     (folder / "text-0.txt").write_text("\n")
     (folder / "text-1.txt").write_text("\n")
     with pytest.raises(ValueError, match="no text"):
         run(options(overwrite=True))
-    assert _bytes(folder) == before
+    assert _bytes(folder) == finished
 
 
 def test_too_many_output_files_are_an_error(folder, options):
@@ -324,10 +326,8 @@ def test_files_in_several_folders_are_in_one_manifest(folder, options, capsys):
     assert "matches " + str(folder / "out" / "a.manifest.json") in capsys.readouterr().out
 
 
-def test_finished_steps_outlive_a_user_error(folder, options, monkeypatch):
+def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypatch):
     """Oracle: the bytes of the undisturbed run. No chunk is made again."""
-    run(options())
-    expected = _bytes(folder)
     shutil.rmtree(folder / "out")
     for error in (OSError("No space left"), ValueError("no such segmenter")):
         with monkeypatch.context() as patch:
@@ -336,7 +336,7 @@ def test_finished_steps_outlive_a_user_error(folder, options, monkeypatch):
                 run(options())
     monkeypatch.setattr(local, "tokenize_block", None)
     run(options())
-    assert _bytes(folder) == expected
+    assert _bytes(folder) == finished
 
 
 def _raise(error: Exception):

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -98,8 +99,8 @@ def keras_layer_model(handle, names, **kwargs):
     return tf_keras.Model(inputs, hub.KerasLayer(handle, **kwargs)(inputs))
 
 
-def test_keras_layer_gives_the_outputs_of_the_keras_model(folder, model):
-    layer = keras_layer_model(folder, make_inputs())
+def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
+    layer = keras_layer_model(loaded, make_inputs())
     for shape in [(3, 11), (1, 24)]:
         inputs = make_inputs(*shape)
         outputs, expected = layer(inputs), model.encoder(inputs)
@@ -142,29 +143,21 @@ def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(loaded, model):
     assert pathlib.Path(path).read_text().split() == VOCAB
 
 
-@pytest.mark.parametrize("trainable", [True, False])
-def test_fine_tuning_changes_the_encoder_if_trainable(folder, loaded, trainable):
-    tf_keras.utils.set_random_seed(0)
+def test_fine_tuning_leaves_a_frozen_encoder_as_it_is(loaded):
+    """Oracle: the weights before, bit for bit. Below, replicas train an encoder."""
     inputs = make_inputs(16)
     labels = inputs["input_mask"].sum(axis=1) > 6
     keras_inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
-    layer = hub.KerasLayer(folder if trainable else loaded, trainable=trainable)
+    layer = hub.KerasLayer(loaded, trainable=False)
     logits = tf_keras.layers.Dense(1)(layer(keras_inputs)["pooled_output"])
     classifier = tf_keras.Model(keras_inputs, logits)
     loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
     classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
     before = [weight.numpy() for weight in layer.weights]
-    losses = classifier.fit(inputs, labels, epochs=30, verbose=0).history["loss"]
-    assert losses[-1] < losses[0] * (0.8 if trainable else 1)
-    changed = [
-        weight.name
-        for weight, old in zip(layer.weights, before, strict=True)
-        if not np.array_equal(weight, old)
-    ]
-    if trainable:
-        assert {weight.name for weight in layer.trainable_weights} <= set(changed)
-    else:
-        assert not changed and not layer.trainable_weights
+    classifier.fit(inputs, labels, epochs=2, verbose=0)
+    assert not layer.trainable_weights and len(classifier.trainable_weights) == 2
+    for weight, old in zip(layer.weights, before, strict=True):
+        np.testing.assert_array_equal(weight, old)
 
 
 def test_training_applies_dropout(loaded):
@@ -173,19 +166,6 @@ def test_training_applies_dropout(loaded):
     np.testing.assert_array_equal(*still)
     drops = [loaded(inputs, training=True)["default"] for _ in range(2)]
     assert np.abs(drops[0] - drops[1]).max() > 1e-3
-
-
-def test_survives_move_load_save_load(folder, model, tmp_path):
-    shutil.copytree(folder, tmp_path / "moved")
-    loaded = tf.saved_model.load(str(tmp_path / "moved"))
-    tf.saved_model.save(loaded, str(tmp_path / "again"), signatures=loaded.signatures)
-    shutil.rmtree(tmp_path / "moved")
-    again = hub.load(str(tmp_path / "again"))
-    inputs = make_inputs()
-    assert_equal(again(inputs)["encoder_outputs"], model.encoder(inputs)["encoder_outputs"])
-    path = again.vocab_file.asset_path.numpy().decode()
-    assert path.startswith(str(tmp_path / "again"))
-    assert pathlib.Path(path).read_text().split() == VOCAB
 
 
 def test_weights_of_the_keras_layer_can_be_saved(folder, loaded, tmp_path):
@@ -251,30 +231,34 @@ def test_replicas_fine_tune_on_text_in_mixed_precision(
 
 @pytest.mark.slow
 def test_the_pair_loads_without_our_packages(folder, preprocessor_dir, model, tmp_path):
-    """Oracle: the model."""
+    """Oracle: the model. The process has a Turkish locale, where I is dotless."""
     program = f"""
 import sys
 import tensorflow, tensorflow_text
 import tensorflow_hub as hub
-inputs = hub.load({preprocessor_dir!r})(["A b.", "c"])
+inputs = hub.load({preprocessor_dir!r})(["A I.", "\\u0130 c"])
 outputs = hub.load({folder!r})(inputs)
 assert not {{"bert_tf", "export", "tfrecords"}} & set(sys.modules)
 print(outputs["pooled_output"].numpy().tolist())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
-    )
+    environment = os.environ | {"LC_ALL": "tr_TR.UTF-8"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # The length is the most that this encoder takes, which is less than 128.
-    ids = np.pad([[2, 5, 6, 1, 3], [2, 7, 3, 0, 0]], [(0, 0), (0, 24 - 5)])
+    ids = np.pad([[2, 5, 13, 1, 3], [2, 13, 7, 3, 0]], [(0, 0), (0, 24 - 5)])
     inputs = {"input_word_ids": ids, "input_mask": ids > 0, "input_type_ids": np.zeros_like(ids)}
     expected = model.encoder(inputs)["pooled_output"]
     assert_equal(np.array(json.loads(done.stdout)), expected.numpy())
 
 
-def test_the_folder_keeps_the_contract(folder, capsys):
-    """Oracle: export.check, which passes on the Model Garden's own exports, too."""
-    check.run(check.Options(saved_model_dir=folder))
+def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsys):
+    """Oracle: export.check, which passes on the Model Garden's own exports, too.
+
+    Among the points is that the model survives being loaded, saved, moved and loaded again.
+    """
+    moved = str(shutil.copytree(folder, tmp_path / "moved"))
+    check.run(check.Options(saved_model_dir=moved))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
     assert lines[-1] == "19 of 19 points hold."

@@ -266,16 +266,15 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
 
 
 def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
-    files, pretrained, tmp_path, capsys
+    files, pretrained, tmp_path, capsys, no_learning
 ):
-    """Oracle: the pre-training run's folder; the learning rate is 0."""
+    """Oracle: the pre-training run's folder."""
     options = make_options(
         files,
         tmp_path / "out",
         init_checkpoint=pretrained,
         bert_config_file=None,
         vocab_file=None,
-        learning_rate=0.0,
         num_train_epochs=1.0,
     )
     run(options)

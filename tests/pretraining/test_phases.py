@@ -29,8 +29,7 @@ def two_phases(flags, data, tmp_path) -> dict:
     return flags | {"phases_file": str(path), "log_steps": 1, "save_checkpoints_steps": 100}
 
 
-@pytest.mark.slow
-def test_two_phases_are_one_run(two_phases, monkeypatch):
+def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
     real = phase_data.training_batches
@@ -97,7 +96,7 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
         run(Options(**flags | {"phases_file": str(path), "num_train_steps": 6}))
 
 
-def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys):
+def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys, no_learning):
     """Oracles: the records trained on, even once they are deleted; the results of other batches."""
     mine, other = tmp_path / "mine.tfrecord", data / "train.tfrecord"
     mine.write_bytes(other.read_bytes())
@@ -124,7 +123,7 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
     return str(path)
 
 
-def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path):
+def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path, no_learning):
     """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     alone = flags | {"do_train": False, "init_checkpoint": untrained}

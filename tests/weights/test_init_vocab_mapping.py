@@ -83,7 +83,6 @@ def pretraining_options(old: pathlib.Path, folder: pathlib.Path, **changes):
         max_predictions_per_seq=2,
         do_train=True,
         num_train_steps=1,
-        learning_rate=0.0,
         train_batch_size=4,
     )
     return run_pretraining.Options(**values | changes)
@@ -100,8 +99,10 @@ def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
-def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
-    """With a learning rate of 0, the run saves the weights that it started from."""
+def test_pretraining_starts_from_a_grown_checkpoint(
+    old, tmp_path, capsys, placement, new_ids, no_learning
+):
+    """The run saves the weights that it started from."""
     flags = extend(old, placement)
     run_pretraining.run(pretraining_options(old, tmp_path, **flags))
     size = len(TOKENS) + 2 * (placement == "append")
@@ -128,17 +129,17 @@ def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, place
     np.testing.assert_array_equal(weights(tmp_path / "ckpt-2")[TABLE], after[TABLE])
 
 
-def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
+def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys, no_learning):
     options = run_finetuning.Options(
         task="sst2",
         data_dir=str(old),
         output_dir=str(tmp_path / "run"),
         init_checkpoint=str(old),
         do_lower_case=True,
+        do_train=True,
         max_seq_length=12,
         train_batch_size=8,
         num_train_epochs=1.0,
-        learning_rate=0.0,
         **extend(old, "append"),
     )
     run_finetuning.run(options)
@@ -162,7 +163,11 @@ def test_flags_that_do_not_fit_are_named(old, tmp_path):
     with pytest.raises(ValueError, match="--init_vocab_mapping needs --init_checkpoint"):
         run_finetuning.run(
             run_finetuning.Options(
-                task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", **flags
+                task="sst2",
+                output_dir=str(tmp_path / "run"),
+                preset="tiny",
+                do_train=True,
+                **flags,
             )
         )
     assert not (tmp_path / "run").exists()

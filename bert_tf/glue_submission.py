@@ -36,7 +36,7 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the folder or file and what to do.
     """
-    from bert_tf.finetuning.submission import write_submission
+    from bert_tf.finetuning.runs.submission import write_submission
 
     files, missing = write_submission(options.runs, options.output_file)
     print(f"Wrote {options.output_file}: {', '.join(files)}.")

@@ -34,8 +34,13 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Prints and writes the tables."""
-    from bert_tf.finetuning.comparison import all_scores, published_tables, read_groups, task_tables
-    from bert_tf.finetuning.tables import aligned, as_csv, markdown
+    from bert_tf.finetuning.runs.comparison import (
+        all_scores,
+        published_tables,
+        read_groups,
+        task_tables,
+    )
+    from bert_tf.finetuning.runs.tables import aligned, as_csv, markdown
     from tfrecords.writer import atomic_write
 
     groups, unfinished = read_groups(options.folder)

@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.published import GLUE, TABLES
+from bert_tf.finetuning.runs.published import GLUE, TABLES
 from bert_tf.results import Options, run
 from bert_tf.run_folder import FLAGS, RunFolder
 from tfrecords.writer import atomic_write, make_folder

@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import Head
-from bert_tf.finetuning.conll import has_tags, read_conll
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.tagged_text import TaggedText, label_names
+from bert_tf.finetuning.tagging.conll import has_tags, read_conll
+from bert_tf.finetuning.tagging.tagged_text import TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 

@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import HELD_OUT
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.tagged_text import Sentence, TaggedText, label_names
+from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.own_labels import is_unicode
 from bert_tf.finetuning.tasks.tagging import TaggingTask

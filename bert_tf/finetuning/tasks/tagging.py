@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.confusion import draw_confusion
-from bert_tf.finetuning.conll import write_conll
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import TaggingObjective
-from bert_tf.finetuning.tagged_text import TaggedText, prepare
-from bert_tf.finetuning.tagging_module import TaggingModule
-from bert_tf.finetuning.tags import breaks, entity_scores, tag_entities
+from bert_tf.finetuning.tagging.conll import write_conll
+from bert_tf.finetuning.tagging.module import TaggingModule
+from bert_tf.finetuning.tagging.tagged_text import TaggedText, prepare
+from bert_tf.finetuning.tagging.tags import breaks, entity_scores, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.feature_tagger import FeatureTagger

@@ -14,7 +14,7 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.run import fine_tune
-from bert_tf.finetuning.tagged_text import Sentence, TaggedText
+from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.ner import ConllTask
 from bert_tf.models import feature_tagger

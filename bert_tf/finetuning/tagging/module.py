@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from bert_tf.finetuning.raw_words import following, previous, split_words
 from bert_tf.finetuning.serving import Tensors, in_any_shape
-from bert_tf.finetuning.tags import tag_entities
+from bert_tf.finetuning.tagging.raw_words import following, previous, split_words
+from bert_tf.finetuning.tagging.tags import tag_entities
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from bert_tf.finetuning.tagged_text import Sentence, TaggedText
+from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.writer import atomic_write
 
 DOCUMENT = "-DOCSTART-"

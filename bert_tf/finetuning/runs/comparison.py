@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON
+from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
+from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.saved_run import FINISHED
-from bert_tf.finetuning.sweep import summarize
 from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
 
 # Flags in which the runs of one group may differ.

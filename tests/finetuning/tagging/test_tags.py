@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tags import breaks, entity_scores, scheme_of, tag_entities, to_bio
+from bert_tf.finetuning.tagging.tags import breaks, entity_scores, scheme_of, tag_entities, to_bio
 
 _ENTITIES = [  # of the sentence a b c d e f g: PER a-c, LOC d, LOC e-f
     ("BIO", "B-PER I-PER I-PER B-LOC B-LOC I-LOC O"),

@@ -13,9 +13,9 @@ import tensorflow as tf
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
-from bert_tf.finetuning.run_process import Diverged, fine_tune_apart
+from bert_tf.finetuning.runs.run_process import Diverged, fine_tune_apart
+from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
-from bert_tf.finetuning.tables import aligned
 from bert_tf.finetuning.task import Task
 from bert_tf.run_folder import RunFolder
 from tfrecords.writer import atomic_write

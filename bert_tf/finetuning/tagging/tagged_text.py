@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.finetuning.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
+from bert_tf.finetuning.tagging.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
 from tfrecords.progress import say
 
 

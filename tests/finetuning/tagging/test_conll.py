@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from bert_tf.finetuning.conll import has_tags, read_conll, write_conll
-from bert_tf.finetuning.tagged_text import label_names, prepare
+from bert_tf.finetuning.tagging.conll import has_tags, read_conll, write_conll
+from bert_tf.finetuning.tagging.tagged_text import label_names, prepare
 
 _REAL = pathlib.Path(__file__).parents[3] / "shared/data/conll2003/valid.txt"
 _TEXT = """-DOCSTART- -X- -X- O

@@ -27,6 +27,7 @@ class Evaluator:
     ):
         self._task, self._trainer, self._splits = task, trainer, splits
         self._batch_size = batch_size
+        self._warned: set[str] = set()
 
     def evaluate(self, split: str) -> dict[str, float]:
         """Returns the metrics of a split as `eval_<metric>`, `test_<metric>` and the like."""
@@ -48,11 +49,15 @@ class Evaluator:
     def _score(self, split: str, outputs: Outputs) -> dict[str, float]:
         features = self._splits[split]
         metrics = self._task.score(outputs, features)
-        problem = self._task.problem(outputs, features)
-        if problem and is_chief(self._trainer.strategy):
-            step = int(self._trainer.step.numpy())
-            say(f"WARNING: step {step:,}, {split}: {problem}")
+        if problem := self._task.problem(outputs, features):
+            self._warn(f"WARNING: step {int(self._trainer.step.numpy()):,}, {split}: {problem}")
         return {f"{_prefix(split)}_{name}": value for name, value in metrics.items()}
+
+    def _warn(self, line: str) -> None:
+        """Prints a warning once: the best weights are evaluated in training and at its end."""
+        if line not in self._warned and is_chief(self._trainer.strategy):
+            say(line)
+        self._warned.add(line)
 
     def _predict(self, split: str) -> Outputs:
         strategy, features = self._trainer.strategy, self._splits[split]

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
@@ -87,7 +87,8 @@ def _fine_tune(
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     set_precision(options.precision)
     reported = _reported_splits(options, task)
-    splits = _read(options, task, spec, reported, say)
+    trained_on = [] if trained else [TRAIN, task.dev_splits[0]]
+    splits = _read(options, task, spec, list(dict.fromkeys([*trained_on, *reported])), say)
     if trained:
         results = _best_results(run)
         evaluator = _load(options, task, spec, trained, splits, strategy)
@@ -220,17 +221,14 @@ def _read(
     options: FineTuningOptions,
     task: Task,
     spec: ModelSpec,
-    reported: list[str],
+    names: Collection[str],
     say: Callable[[str], None],
 ) -> dict[str, Features]:
-    """Reads and tokenizes the splits that the run needs."""
+    """Reads and tokenizes some splits."""
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
-    names = [TRAIN, task.dev_splits[0], *reported] if options.do_train else reported
     files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
     splits = {}
-    for name, examples in task.read_splits(
-        list(dict.fromkeys(names)), files, options.random_seed
-    ).items():
+    for name, examples in task.read_splits(names, files, options.random_seed).items():
         splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
         say(f"{name}: {splits[name].describe()}")
     return splits

@@ -18,7 +18,7 @@ dev.tsv and report its metrics, as is customary; --do_predict writes the files f
 ner reads CoNLL files with tags of entities or others, and chooses the best epoch by their F1.
 imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
 test set is evaluated once, at the end. squad and squad2 (2.0, with unanswerable questions) find
-answers in contexts of any length, by windows of --max_seq_length tokens: 384 is usual.
+answers in contexts of any length, by windows of --max_seq_length tokens.
 swag chooses one of four endings. csv reads your own tables:
 
   python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\

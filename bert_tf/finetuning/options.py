@@ -73,8 +73,8 @@ class TaskOptions(command.Options):
     doc_stride: int = option(
         128,
         at_least=1,
-        help="squad, squad2: contexts longer than --max_seq_length (384 is usual) are split into "
-        "windows that start this many tokens apart.",
+        help="squad, squad2: contexts longer than --max_seq_length are split into windows that "
+        "start this many tokens apart.",
     )
     max_query_length: int = option(
         64, at_least=1, help="squad, squad2: tokens per question; longer ones are truncated."
@@ -151,8 +151,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         help="Whether to lower-case the text. Default: as for --init_checkpoint; true "
         "from scratch.",
     )
-    max_seq_length: int = option(
-        128, at_least=5, help="Tokens per example; longer ones are truncated."
+    max_seq_length: int | None = option(
+        None,
+        at_least=5,
+        help="Tokens per example; longer ones are truncated, except that contexts and tagged texts "
+        "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128.",
     )
     train_batch_size: int = option(
         32, at_least=1, help="Examples per training step, over all devices together."

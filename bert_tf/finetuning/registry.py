@@ -18,6 +18,8 @@ MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
     "squad2": squad.squad2,
     own_files.NAME: own_files.make_task,
 }
+# Source: google-research/bert run_classifier.py and run_squad.py.
+_MAX_SEQ_LENGTHS = {"squad": 384, "squad2": 384}
 _OTHER_NAMES = {"conll2003": "ner"}
 
 
@@ -34,6 +36,12 @@ def task_name(name: str) -> str:
     return key
 
 
+def with_length(options: FineTuningOptions, name: str) -> FineTuningOptions:
+    """Returns the options with the --max_seq_length of the task of this name if none is given."""
+    length = options.max_seq_length or _MAX_SEQ_LENGTHS.get(name, 128)
+    return dataclasses.replace(options, max_seq_length=length)
+
+
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """Creates the task `options.task`; see `task_name` for its spellings.
 
@@ -46,6 +54,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
         OSError: the training file cannot be read.
     """
     name = task_name(options.task)
+    options = with_length(options, name)
     task = TASKS[name] if name in TASKS else MAKERS[name](options, head)
     check_task_flags(options, task.flags)
     return task

@@ -13,7 +13,7 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name
+from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, order_classes
@@ -70,7 +70,7 @@ def _fine_tune(
     options: FineTuningOptions, task: Task | None, strategy: tf.distribute.Strategy
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_print(strategy)
-    options = with_saved_flags(options, run)
+    options = with_length(with_saved_flags(options, run), options.task)
     trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
@@ -244,7 +244,7 @@ def _summary(
     metric, folder = task.metric, options.output_dir
     name = metric.capitalize()
     lines = []
-    if f"eval_{metric}" in results:
+    if f"eval_{metric}" in results and (options.do_train or options.do_eval):
         chosen = "" if only_evaluated else ", used to choose the best epoch"
         lines.append(f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}{chosen}.")
     if f"test_{metric}" in results:
@@ -259,8 +259,10 @@ def _summary(
 
 
 def next_step(task: Task, folder: str) -> str:
-    """Returns a line that says how to export a run."""
+    """Returns lines that say how to use a run."""
     output = unused_name("classifier")
     if task.name in (*TASKS, *MAKERS):
-        return "Next: " + command_line("export.classifier", checkpoint=folder, output_dir=output)
+        predict = command_line("bert_tf.predict", checkpoint=folder)
+        export = command_line("export.classifier", checkpoint=folder, output_dir=output)
+        return f"Next, predict new text, or export a SavedModel:\n  {predict}\n  {export}"
     return f"Next, in Python: export.classifier.export_classifier({folder!r}, {output!r}, task)"

@@ -16,6 +16,8 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.evaluator import Evaluator
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.run import _summary
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
@@ -224,6 +226,16 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
         assert row[2] == ("positive" if positive > negative else "negative")
 
 
+def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
+    """Oracle: what --do_eval prints of the same run."""
+    options = Options(task="sst2", output_dir="run", do_predict=True)
+    results = {"eval_accuracy": 0.5}
+    assert "dev set" not in _summary(options, TASKS["sst2"], results, [], only_evaluated=True)
+    options = dataclasses.replace(options, do_eval=True)
+    evaluated = _summary(options, TASKS["sst2"], results, [], only_evaluated=True)
+    assert evaluated.startswith("Accuracy 0.5000 on the dev set.")
+
+
 def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     """Oracle: the results of the run whose copies they are; one lost its results in a kill."""
     for seed in (12345, 12346):
@@ -234,9 +246,13 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     lost.unlink()
     assert run(dataclasses.replace(finished, output_dir=str(tmp_path), num_seeds=2)) == expected
     assert json.loads(lost.read_text()) == expected
-    printed = capfd.readouterr().out
+    printed, messages = capfd.readouterr()
+    assert "operations are on" not in messages  # as TensorFlow logs on import
     assert printed.count("holds a finished run: not training again.") == 1
-    assert printed.splitlines()[-1].startswith("Next: python -m export.")
+    predict, export = printed.splitlines()[-2:]
+    best = f"--checkpoint={tmp_path}/seed-1234"
+    assert predict.startswith(f"  python -m bert_tf.predict {best}")
+    assert export.startswith(f"  python -m export.classifier {best}")
 
 
 @pytest.mark.slow

@@ -4,17 +4,21 @@ import multiprocessing
 import os
 import threading
 from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING
 
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.task import Task
 from tfrecords import command
+
+if TYPE_CHECKING:
+    # Importing it imports TensorFlow, whose log messages a new process would print.
+    from bert_tf.finetuning.task import Task
 
 
 class Diverged(ValueError):
     """The loss of a run was not finite."""
 
 
-def fine_tune_apart(options: FineTuningOptions, task: Task | None) -> dict[str, float]:
+def fine_tune_apart(options: FineTuningOptions, task: "Task | None") -> dict[str, float]:
     """Returns what `fine_tune` returns; TensorFlow would keep memory of every run in its process.
 
     SIGTERM and Ctrl-C reach this process only; it passes them on, and the run saves a checkpoint.
@@ -54,7 +58,7 @@ def _failure(code: int, folder: str) -> BaseException:
     )
 
 
-def _run(sender: Connection, options: FineTuningOptions, task: Task | None) -> None:
+def _run(sender: Connection, options: FineTuningOptions, task: "Task | None") -> None:
     """Sends the results, or an error that a user can fix."""
     os.setsid()  # so that Ctrl-C in a terminal is for the other process alone
     threading.Thread(target=_exit_with_parent, daemon=True).start()

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import make_task
+from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
 from bert_tf.finetuning.runs.run_process import Diverged, fine_tune_apart
 from bert_tf.finetuning.runs.tables import aligned
@@ -68,6 +68,7 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
         ValueError, OSError: see `fine_tune`; also if all runs diverged.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
+    options = with_length(options, task.name if task else task_name(options.task))
     settings = list_settings(options)
     _check_folder(options.output_dir)
     given, task = task, task or make_task(options)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import run_finetuning
 from bert_tf.finetuning.options import FineTuningOptions as Options
-from bert_tf.finetuning.registry import make_task
+from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import FINISHED, with_saved_flags
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.run_folder import RunFolder
@@ -114,6 +114,15 @@ def test_where_the_files_are():
             task.read_splits(["train"], DataFiles("data", "mine.json"), 0)
         with pytest.raises(ValueError, match="SQuAD's test set is not public: give --test_file"):
             task.read_splits(["test"], DataFiles(), 0)
+
+
+def test_the_default_length_is_that_of_the_original():
+    """Oracle: the flags of google-research/bert's run_classifier.py and run_squad.py."""
+    options = Options(task="squad", output_dir="run", do_eval=True)
+    assert with_length(options, "squad").max_seq_length == 384
+    assert with_length(options, "sst2").max_seq_length == 128
+    given = dataclasses.replace(options, max_seq_length=100)
+    assert with_length(given, "squad").max_seq_length == 100
 
 
 def test_flags_that_do_not_fit_are_refused():

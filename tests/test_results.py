@@ -107,3 +107,9 @@ def test_bad_folders_are_one_clear_line(add_run, tmp_path):
     add_run("killed", None, finished=False)
     with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
         run(Options(folder=f"{tmp_path}/runs"))
+    add_run("edited", {"eval_accuracy": None})
+    with pytest.raises(ValueError, match="edited/eval_results.json is damaged: eval_accuracy is N"):
+        run(Options(folder=f"{tmp_path}/runs"))
+    atomic_write(f"{tmp_path}/runs/edited/{FLAGS}", '{"finished": true}')
+    with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
+        run(Options(folder=f"{tmp_path}/runs"))

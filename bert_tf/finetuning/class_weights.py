@@ -20,10 +20,13 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
         targets: the classes of the training examples, int [N].
 
     Raises:
-        ValueError: a label or a weight is wrong.
+        ValueError: a label or a weight is wrong, or a label occurs twice.
     """
     if value != BALANCED:
-        stated = dict(_parse(item, labels) for item in value.split(","))
+        parsed = [_parse(item, labels) for item in value.split(",")]
+        stated = dict(parsed)
+        if len(stated) < len(parsed):
+            raise ValueError(f"--class_weights={value} names a class twice")
         return tuple(stated.get(label, 1.0) for label in labels)
     counts = np.bincount(targets, minlength=len(labels))
     present = np.count_nonzero(counts)

@@ -50,7 +50,9 @@ class Evaluator:
         features = self._splits[split]
         metrics = self._task.score(outputs, features)
         if problem := self._task.problem(outputs, features):
-            self._warn(f"WARNING: step {int(self._trainer.step.numpy()):,}, {split}: {problem}")
+            step = int(self._trainer.step.numpy())
+            where = f"step {step:,}, {split}" if step else split
+            self._warn(f"WARNING: {where}: {problem}")
         return {f"{_prefix(split)}_{name}": value for name, value in metrics.items()}
 
     def _warn(self, line: str) -> None:

@@ -1,5 +1,6 @@
 """Examples of text tasks, and where they come from."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -117,4 +118,6 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
         held_out[random.choice(indices, count, replace=False)] = True
     if not held_out.any():
         raise ValueError(f"{len(examples)} training examples are too few to hold out a tenth")
-    return examples.take(np.flatnonzero(~held_out)), examples.take(np.flatnonzero(held_out))
+    rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
+    # The notes count all examples.
+    return rest, dataclasses.replace(tenth, notes=())

@@ -67,7 +67,7 @@ def task_of_run(run: RunFolder) -> Task:
         ValueError: the folder holds no fine-tuning run of a registered task.
     """
     flags, head = run.read_flags(), run.read_head()
-    if "task" not in flags or not head:
+    if not {"task", "output_dir"} <= flags.keys() or not head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}
     options = FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})

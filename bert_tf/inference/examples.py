@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.sources import is_json
-from bert_tf.inference.lines import read_chunks
+from bert_tf.inference.lines import is_utf8, read_chunks
 from bert_tf.inference.options import TextOptions
 
 Example = dict[str, Any]
@@ -70,4 +70,6 @@ def _parse_json(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
         if not all(isinstance(string, str) for string in strings):
             kind = "a list of strings" if several else "a string"
             raise ValueError(f'the model needs "{spec.name}", {kind}')
+        if not all(is_utf8(string.encode(errors="surrogatepass")) for string in strings):
+            raise ValueError(f'"{spec.name}" holds half a surrogate pair, such as \\ud800')
     return {name: row[name] for name in ("id", *(s.name for s in signature)) if name in row}

@@ -176,13 +176,20 @@ def write_results(path: str, results: Mapping[str, float]) -> None:
 
 
 def read_results(path: str) -> dict[str, float]:
-    """Reads a file written by `write_results`; returns {} if there is none."""
+    """Reads a file written by `write_results`; returns {} if there is none.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     if not tf.io.gfile.exists(path):
         return {}
-    with tf.io.gfile.GFile(path) as file:
-        pairs = (line.split(" = ") for line in file.read().splitlines())
-        values = {key: float(value) for key, value in pairs}
-    return values | {"global_step": int(values["global_step"])}
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            pairs = (line.split(" = ") for line in file.read().splitlines())
+            values = {key: float(value) for key, value in pairs}
+        return values | {"global_step": int(values["global_step"])}
+    except (ValueError, KeyError):
+        raise ValueError(f"{path} is damaged: remove it") from None
 
 
 def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str, float]) -> None:

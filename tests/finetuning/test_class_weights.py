@@ -33,6 +33,7 @@ def test_stated_weights():
         ("eggs=2", "'eggs' is no class, only ham, spam, a=b are"),
         ("spam=0", "the weight '0' must be a number above 0"),
         ("spam=nan", "the weight 'nan' must be"),
+        ("spam=2,ham=1,spam=3", "--class_weights=spam=2,ham=1,spam=3 names a class twice"),
         ("spam=much", "the weight 'much' must be"),
     ],
 )

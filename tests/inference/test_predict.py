@@ -174,6 +174,7 @@ CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
         (PAIR, '{"text": "a", "text_b": 1}\n', 'x.jsonl, line 1: the model needs "text_b"'),
         (CHOICE, '{"text": "a", "choices": "b"}\n', '"choices", a list of strings'),
         (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2: not a JSON object"),
+        (PAIR, '{"text": "a", "text_b": "\\ud800"}\n', 'line 1: "text_b" holds half a surrogate'),
         (CHOICE, "a\n", "line 1: the model needs text and choices"),
     ],
 )

@@ -2,7 +2,9 @@
 
 import io
 
-from bert_tf.training.reports import Reports
+import pytest
+
+from bert_tf.training.reports import Reports, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
 
@@ -10,6 +12,14 @@ _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next
 class _Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.mark.parametrize("text", ["", "loss\n", "loss = x\nglobal_step = 1\n", "loss = 1.0\n"])
+def test_damaged_results_are_named(text, tmp_path):
+    path = tmp_path / "eval_results.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="eval_results.txt is damaged: remove it"):
+        read_results(str(path))
 
 
 def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):

@@ -96,7 +96,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     for path in sorted(_run_folders(folder)):
         run = RunFolder(path)
         flags = run.read_flags()
-        if flags[FINISHED] and run.read_json(EVAL_RESULTS_JSON):
+        if flags[FINISHED] and _results(run):
             key = sorted((name, str(x)) for name, x in flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), []).append(path)
         else:
@@ -109,13 +109,24 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
 
 def _run_folders(folder: str) -> Iterator[str]:
     for path, folders, files in tf.io.gfile.walk(folder):
-        if FLAGS in files and FINISHED in RunFolder(path).read_flags():
+        if FLAGS in files and {FINISHED, "task"} <= RunFolder(path).read_flags().keys():
             folders.clear()
             yield path
 
 
+def _results(run: RunFolder) -> dict[str, float]:
+    results = run.read_json(EVAL_RESULTS_JSON)
+    for name, value in results.items():
+        if not isinstance(value, int | float):
+            raise ValueError(
+                f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
+                "number: remove it"
+            )
+    return results
+
+
 def _group(folder: str, paths: Sequence[str]) -> Group:
-    results = [RunFolder(path).read_json(EVAL_RESULTS_JSON) for path in paths]
+    results = [_results(RunFolder(path)) for path in paths]
     shared = set.intersection(*(set(run) for run in results))
     summary = summarize([{name: run[name] for name in run if name in shared} for run in results])
     scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summary.items()}

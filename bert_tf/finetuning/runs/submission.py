@@ -48,9 +48,12 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
 
 def _read_whole(path: str, count: int) -> str:
     """Returns the text of a file that predicts the examples 0 to `count` - 1, each once."""
-    with tf.io.gfile.GFile(path) as file:
-        text = file.read()
+    with tf.io.gfile.GFile(path, "rb") as file:
+        text = file.read().decode(errors="replace")
     lines = text.splitlines()[1:]
+    for number, line in enumerate(lines, start=2):
+        if not line.partition("\t")[2].strip():
+            raise ValueError(f"{path}, line {number:,} has no prediction: predict the test set")
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
             f"{path} has {len(lines):,} predictions, but the official test set has {count:,} "

@@ -12,6 +12,9 @@ import numpy as np
 from bert_tf.finetuning.tagging.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
 from tfrecords.progress import say
 
+# So many tags fit into a message.
+_TAGS_SHOWN = 9
+
 
 class Sentence(NamedTuple):
     """Words, their tags ([] if unknown), and the numbers of the lines that they come from."""
@@ -121,7 +124,7 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
         labels: the tags that the model knows. Others count as errors of the model.
 
     Raises:
-        ValueError: a tag is malformed.
+        ValueError: a tag is malformed, or none is known.
     """
     text, scheme = text.in_bio()
     if scheme != "BIO":
@@ -129,6 +132,12 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     if tag_entities(labels):
         _warn_about_breaks(text)
     counts = Counter(text.tags)
+    if counts and not counts.keys() & set(labels):
+        raise ValueError(
+            f'{text.path}: none of its tags, such as "{text.tags[0]}", is one of the training '
+            f"data's: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag; to "
+            "predict text without tags, leave only the words"
+        )
     for tag in sorted(counts.keys() - set(labels)):
         say(
             f'WARNING: {text.path}, line {text.line_of(tag)}: the training data has no tag "{tag}";'

@@ -61,7 +61,10 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
 def _read(files: DataFiles, split: str) -> TaggedText:
     path = _find(files, split)
     if path:
-        return read_conll(path)
+        text = read_conll(path)
+        if split == "dev" and not text.tags:
+            raise ValueError(f"{path} has no tags: give a file without tags as --test_file")
+        return text
     flag = f"--{split}_file"
     if not files.data_dir:
         raise ValueError(f"--task=ner needs {flag}, or --data_dir with {_NAMES[split][0]}")

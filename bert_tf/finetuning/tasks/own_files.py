@@ -88,6 +88,8 @@ class _Layout:
         if options.label_separator and not several:
             raise ValueError("--label_separator is only for --label_type=classes: omit it")
         labels = tuple(name.strip() for name in column.split(",")) if several else (column,)
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"--label_column={column} names a column twice")
         if len(labels) > 1:
             parse = functools.partial(own_labels.read_flags, columns=labels)
         elif several:
@@ -139,7 +141,7 @@ class _Layout:
         """
         path = getattr(files, f"{split}_file")
         table = self.tables.pop(path, None) or _open(path, split)
-        ids = [str(value) for value in table.columns[_ID]] if _ID in table.columns else None
+        ids = own_labels.read_ids(table, _ID) if _ID in table.columns else None
         repeated = len(ids) - len(set(ids)) if ids else 0
         return TextExamples(
             _texts(table, self.text or self._text_column(table)),

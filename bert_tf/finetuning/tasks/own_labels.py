@@ -81,6 +81,19 @@ def read_numbers(table: Table, column: str) -> np.ndarray:
     return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float32)
 
 
+def read_ids(table: Table, column: str) -> list[str]:
+    """Returns what identifies each row in files of predictions; "" where there is nothing.
+
+    Raises:
+        ValueError: an id is not UTF-8; the message names the line.
+    """
+    ids = ["" if value is None else str(value) for value in table.columns[column]]
+    for row, value in enumerate(ids):
+        if not _is_unicode(value):
+            raise ValueError(f"{table.at(row)}: the {column} is not UTF-8: save the file as UTF-8")
+    return ids
+
+
 def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
     """Returns the names of classes in order: by value if all are whole numbers."""
     names = sorted(names)

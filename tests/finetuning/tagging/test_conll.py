@@ -95,7 +95,7 @@ def test_tags_that_cannot_be_learned(text, message, tmp_path):
 
 def test_odd_tags_are_converted_or_counted(tmp_path, capsys):
     """Oracle: the lines and counts, written down."""
-    text = prepare(read_conll(_write(tmp_path, "a I-X\nb I-X\nc B-X\nd I-Y\n")), ["O"])
+    text = prepare(read_conll(_write(tmp_path, "a I-X\nb I-X\nc B-X\nd I-Y\n")), ["B-X"])
     assert text.tags == ["B-X", "I-X", "B-X", "B-Y"]
     text = prepare(read_conll(_write(tmp_path, "a B-X\n\nb I-X\nc B-Z\n")), ["O", "B-X", "I-X"])
     assert text.tags == ["B-X", "I-X", "B-Z"]
@@ -103,6 +103,13 @@ def test_odd_tags_are_converted_or_counted(tmp_path, capsys):
     assert "converted the tags from IOB1 to BIO." in out
     assert '1 of 3 tags break BIO, the first in line 3: "I-X" follows no tag of its type' in out
     assert 'line 4: the training data has no tag "B-Z"; the words with it (1) count' in out
+
+
+def test_tags_of_another_kind_are_refused(tmp_path):
+    """Oracle: the file and a tag; without a tag that the model knows, nothing can be measured."""
+    with pytest.raises(ValueError, match='train.txt: none of its tags, such as "NN", .*: O, B-X'):
+        prepare(read_conll(_write(tmp_path, "a NN\nb VB\n")), ["O", "B-X"])
+    assert prepare(read_conll(_write(tmp_path, "a\nb\n")), ["O", "B-X"]).tags == []
 
 
 def test_writing_is_the_input_of_conlleval(tmp_path):

@@ -41,7 +41,7 @@ def read(head: Head | None = None, names=("train", "dev"), **flags):
 def test_classes_are_those_of_the_training_file(write):
     """Oracle: by hand. Numbers are in the order of their values; the only other column is text."""
     train = write("train.csv", "id,mail,label\n1,one, 10 \n2,two,9\n2,three,10\n")
-    dev = write("dev.jsonl", '{"mail": "four", "label": 9}\n{"label": "10"}\n')
+    dev = write("dev.jsonl", '{"mail": "four", "label": 9, "id": 7}\n{"label": "10"}\n')
     task, splits = read(train_file=train, dev_file=dev)
     assert task.labels == ("9", "10") and task.head == Head("classifier", ("9", "10"))
     assert splits["train"].texts_a == [b"one", b"two", b"three"]
@@ -49,13 +49,16 @@ def test_classes_are_those_of_the_training_file(write):
     assert splits["train"].ids == ["1", "2", "2"]
     assert splits["train"].notes == ("1 with the id of an earlier one",)
     assert splits["dev"].texts_a == [b"four", b""]
+    assert splits["dev"].ids == ["7", ""]
     assert splits["dev"].targets["labels"].tolist() == [0, 1]
 
 
 def test_a_tenth_is_held_out_without_a_dev_file(write):
-    """Oracle: the counts of each class."""
-    rows = "".join(f"text {i}\t{'spam' if i % 10 else 'ham'}\n" for i in range(200))
-    task, splits = read(train_file=write("train.tsv", f"text\tlabel\n{rows}"))
+    """Oracle: the counts of each class; those of odd ids are of the whole file."""
+    rows = "".join(f"0\ttext {i}\t{'spam' if i % 10 else 'ham'}\n" for i in range(200))
+    task, splits = read(train_file=write("train.tsv", f"id\ttext\tlabel\n{rows}"))
+    assert splits["train"].notes == ("199 with the id of an earlier one",)
+    assert splits["dev"].notes == ()
     assert task.dev_set == "the held-out tenth of the training set"
     assert np.bincount(splits["dev"].targets["labels"]).tolist() == [2, 18]
     assert np.bincount(splits["train"].targets["labels"]).tolist() == [18, 162]
@@ -188,6 +191,13 @@ GOOD = "text,label\na,ham\nb,spam\n"
         ("text,label\na,nan\n", GOOD, {"label_type": "number"}, 'label "nan" is not a number'),
         ("text,x,y\na,1,2\n", GOOD, {"label_type": "classes", "label_column": "x,y"}, "'y' is"),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
+        (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
+        (
+            "text,x\na,1\n",
+            GOOD,
+            {"label_type": "classes", "label_column": "x,x"},
+            "--label_column=x,x names a column twice",
+        ),
         (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),
     ],

@@ -242,3 +242,7 @@ def test_missing_files_are_named(tmp_path):
         make_task(FineTuningOptions(**options))
     with pytest.raises(FileNotFoundError, match="has none of train.txt, eng.train: give --train_f"):
         make_task(FineTuningOptions(**options, data_dir=str(tmp_path)))
+    (tmp_path / "valid.txt").write_text("a\nb\n")
+    files = DataFiles(str(tmp_path))
+    with pytest.raises(ValueError, match="valid.txt has no tags: give a file without tags as --te"):
+        ConllTask(LABELS, files).read_splits(["dev"], files, 0)

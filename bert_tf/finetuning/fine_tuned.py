@@ -27,7 +27,7 @@ def open_fine_tuned(
         pairs: whether a classifier of another program takes pairs of texts.
 
     Raises:
-        ValueError: the folder holds something else.
+        ValueError: the folder holds something else, or a run without weights.
         OSError: a file cannot be read.
     """
     folder = RunFolder(path)
@@ -52,6 +52,11 @@ def open_fine_tuned(
 
 def _warn_if_unfinished(folder: RunFolder, flags: dict) -> None:
     if not flags.get(FINISHED, True):
+        if not RunFolder(folder.file(BEST)).has_checkpoint():
+            raise ValueError(
+                f"{folder.path} is unfinished and has no evaluated weights yet: run the same "
+                "run_finetuning command to finish it"
+            )
         newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.file(BEST))
         print(
             f"WARNING: {folder.path} is unfinished: its best weights so far are {best}, and its "

@@ -164,6 +164,9 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
     classifier.export_classifier(folder, str(tmp_path / "out"))
     expected = f"WARNING: {folder} is unfinished: its best weights so far are {folder}/best/ckpt-20"
     assert f"{expected}, and its newest checkpoint is {folder}/ckpt-40" in capsys.readouterr().out
+    pathlib.Path(folder, "best/ckpt-20.index").unlink()
+    with pytest.raises(ValueError, match="run is unfinished and has no evaluated weights yet: run"):
+        classifier.export_classifier(folder, str(tmp_path / "out"))
 
 
 def test_export_needs_a_fine_tuning_run(pretrained, tmp_path):

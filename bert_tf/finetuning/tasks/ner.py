@@ -61,10 +61,7 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
 def _read(files: DataFiles, split: str) -> TaggedText:
     path = _find(files, split)
     if path:
-        text = read_conll(path)
-        if split == "dev" and not text.tags:
-            raise ValueError(f"{path} has no tags: give a file without tags as --test_file")
-        return text
+        return read_conll(path)
     flag = f"--{split}_file"
     if not files.data_dir:
         raise ValueError(f"--task=ner needs {flag}, or --data_dir with {_NAMES[split][0]}")

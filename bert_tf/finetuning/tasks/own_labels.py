@@ -89,7 +89,7 @@ def read_ids(table: Table, column: str) -> list[str]:
     """
     ids = ["" if value is None else str(value) for value in table.columns[column]]
     for row, value in enumerate(ids):
-        if not _is_unicode(value):
+        if not is_unicode(value):
             raise ValueError(f"{table.at(row)}: the {column} is not UTF-8: save the file as UTF-8")
     return ids
 

@@ -89,6 +89,10 @@ class TaggingTask(Task):
         self, names: Collection[str], files: DataFiles, seed: int
     ) -> dict[str, TaggedText]:
         texts = self.read_texts(names, files, seed)
+        if "dev" in texts and not texts["dev"].tags:
+            raise ValueError(
+                f"{texts['dev'].path} has no tags: give a file without tags as --test_file"
+            )
         return {name: prepare(text, self.labels) for name, text in texts.items()}
 
     def featurize(

@@ -23,6 +23,7 @@ from typing import ClassVar
 from bert_tf.inference.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.progress import counted
 
 _ENDINGS = (".npz", ".tfrecord", ".jsonl")
 
@@ -33,9 +34,9 @@ class Options(VocabularyOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = {
         "bert_config_file": "--checkpoint states it, so omit it",
-        "use_tpu": "devices are found, so omit it",
-        "master": "devices are found, so omit it",
-        "num_tpu_cores": "devices are found, so omit it",
+        "use_tpu": "the command finds the devices, so omit it",
+        "master": "the command finds the devices, so omit it",
+        "num_tpu_cores": "the command finds the devices, so omit it",
         "use_one_hot_embeddings": "it is not needed, so omit it",
     }
     if_out_of_memory: ClassVar[str] = "use a smaller --batch_size or --max_seq_length"
@@ -52,7 +53,7 @@ class Options(VocabularyOptions):
     )
     layers: str = option(
         "-1,-2,-3,-4",
-        help="The layers, comma-separated: -1 is the last, 0 the first, and embeddings what the "
+        help="Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
         "first one reads.",
     )
     pooling: str = option(
@@ -70,7 +71,7 @@ class Options(VocabularyOptions):
     max_seq_length: int = option(
         128, at_least=5, help="Tokens per line; longer lines are truncated and counted."
     )
-    batch_size: int = option(32, at_least=1, help="Lines that are computed together.")
+    batch_size: int = option(32, at_least=1, help="Lines per batch.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,20 +124,20 @@ def run(options: Options) -> None:
     )
     size = tf.io.gfile.stat(options.output_file).length
     print(
-        f"Wrote {counts.vectors:,} vectors of {len(layers)} x {config.hidden_size} numbers for "
-        f"{counts.lines:,} lines to {options.output_file} ({size / 1e6:,.1f} MB, "
-        f"{size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
+        f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "
+        f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
+        f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
     )
     if counts.truncated:
         print(
-            f"WARNING: {counts.truncated:,} of {counts.lines:,} lines have more than "
-            f"{options.max_seq_length} tokens and were truncated: --max_seq_length may be up to "
+            f"WARNING: truncated {counts.truncated:,} of {counts.lines:,} lines to "
+            f"{options.max_seq_length} tokens: --max_seq_length may be up to "
             f"{config.max_position_embeddings}."
         )
     if counts.not_utf8:
         print(
-            f"WARNING: {counts.not_utf8:,} of {counts.lines:,} lines have bytes that are not "
-            "UTF-8; those bytes were dropped."
+            f"WARNING: dropped bytes that are not UTF-8 from {counts.not_utf8:,} of "
+            f"{counts.lines:,} lines."
         )
 
 

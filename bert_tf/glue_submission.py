@@ -42,8 +42,8 @@ def run(options: Options) -> None:
     print(f"Wrote {options.output_file}: {', '.join(files)}.")
     if missing:
         print(
-            f"WARNING: {len(missing)} of {len(files) + len(missing)} files are missing: "
-            f"{', '.join(missing)}. Give the runs of these tasks, too."
+            f"WARNING: missing {len(missing)} of {len(files) + len(missing)} files: "
+            f"{', '.join(missing)}. Add the runs of these tasks."
         )
 
 

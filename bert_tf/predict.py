@@ -6,8 +6,8 @@
 
 --checkpoint is the output folder of run_finetuning, or a classifier of another program
 (docs/checkpoints.md). Examples are arguments, or the lines of --input_file or of standard input.
-The two texts of a pair, or a question and its context, are separated by a tab or " ||| ". A file
-whose name ends in .jsonl has a JSON object per line: {"text": "..."}, {"text": "...", "text_b":
+Separate the two texts of a pair, or a question and its context, by a tab or " ||| ". A file whose
+name ends in .jsonl has one JSON object per line: {"text": "..."}, {"text": "...", "text_b":
 "..."} or {"question": "...", "context": "..."}. --json prints such objects with the prediction
 added, and with the "id" if there is one.
 """
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from bert_tf.inference.options import TextOptions, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.progress import counted
 
 if TYPE_CHECKING:
     from bert_tf.inference.predictor import Predictor
@@ -43,9 +44,9 @@ class Options(TextOptions, VocabularyOptions):
     )
     pairs: bool = option(
         False,
-        help="A model of another program classifies pairs of texts. The task of a run states it.",
+        help="For a model of another program that classifies pairs of texts. A run states it.",
     )
-    batch_size: int = option(32, at_least=1, help="Examples that are computed together.")
+    batch_size: int = option(32, at_least=1, help="Examples per batch.")
 
 
 def run(options: Options) -> None:
@@ -69,8 +70,8 @@ def run(options: Options) -> None:
         sys.stdout.flush()
     if predictor.num_truncated:
         print(
-            f"WARNING: {predictor.num_truncated:,} examples were truncated: --max_seq_length sets "
-            "how many tokens the model reads.",
+            f"WARNING: truncated {counted(predictor.num_truncated, 'example')}: --max_seq_length "
+            "sets how many tokens the model reads.",
             file=sys.stderr,
         )
 

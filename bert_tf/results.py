@@ -3,12 +3,13 @@
   python -m bert_tf.results --folder=runs
   python -m bert_tf.results runs --output_file=results.md
 
-The folder holds output folders of run_finetuning, at any depth. Runs that differ in --random_seed
-only are one row: their mean and standard deviation (with n - 1). The first tables have a row for
-each setting of the flags, and show the metric that chooses the best weights. The others repeat the
-figures of the BERT paper for these tasks, in percent, with a row for each model that was
-fine-tuned; the dev set chooses its setting. Mind their titles: some published figures are from test
-sets whose labels are not public. --output_file=results.csv has all metrics, one per line.
+The folder holds output folders of run_finetuning, at any depth. Runs that differ only in
+--random_seed are one row: their mean and standard deviation (with n - 1). The first tables have a
+row for each setting of the flags, and show the metric that chooses the best weights. The others
+repeat the figures of the BERT paper for these tasks, in percent, and add a row for each model that
+was fine-tuned, at the setting that is best on the dev set. Their titles name the split: some
+published figures are from test sets whose labels are not public. --output_file=results.csv writes
+all metrics, one per line.
 """
 
 from dataclasses import dataclass

@@ -5,27 +5,31 @@
 
 --init_checkpoint is the output folder of run_pretraining or a checkpoint of another program, such
 as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing;
---preset=tiny --vocab_file=vocab.txt trains from scratch instead. Training evaluates the dev set
+--preset=tiny --vocab_file=vocab.txt trains from scratch instead. Training evaluates on the dev set
 after every epoch and keeps the best weights in output_dir/best, which export.classifier exports as
 a SavedModel. Run the same command again to resume an interrupted run. Without --do_train, the
 command evaluates the run in output_dir, or the fine-tuned model of --init_checkpoint.
---num_seeds=3 and --grid make several runs in folders of output_dir, and compare them.
+--num_seeds=3 and --grid make several runs in subfolders of output_dir and compare them.
 Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
 that --eval_batch_size is 32.
 
-Tasks: those of GLUE (cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli) choose the best epoch on
-dev.tsv and report its metrics, as is customary; --do_predict writes the files for GLUE's server.
-ner reads CoNLL files with tags of entities or others, and chooses the best epoch by their F1.
-imdb has no dev set, so a tenth of the training reviews is held out to choose the best epoch; the
-test set is evaluated once, at the end. squad and squad2 (2.0, with unanswerable questions) find
-answers in contexts of any length, by windows of --max_seq_length tokens.
-swag chooses one of four endings. csv reads your own tables:
+Tasks:
+  cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli
+                 the tasks of GLUE. The best epoch is chosen on dev.tsv, whose metrics are reported,
+                 as is customary. --do_predict writes the files for GLUE's server.
+  squad, squad2  answers in contexts of any length, which are read in windows of --max_seq_length
+                 tokens. squad2 has unanswerable questions.
+  ner            named entities and other tags of words, in CoNLL files.
+  swag           which of four endings continues a situation.
+  imdb           positive and negative reviews. A tenth of the training reviews is held out to
+                 choose the best epoch; the test set is evaluated once, at the end.
+  csv            classes, numbers or tags in your own tables:
 
   python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\
     --init_checkpoint=run --do_train --do_eval --do_predict --output_dir=spam
 
-with the columns text and label, in .csv, .tsv or .jsonl; --label_type and --label_column say what
-to predict.
+The tables are .csv, .tsv or .jsonl files with the columns text and label. --label_type and
+--label_column say what to predict.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

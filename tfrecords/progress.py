@@ -29,6 +29,11 @@ class _Lines(tqdm):
             self._decr_instances(self)
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a count with its noun, such as "1 example" or "2,000 examples"."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def progress_bar(
     *, total: float | None, desc: str = "", show_rate: bool = True, **arguments: object
 ) -> tqdm:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tfrecords.progress import counted
+
 BALANCED = "balanced"
 
 
@@ -37,7 +39,7 @@ def describe(weights: Sequence[float], labels: Sequence[str], targets: np.ndarra
     """Returns a line that tells the user the weights and where they apply."""
     counts = np.bincount(targets, minlength=len(labels))
     parts = [
-        f"{label} {weight:.4g} ({count:,} examples)"
+        f"{label} {weight:.4g} ({counted(count, 'example')})"
         for label, weight, count in zip(labels, weights, counts.tolist(), strict=True)
     ]
     return f"Class weights: {', '.join(parts)}."
@@ -50,7 +52,7 @@ def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
             f"--class_weights: {item!r} is neither `{BALANCED}` nor of the form label=weight"
         )
     if label not in labels:
-        raise ValueError(f"--class_weights: {label!r} is no class, only {', '.join(labels)} are")
+        raise ValueError(f"--class_weights: {label!r} is not one of {', '.join(labels)}")
     try:
         weight = float(number)
     except ValueError:

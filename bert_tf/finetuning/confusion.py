@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 _INK = "#404040"
@@ -41,7 +42,7 @@ def draw_confusion(
     axes.set_yticks(range(len(names)), escaped)
     axes.set_xlabel("prediction", color=_INK)
     axes.set_ylabel("label", color=_INK)
-    axes.set_title(f"{len(labels):,} examples", loc="left", fontsize=11, color=_INK)
+    axes.set_title(counted(len(labels), "example"), loc="left", fontsize=11, color=_INK)
     axes.tick_params(colors=_INK, labelsize=9, length=0)
     axes.spines[:].set_visible(False)
     if len(names) <= _MOST_CLASSES_WITH_TEXT:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import progress_bar
+from tfrecords.progress import counted, progress_bar
 
 _TEXTS_PER_CALL = 512
 
@@ -46,7 +46,7 @@ class Features:
 
     def describe(self) -> str:
         """Returns the number of examples, and what was lost of them, in one line."""
-        line = f"{len(self):,} examples"
+        line = counted(len(self), "example")
         if self.num_truncated:
             share = self.num_truncated / len(self)
             line += (

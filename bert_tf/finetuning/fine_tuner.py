@@ -120,7 +120,7 @@ class FineTuner:
         if self._options.freeze_encoder and reads_pooler and init and _POOLER not in init.tensors:
             say(
                 f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "
-                "output of a random one, which does not train either."
+                "output of a random pooler that does not train."
             )
 
     def train(self) -> dict[str, float]:

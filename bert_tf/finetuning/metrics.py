@@ -58,7 +58,7 @@ def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray
 
 
 def _without_warnings(function: Callable, *arrays: np.ndarray) -> float:
-    """Calls a function that warns of rare inputs, for which its result is right all the same."""
+    """Calls a function without its warnings about rare inputs: its result is right all the same."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(function(*arrays))

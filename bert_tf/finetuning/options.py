@@ -47,8 +47,8 @@ class TaskOptions(command.Options):
     label_type: str = option(
         "class",
         choices=LABEL_TYPES,
-        help="What --label_column holds: a class, several classes at once, a number, or a tag for "
-        "every word (JSON lines whose columns tokens and tags hold lists).",
+        help="What --label_column holds: class, one class; classes, several at once; number, a "
+        "number; tags, a tag for every word (JSON lines whose columns tokens and tags hold lists).",
     )
     label_separator: str | None = option(
         None,
@@ -109,10 +109,10 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         help="Run folder: checkpoints, best weights, results, predictions and logs."
     )
     do_train: bool = option(
-        False, help="Train, evaluate the dev set after every epoch and keep the best weights."
+        False, help="Train, evaluate on the dev set after every epoch and keep the best weights."
     )
     do_eval: bool = option(
-        False, help="Evaluate the best weights on the dev set, and on a test set with answers."
+        False, help="Evaluate the best weights on the dev set and on a test set with answers."
     )
     do_predict: bool = option(False, help="Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
@@ -197,7 +197,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "that are not named weigh 1.",
     )
     freeze_encoder: bool = option(
-        False, help="Train only the head. The encoder keeps its weights, and drops nothing."
+        False, help="Train only the head. The encoder keeps its weights and has no dropout."
     )
     layer_decay: float = option(
         1.0,
@@ -209,7 +209,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     num_seeds: int = option(
         1,
         at_least=1,
-        help="Train this often, with --random_seed and the seeds after it, in folders of "
+        help="Train this many times, with --random_seed and the seeds after it, in subfolders of "
         "--output_dir, and report mean, standard deviation and the best run.",
     )
     grid: bool = option(

@@ -10,6 +10,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrecords.progress import counted
+
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t"
@@ -135,7 +137,7 @@ def _named(
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
         elif len(fields) != len(names):
             raise ValueError(
-                f"{path}, line {line:,}: {len(fields)} columns, but the first line has "
+                f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line has "
                 f"{len(names)}: {', '.join(map(repr, names))}"
             )
         else:

@@ -13,7 +13,7 @@ _BLOCK_BYTES = 2**20
 def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[bytes]]:
     """Yields the texts, or else the lines of a file or of standard input, in chunks.
 
-    Whoever types texts in a terminal gets every answer at once.
+    A chunk is a single line if someone types in a terminal, who thus gets each answer at once.
 
     Raises:
         ValueError, OSError: the file cannot be read.
@@ -27,7 +27,7 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
         lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
     typed = not texts and not input_file and sys.stdin.isatty()
     if typed:
-        print("Type a text per line, and Ctrl-D at the end.", file=sys.stderr)
+        print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
     return in_chunks(lines, 1 if typed else CHUNK_LINES)
 
 

@@ -101,7 +101,7 @@ def npz(
 class _Stream:
     """A file for zipfile, which writes from start to end if there is no `seek`.
 
-    Cloud storage cannot seek, and GFile fails in its own way there.
+    Cloud storage cannot seek, and `GFile.seek` raises an error that zipfile does not expect.
     """
 
     def __init__(self, file: tf.io.gfile.GFile):

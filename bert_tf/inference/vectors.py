@@ -104,7 +104,7 @@ def chosen_layers(text: str, num_layers: int) -> list[int | str]:
             layer = num_layers
         if layer != EMBEDDINGS and not -num_layers <= layer < num_layers:
             raise ValueError(
-                f"--layers={text}: {name!r} is no layer of this model: choose from 0 to "
+                f"--layers={text}: {name!r} is not a layer of this model: choose from 0 to "
                 f"{num_layers - 1}, from -1 (the last) to -{num_layers} (the first), or "
                 f"{EMBEDDINGS}"
             )

@@ -41,8 +41,8 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
 def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
     """Returns the figure that `draw_curves` writes: four panels over the step.
 
-    Each curve consists of the entries that have its key. Drawn with the accuracies, the keys that
-    end in `accuracy`, are other `eval_` metrics than losses: four in all.
+    Each curve consists of the entries that have its key. The panel of accuracies shows up to four
+    metrics: keys that end in `accuracy`, then other `eval_` metrics except losses.
     """
     # Slow to import, and rarely needed.
     from matplotlib.figure import Figure

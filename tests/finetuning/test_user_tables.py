@@ -65,7 +65,7 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.csv", b"a,b\n1,2\n1,2,3\n", "a.csv, line 3: 3 columns, but the first line has 2"),
         ("a.csv", b'a,b\n"1\n1",2\n"1,2\n3,4\n', "a.csv, line 4: a quote is not closed"),
         ("a.csv", b'a,b\n"1"x,2\n', "a.csv, line 2: ',' expected after '\"'; inside a quoted"),
-        ("a.tsv", b"a\tb\n1\n", "a.tsv, line 2: 1 columns, but the first line has 2: 'a', 'b'"),
+        ("a.tsv", b"a\tb\n1\n", "a.tsv, line 2: 1 column, but the first line has 2: 'a', 'b'"),
         ("a.json", b'{"a": 1}\n{"a": \n', "a.json, line 2 is not JSON: Expecting value at column"),
         ("a.json", b'[{"a": 1}]\n', "a.json, line 1 is not a JSON object: write one per line"),
         ("a.json", b'{"a":' + b"[" * 10**5, "a.json, line 1 cannot be read: maximum rec"),

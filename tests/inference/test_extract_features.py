@@ -115,8 +115,8 @@ def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, caps
     )
     printed = capsys.readouterr().out
     assert "Wrote 37 vectors of 3 x 16 numbers for 6 lines to " in printed
-    assert "WARNING: 1 of 6 lines have more than 12 tokens and were truncated" in printed
-    assert "WARNING: 1 of 6 lines have bytes that are not UTF-8" in printed
+    assert "WARNING: truncated 1 of 6 lines to 12 tokens: --max_seq_length" in printed
+    assert "WARNING: dropped bytes that are not UTF-8 from 1 of 6 lines." in printed
 
 
 @pytest.mark.parametrize("pooling", ["word_first", "word_mean", "cls", "mean"])
@@ -187,8 +187,8 @@ def test_pairs_are_packed_as_for_training(vocab, length):
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        ({"layers": "-1,3"}, "--layers=-1,3: '3' is no layer of this model: choose from 0 to 2"),
-        ({"layers": "last"}, "--layers=last: 'last' is no layer of this model"),
+        ({"layers": "-1,3"}, "--layers=-1,3: '3' is not a layer of this model: choose from 0 to 2"),
+        ({"layers": "last"}, "--layers=last: 'last' is not a layer of this model"),
         ({"max_seq_length": 25}, "max_seq_length 25 is more than the max_position_embeddings 24"),
         ({"ending": ".csv"}, "its name must end with .npz, .tfrecord, .jsonl"),
         ({"ending": ".jsonl", "dtype": "float16"}, "--dtype=float16 has no effect on .jsonl"),

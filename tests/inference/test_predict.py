@@ -58,7 +58,7 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     texts = tuple(f"{a} ||| {b}" if a else f"{a}\t{b}" for a, b in pairs)
     run(Options(checkpoint=folder, batch_size=2, texts=texts, json=True))
     printed = capsys.readouterr()
-    assert "WARNING: 1 examples were truncated: --max_seq_length" in printed.err
+    assert "WARNING: truncated 1 example: --max_seq_length" in printed.err
     rows = [json.loads(line) for line in printed.out.splitlines()]
     for row, (a, b) in zip(rows, pairs, strict=True):
         expected = module.serving(tf.constant([a]), tf.constant([b]))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from bert_tf.finetuning.tasks.glue import SUBMISSION
+from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 
@@ -56,7 +57,7 @@ def _read_whole(path: str, count: int) -> str:
             raise ValueError(f"{path}, line {number:,} has no prediction: predict the test set")
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
-            f"{path} has {len(lines):,} predictions, but the official test set has {count:,} "
-            f"examples with the indices 0 to {count - 1}: predict the whole official file"
+            f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "
+            f"{count:,} examples with the indices 0 to {count - 1}: predict the whole official file"
         )
     return text

@@ -128,7 +128,8 @@ def _check_folder(path: str) -> None:
     names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
     if others := sorted(name for name in names if not _OURS.match(name)):
         raise ValueError(
-            f"{path} holds {others[0]}, which is not of such runs: choose another --output_dir"
+            f"{path} holds {others[0]}, which --num_seeds and --grid do not write: "
+            "choose another --output_dir"
         )
 
 

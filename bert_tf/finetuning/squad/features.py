@@ -10,7 +10,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.squad.files import SquadExamples
 from bert_tf.finetuning.squad.windows import Windows, check_lengths, make_windows
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import progress_bar
+from tfrecords.progress import counted, progress_bar
 
 _TEXTS_PER_CALL = 512
 
@@ -35,13 +35,13 @@ class SquadFeatures(Features):
     def describe(self) -> str:
         """Returns the numbers of questions and windows, and what is odd about the data."""
         parts = [
-            f"{len(self.examples):,} questions on {len(self.examples.contexts):,} contexts in "
-            f"{len(self):,} windows of up to {self.max_seq_length} tokens"
+            f"{counted(len(self.examples), 'question')} on "
+            f"{counted(len(self.examples.contexts), 'context')} in "
+            f"{counted(len(self), 'window')} of up to {self.max_seq_length} tokens"
         ]
         if self.num_truncated:
-            parts.append(
-                f"{self.num_truncated:,} questions truncated to {self.max_query_length} tokens"
-            )
+            truncated = counted(self.num_truncated, "question")
+            parts.append(f"{truncated} truncated to {self.max_query_length} tokens")
         return ", ".join([*parts, *self.notes])
 
 

@@ -135,7 +135,7 @@ def _get(record: Any, key: str, kind: Any, where: str) -> Any:
         raise ValueError(f'{where} has no "{key}"')
     value = record[key]
     if not isinstance(value, kind):
-        raise ValueError(f'{where} has the odd "{key}" {value!r:.40}')
+        raise ValueError(f'{where} has an invalid "{key}": {value!r:.40}')
     if isinstance(value, str) and not _encodes(value):
         raise ValueError(f'"{key}" of {where} holds half a surrogate pair, such as \\ud800')
     return value
@@ -183,10 +183,10 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     )
 
 
-_MOVED = "{} answers not at their offset: used the nearest place with their text"
-_ABSENT = "{} questions left out whose answer is not in the context"
-_SAME_ID = "{} questions with the id of another one"
-_EMPTY = "{} empty questions"
+_MOVED = "answers moved from a wrong offset to the nearest place with their text: {}"
+_ABSENT = "questions left out because their answer is not in the context: {}"
+_SAME_ID = "questions with a repeated id: {}"
+_EMPTY = "empty questions: {}"
 _NOTES = (_MOVED, _ABSENT, _SAME_ID, _EMPTY)
 
 

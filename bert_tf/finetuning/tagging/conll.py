@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
+from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 DOCUMENT = "-DOCSTART-"
@@ -91,8 +92,8 @@ def _columns(line: str) -> list[str]:
 def _check(path: str, number: int, columns: list[str], width: int) -> None:
     if len(columns) != width:
         raise ValueError(
-            f"{path}, line {number}: {len(columns)} columns instead of the {width} of the first "
-            "word"
+            f"{path}, line {number}: {counted(len(columns), 'column')} instead of the {width} of "
+            "the first word"
         )
     for name, column in (("word", columns[0]), ("tag", columns[-1])):
         if not column:

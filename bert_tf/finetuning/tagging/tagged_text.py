@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.finetuning.tagging.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
-from tfrecords.progress import say
+from tfrecords.progress import counted, say
 
-# So many tags fit into a message.
+# The most tags that a message shows.
 _TAGS_SHOWN = 9
 
 
@@ -57,8 +57,9 @@ class TaggedText:
 
     def describe(self) -> str:
         """Returns the amount of text, for messages."""
-        line = f"{len(self.words):,} words in {len(self):,} sentences"
-        return line + (f" and {len(self.documents):,} documents" if self.marks_documents else "")
+        line = f"{counted(len(self.words), 'word')} in {counted(len(self), 'sentence')}"
+        documents = counted(len(self.documents), "document")
+        return f"{line} and {documents}" if self.marks_documents else line
 
     def word_splits(self, by_document: bool) -> np.ndarray:
         """Returns where the documents, or else the sentences, begin among the words, and the end.

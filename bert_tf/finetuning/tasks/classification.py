@@ -21,7 +21,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
-# The examples of so many classes are counted in the output.
+# With more classes than this, the output does not count their examples.
 _CLASSES_SHOWN = 10
 
 
@@ -83,7 +83,7 @@ class ClassificationTask(TextTask):
             return None
         return (
             f'the model predicts "{self.labels[label]}" for {count:,} of {len(predicted):,} '
-            f"examples, but {true:,} are: {IGNORES_INPUT}"
+            f"examples, but that is right for {true:,}: {IGNORES_INPUT}"
         )
 
     def write_predictions(

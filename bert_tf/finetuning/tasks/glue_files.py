@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
+from tfrecords.progress import counted
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -137,8 +138,8 @@ class _Table:
                 short += 1
             else:
                 raise ValueError(
-                    f"{self.path}, line {line}: {len(fields)} columns, but there must be "
-                    f"{len(self.header)}"
+                    f"{self.path}, line {line}: {counted(len(fields), 'column')}, but there must "
+                    f"be {len(self.header)}"
                 )
         notes = [f"skipped lines that lack columns: {short:,}"] if short else []
         return rows, notes + ([f"lines with too many columns: {long:,}"] if long else [])

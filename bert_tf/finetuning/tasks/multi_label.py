@@ -67,8 +67,9 @@ class MultiLabelTask(TextTask):
         if not true or np.any(outputs["logits"] >= 0):
             return None
         return (
-            f"the model predicts no class for any of {len(features):,} examples, but {true:,} have "
-            "one: no probability reaches 0.5. Try more epochs or a higher --learning_rate."
+            f"the model predicts no class for any of {len(features):,} examples, but should "
+            f"for {true:,}: no probability reaches 0.5. Try more epochs or a higher "
+            "--learning_rate."
         )
 
     def write_predictions(

@@ -119,8 +119,8 @@ class MultipleChoiceTask(Task):
         if count < _NEARLY_ALL * len(predicted) or true >= count:
             return None
         return (
-            f'the model chooses "{self.labels[position]}" in {count:,} of {len(predicted):,} '
-            f"examples, but it is right in {true:,}: it ignores its input. Try another "
+            f'the model chooses "{self.labels[position]}" for {count:,} of {len(predicted):,} '
+            f"examples, but that is right for {true:,}: it ignores its input. Try another "
             "--learning_rate, more epochs, or an --init_checkpoint that was trained for longer."
         )
 

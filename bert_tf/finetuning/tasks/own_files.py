@@ -18,6 +18,7 @@ from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.own_tags import OwnTaggingTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.user_tables import Table, read_table
+from tfrecords.progress import counted
 
 NAME = "csv"
 _FLAGS = (
@@ -47,7 +48,7 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         name=NAME,
         pairs=bool(options.text_b_column),
         has_dev=bool(options.dev_file or not options.train_file),
-        # Whether it has any shows when it is read; without targets, it is predicted all the same.
+        # Reading shows whether it has targets; without them, it is predicted all the same.
         test_has_targets=bool(options.test_file),
         flags=_FLAGS,
     )
@@ -109,7 +110,7 @@ class _Layout:
         found = {name for names in self.parse(table) for name in names}
         if len(found) < 2:
             raise ValueError(
-                f"{table.path} has {len(found)} different labels in {self.labels[0]!r}"
+                f"{table.path} has {counted(len(found), 'label')} in {self.labels[0]!r}"
                 f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
             )
         return own_labels.sorted_classes(found)

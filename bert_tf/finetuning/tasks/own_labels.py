@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.finetuning.user_tables import Table
 
 _WITHOUT_LABELS = ": give a file without labels as --test_file"
-# So many names of classes fit into a message.
+# The most names of classes that a message shows.
 _NAMES_SHOWN = 20
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
 

@@ -33,7 +33,7 @@ class OwnTaggingTask(TaggingTask):
     def __init__(self, options: FineTuningOptions, head: Head | None):
         self._columns = options.text_column or "tokens", options.label_column or "tags"
         self._has_dev = bool(options.dev_file or not options.train_file)
-        # Whether it has any shows when it is read; without tags, it is predicted all the same.
+        # Reading shows whether it has tags; without them, it is predicted all the same.
         self.test_has_targets = bool(options.test_file)
         files = DataFiles(None, options.train_file, options.dev_file, options.test_file)
         super().__init__(head.labels if head else label_names(self._read(files, TRAIN)))
@@ -80,7 +80,8 @@ def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
     found = _strings(table, row, tags)
     if len(found) != len(tokens):
         raise ValueError(
-            f"{table.at(row)}: {len(tokens)} in {words!r}, but {len(found)} in {tags!r}"
+            f"{table.at(row)}: {words!r} and {tags!r} differ in length, {len(tokens)} and "
+            f"{len(found)}"
         )
     return Sentence(tokens, found, (table.lines[row],) * len(tokens))
 

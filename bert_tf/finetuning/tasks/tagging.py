@@ -21,6 +21,7 @@ from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.progress import counted
 
 Logits = Mapping[str, list[np.ndarray]]
 
@@ -37,7 +38,7 @@ class TaggingFeatures(Features):
     predicted: tf.RaggedTensor
 
     def describe(self) -> str:
-        return f"{self.examples.describe()}, in {len(self):,} windows"
+        return f"{self.examples.describe()}, in {counted(len(self), 'window')}"
 
 
 class TaggingTask(Task):

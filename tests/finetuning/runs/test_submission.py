@@ -34,7 +34,7 @@ def test_the_files_of_all_runs_lie_flat_in_the_zip(tmp_path, capsys):
             assert zipped.read(name) == (tmp_path / name / name).read_bytes()
     printed = capsys.readouterr().out
     assert "submission.zip: CoLA.tsv, SST-2.tsv, MRPC.tsv" in printed
-    assert "WARNING: 1 of 11 files are missing: QQP.tsv." in printed
+    assert "WARNING: missing 1 of 11 files: QQP.tsv." in printed
 
 
 def test_what_is_not_a_submission_is_named(tmp_path):
@@ -52,7 +52,7 @@ def test_what_is_not_a_submission_is_named(tmp_path):
     (tmp_path / "b" / "WNLI.tsv").write_bytes(b"index\tprediction\n0\t1\n1\n")
     refuse("b/WNLI.tsv, line 3 has no prediction", again)
     (tmp_path / "b" / "WNLI.tsv").write_bytes(b"\xff\n0\t\xff\n")
-    refuse("b/WNLI.tsv has 1 predictions", again)
+    refuse("b/WNLI.tsv has 1 prediction,", again)
     part = predict(tmp_path / "c", "RTE.tsv", 277)
     refuse("RTE.tsv has 277 predictions, but the official test set has 3,000", whole, part)
     (tmp_path / "a" / "WNLI.tsv").write_text("index\tprediction\n" + "0\t1\n" * 146)

@@ -148,7 +148,9 @@ def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
     with pytest.raises(ValueError, match="--grid tries several values of --learning_rate: omit"):
         sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))
     RunFolder(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
-    with pytest.raises(ValueError, match="runs holds head.json, which is not of such runs"):
+    with pytest.raises(
+        ValueError, match="runs holds head.json, which --num_seeds and --grid do not"
+    ):
         sweep(make_options(tmp_path, grid=True))
     assert not trained
 

@@ -68,10 +68,10 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
         ("4", (19, 23)),
     ]
     assert examples.notes == (
-        "3 answers not at their offset: used the nearest place with their text",
-        "1 questions left out whose answer is not in the context",
-        "1 questions with the id of another one",
-        "1 empty questions",
+        "answers moved from a wrong offset to the nearest place with their text: 3",
+        "questions left out because their answer is not in the context: 1",
+        "questions with a repeated id: 1",
+        "empty questions: 1",
     )
 
 
@@ -95,7 +95,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
         (_file(_question(), _question()), "two questions have the id 1: give each its own"),
         (_file(_question(), context=" "), "the context of question 1 is empty"),
         (_file(_question(id=...)), r'data\[0\].paragraphs\[0\].qas\[0\] has no "id"'),
-        (_file(_question(question=None)), 'question 1 has the odd "question" None'),
+        (_file(_question(question=None)), 'question 1 has an invalid "question": None'),
         (
             _file(_question(answers=[{"text": "Ann"}])),
             'an answer of question 1 has no "answer_start"',

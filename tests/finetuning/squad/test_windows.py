@@ -31,8 +31,7 @@ def test_worked_example(tokenizer):
     assert features.targets["start"].tolist() == [0, 5, 0]
     assert features.targets["end"].tolist() == [0, 6, 0]
     assert features.describe() == (
-        "1 questions on 1 contexts in 3 windows of up to 10 tokens, "
-        "1 questions truncated to 2 tokens"
+        "1 question on 1 context in 3 windows of up to 10 tokens, 1 question truncated to 2 tokens"
     )
 
 

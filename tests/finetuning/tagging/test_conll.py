@@ -66,7 +66,7 @@ def test_without_marks_every_sentence_is_a_document(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a O\nb\n", "train.txt, line 2: 1 columns instead of the 2 of the first word"),
+        ("a O\nb\n", "train.txt, line 2: 1 column instead of the 2 of the first word"),
         ("a\tO\n\tO\n", "train.txt, line 2: the word is empty"),
         ("a\tO\nb\t\n", "train.txt, line 2: the tag is empty"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),

@@ -168,7 +168,7 @@ def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
         (b"", "has no column 'sentence'"),
         (b"sentence\tgold\na\t1\n", "has no column 'label'"),
         (b"sentence\tlabel\na\t1\nb\t2\n", "line 3: label '2' is not one of 0, 1"),
-        (b"sentence\tlabel\nno label\n", "line 2: 1 columns, but there must be 2"),
+        (b"sentence\tlabel\nno label\n", "line 2: 1 column, but there must be 2"),
         ("sentence\tlabel\na\t1\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),
         (b"index\tsentence\n0\ta dev set without labels\n", "has no column 'label'"),
     ],

@@ -141,7 +141,7 @@ def test_tags_of_words(write):
         (
             "a.jsonl",
             {"tokens": ["a", "b"], "tags": ["O"]},
-            "line 1: 2 in 'tokens', but 1 in 'tags'",
+            "line 1: 'tokens' and 'tags' differ in length, 2 and 1",
         ),
         ("a.jsonl", {"tokens": "a b", "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
         ("a.jsonl", {"tokens": [""], "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
@@ -181,7 +181,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
             "text,label\na,x\nb,x\n",
             GOOD,
             {},
-            "has 1 different labels in 'label', 'x': a classifier",
+            "has 1 label in 'label', 'x': a classifier",
         ),
         ("text,label\na,x\nb, \n", GOOD, {}, "train.csv, line 3 has no label"),
         (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),

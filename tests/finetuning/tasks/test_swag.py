@@ -112,7 +112,9 @@ def test_scores_and_files_against_a_worked_example(tmp_path):
     assert scores == pytest.approx({"loss": (np.log(4) + np.log(6 / 5)) / 2, "accuracy": 0.5})
     assert TASK.problem({"logits": logits}, features) is None
     constant = {"logits": np.eye(4)[[2, 2]]}
-    assert '"ending2" in 2 of 2 examples, but it is right in 0' in TASK.problem(constant, features)
+    assert '"ending2" for 2 of 2 examples, but that is right for 0' in TASK.problem(
+        constant, features
+    )
     TASK.write_predictions(str(tmp_path), "dev", {"logits": logits}, features)
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
     assert lines[0] == "index\tlabel\tprediction" + "".join(f"\tp(ending{i})" for i in range(4))

@@ -1,4 +1,4 @@
-"""Compares how fast SST-2 is fine-tuned and predicted: bert_tf, the same padded, and Hugging Face.
+"""Compares the speed of fine-tuning on SST-2 and of prediction: bert_tf and Hugging Face.
 
   python -m venv hf && hf/bin/pip install transformers accelerate torch --extra-index-url \\
     https://download.pytorch.org/whl/cpu
@@ -15,7 +15,7 @@ All start from the same weights, --model, a BERT in Hugging Face's format, and p
                          precision if the precision is bfloat16
 
 Each contender is a process of its own, and they take turns; see turns.py. In each round, a ratio
-says how many times as fast as the contender bert_tf is. The table shows the medians of the ratios.
+is the speed of bert_tf divided by that of the contender. The table shows the median ratios.
 """
 
 import argparse

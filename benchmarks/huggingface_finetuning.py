@@ -50,7 +50,7 @@ def main() -> None:
     )
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--data_dir", required=True)
-    parser.add_argument("--model", required=True, help="Folder of a BERT of Hugging Face")
+    parser.add_argument("--model", required=True, help="Folder of a BERT in Hugging Face's format")
     parser.add_argument("--seeds", type=int, nargs="+", default=[12345])
     parser.add_argument("--train_batch_size", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=5e-5)

@@ -22,7 +22,7 @@ class TextExamples:
         texts_b: the second texts of pairs; None for single texts.
         targets: arrays [N, ...] by name; {} if unknown.
         ids: what identifies each example in files of predictions; None for 0, 1, 2, ...
-        notes: what is odd about the data, with counts, such as "3 lines without a label skipped".
+        notes: faults in the data, with their counts, such as "3 lines without a label skipped".
     """
 
     texts_a: list[bytes]

@@ -28,7 +28,7 @@ class Features:
         max_seq_length: the largest number of tokens of an example.
         num_truncated: number of examples that were truncated.
         num_not_utf8: number of texts with bytes that are not UTF-8; those bytes were dropped.
-        notes: what else is odd about the data, with counts.
+        notes: other facts about the data, with their counts.
     """
 
     ids: tf.RaggedTensor

@@ -55,10 +55,10 @@ class Table:
 
 
 def read_table(path: str) -> Table:
-    """Reads a table; the end of its name says of which kind it is.
+    """Reads a table; the end of its name determines the format.
 
     - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
-      Whichever of comma, semicolon and tab is most frequent in the first line separates the fields.
+      Fields are separated by the most frequent of comma, semicolon and tab in the first line.
     - `.tsv`: the first line names the columns; tabs separate the fields, and quotes are text.
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 

@@ -18,7 +18,7 @@ _CHUNK_BYTES = 2**28
 
 @dataclass
 class Counts:
-    """What was written, and what was odd about the lines."""
+    """How much was written, and how many lines were changed."""
 
     lines: int = 0
     vectors: int = 0

@@ -25,7 +25,7 @@ class FeatureTagger(keras.Model):
     | "weighted_sum_all"       | the same for all layers                                 | H     |
 
     The trained weights are a softmax over the layers, times a trained scale, as in ELMo. The
-    encoder neither trains nor drops anything.
+    encoder does not train and has no dropout.
 
     Args:
         config: sizes and rates of the encoder; see `BertConfig`.

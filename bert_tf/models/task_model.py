@@ -20,7 +20,7 @@ class BertTaskModel(keras.Model):
     | "span"            | `sequence_output`   | [B, S]    | start and end logits [B, S, 2]  |
 
     As in the original, the "span" head has no dropout. With `encoder.trainable = False`, only the
-    head trains: the encoder drops nothing, and no gradient is computed for it.
+    head trains: the encoder has no dropout, and no gradient is computed for it.
 
     Args:
         config: sizes and rates; see `BertConfig`.

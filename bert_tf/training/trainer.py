@@ -24,7 +24,8 @@ class Objective(Protocol):
     Measures are sums and counts that add up over replicas and batches. The mean of a measure is
     its sum divided by its count; the loss is the total of the means of the measures in `losses`.
     `outputs` returns tensors [B, ...] for `Trainer.predict`, its only caller.
-    AutoGraph does not rewrite them: where a tensor decides, use `tf.where` or `tf.cond`.
+    AutoGraph does not rewrite these methods: where a condition is a tensor, use `tf.where` or
+    `tf.cond`.
     """
 
     measures: tuple[str, ...]

@@ -33,7 +33,7 @@ class SquadFeatures(Features):
     max_query_length: int
 
     def describe(self) -> str:
-        """Returns the numbers of questions and windows, and what is odd about the data."""
+        """Returns the numbers of questions and windows, and the faults in the data."""
         parts = [
             f"{counted(len(self.examples), 'question')} on "
             f"{counted(len(self.examples.contexts), 'context')} in "

@@ -37,7 +37,7 @@ class SquadExamples:
         contexts: UTF-8 bytes.
         questions: the questions, in the order of the file.
         has_answers: whether the answers of all questions are known.
-        notes: what is odd about the data, with numbers.
+        notes: faults in the data, with their counts.
     """
 
     contexts: list[bytes]
@@ -150,7 +150,7 @@ def _encodes(text: str) -> bool:
 
 
 def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:
-    """Collects contexts and questions, and counts what is odd.
+    """Collects contexts and questions, and counts faults.
 
     Raises:
         ValueError: names the question.

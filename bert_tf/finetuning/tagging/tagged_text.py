@@ -119,7 +119,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
 
 
 def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
-    """Returns the text in BIO, and tells the user what is odd about it.
+    """Returns the text in BIO, and warns of faults in its tags.
 
     Args:
         labels: the tags that the model knows. Others count as errors of the model.
@@ -135,8 +135,8 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
         raise ValueError(
-            f'{text.path}: none of its tags, such as "{text.tags[0]}", is one of the training '
-            f"data's: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag; to "
+            f'{text.path}: none of its tags, such as "{text.tags[0]}", is among the training '
+            f"tags: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag; to "
             "predict text without tags, leave only the words"
         )
     for tag in sorted(counts.keys() - set(labels)):

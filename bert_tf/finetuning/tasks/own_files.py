@@ -74,7 +74,7 @@ class _Layout:
         text_b: the column of the second text; None for single texts.
         labels: the columns to predict.
         parse: reads those: the classes of each row, or numbers [N].
-        tables: what was read already, by path.
+        tables: tables that were already read, by path.
     """
 
     text: str | None

@@ -117,7 +117,7 @@ def class_indices(
             if name not in indices:
                 known = ", ".join(labels[:_NAMES_SHOWN]) + ", ..." * (len(labels) > _NAMES_SHOWN)
                 raise ValueError(
-                    f"{table.at(row)}: label {name!r} is not one of the training file's: {known}"
+                    f"{table.at(row)}: label {name!r} is not one of the training labels: {known}"
                 )
     return [[indices[name] for name in names] for names in rows]
 

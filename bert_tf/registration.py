@@ -17,6 +17,7 @@ MODULES = {
     "DenseHead": "bert_tf.models.heads",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
+    "FeatureTagger": "bert_tf.models.feature_tagger",
     "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEmbeddings": "bert_tf.layers.embeddings",
     "EncoderBlock": "bert_tf.layers.encoder_block",

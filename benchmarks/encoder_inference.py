@@ -10,16 +10,20 @@ dropout. All have the same random weights, converted with convert_checkpoint, ex
 Garden, which makes random weights of its own.
 
   bert_tf       the SavedModel of export.encoder, loaded with tf.saved_model.load
+  bert_tf, frozen weights
+                the same, with TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 in the environment
   Model Garden  the SavedModel of its export_tfhub_lib, loaded with tf.saved_model.load
   KerasHub      BertBackbone in a tf.function; its dtype is the precision
   Hugging Face  BertModel with scaled_dot_product_attention in inference mode; its dtype is the
                 precision
 
 Each contender is a process of its own, and they take turns; see turns.py. In each round, a ratio
-says how many times as fast as the contender bert_tf is. The table shows the medians of the ratios.
+says how many times as fast as the contender bert_tf is, without and with frozen weights. The table
+shows the medians of the ratios.
 """
 
 import argparse
+import os
 import pathlib
 import statistics
 import subprocess
@@ -30,6 +34,7 @@ from collections.abc import Callable
 from turns import Process, argument_parser, serve, take_turns
 
 Contender = tuple[Callable[[int], float], str]
+OURS = ("bert_tf", "bert_tf, frozen weights")
 GARDEN = "Model Garden"
 HUGGING_FACE = "Hugging Face"
 
@@ -110,8 +115,9 @@ def _compare(options: argparse.Namespace, sizes: dict, folder: pathlib.Path) -> 
         f"\n{options.preset}, {sizes['precision']}: batch {sizes['B']}, length {sizes['S']}, "
         f"{options.rounds} rounds\n"
     )
-    print("| | milliseconds per batch | bert_tf is faster by a factor of (min, max) |")
-    print("|---|---|---|")
+    factors = [f"{name} is faster by a factor of (min, max)" for name in OURS]
+    print(f"| | milliseconds per batch | {' | '.join(factors)} |")
+    print("|---|---|---|---|")
     for name, process in processes.items():
         print(f"| {name} | {process.failure or _figures(name, rounds)} |")
     for name, process in processes.items():
@@ -122,11 +128,14 @@ def _compare(options: argparse.Namespace, sizes: dict, folder: pathlib.Path) -> 
 def _figures(name: str, rounds: list[dict[str, float]]) -> str:
     """Returns the cells of a row."""
     milliseconds = 1e3 * statistics.median(times[name] for times in rounds)
-    ratios = [times[name] / times["bert_tf"] for times in rounds if times.get("bert_tf")]
-    if name == "bert_tf" or not ratios:
-        return f"{milliseconds:.4g} | "
-    factors = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
-    return f"{milliseconds:.4g} | {factors}"
+    return " | ".join([f"{milliseconds:.4g}", *(_factor(ours, name, rounds) for ours in OURS)])
+
+
+def _factor(ours: str, name: str, rounds: list[dict[str, float]]) -> str:
+    ratios = [times[name] / times[ours] for times in rounds if times.get(ours)]
+    if name == ours or not ratios:
+        return ""
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
 
 
 def _inputs(sizes: dict) -> dict:
@@ -168,6 +177,11 @@ def _bert_tf(sizes: dict) -> Contender:
 
     folder = f"{sizes['folder']}/bert_tf-{sizes['precision']}"
     return _saved_model(folder, sizes, f"bert_tf {bert_tf.__version__}")
+
+
+def _bert_tf_frozen(sizes: dict) -> Contender:
+    os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"  # TensorFlow reads it when first needed
+    return _bert_tf(sizes)
 
 
 def _garden(sizes: dict) -> Contender:
@@ -256,7 +270,8 @@ def _huggingface(sizes: dict) -> Contender:
 
 
 CONTENDERS: dict[str, Callable[[dict], Contender]] = {
-    "bert_tf": _bert_tf,
+    OURS[0]: _bert_tf,
+    OURS[1]: _bert_tf_frozen,
     GARDEN: _garden,
     "KerasHub": _kerashub,
     HUGGING_FACE: _huggingface,

@@ -1,24 +1,25 @@
-"""Builds, extends or measures a WordPiece vocabulary (vocab.txt) for BERT from raw text.
+"""Builds, extends or measures a WordPiece vocabulary (vocab.txt).
 
-The text may be in any language and of any size: plain files, JSON lines (.jsonl), or either of them
-compressed (.gz, .bz2, .xz, .zst). The code that later tokenizes the text also splits it into words
-here, so every learned token can be found again. The same text gives the same file, byte for byte,
-on any number of cores. A vocabulary from other text or flags is replaced only with --overwrite.
-
-A new vocabulary:
   python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt
-Ids follow the published vocabularies: [PAD] is 0, then come [unused] tokens for words of your own,
-then [UNK], [CLS], [SEP] and [MASK], characters, and tokens from frequent to rare.
-
-A published vocabulary and the 1,000 tokens that shorten the text of a domain most:
   python -m bert_tf.build_vocab --input_file='medicine/*.gz' --output_file=medical.txt \\
     --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
-Old ids stay the same. medical.txt.mapping.json records which old embeddings each new one starts
-from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, together with the
---init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
-
-A report on how well a vocabulary covers texts, which the other two print as well; writes nothing:
   python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt
+
+The first command builds a vocabulary from text. The second adds to a published one the tokens that
+shorten the text of a domain most. The third reports how well a vocabulary covers texts, which the
+other two print as well, and writes nothing. The text may be in any language and of any size: plain
+files, JSON lines (.jsonl), or either of them compressed (.gz, .bz2, .xz, .zst).
+
+The code that later tokenizes the text also splits it into words here, so every learned token can be
+found again. The same text gives the same file, byte for byte, on any number of cores. A vocabulary
+from other text or flags is replaced only with --overwrite.
+
+Ids of a new vocabulary follow the published ones: [PAD] is 0, then come [unused] tokens for words
+of your own, then [UNK], [CLS], [SEP] and [MASK], characters, and tokens from frequent to rare.
+
+--extend_vocab leaves old ids the same. medical.txt.mapping.json records which old embeddings each
+new one starts from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, together
+with the --init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
 """
 
 from bert_tf.vocabulary.options import VocabularyOptions as Options

@@ -4,7 +4,9 @@
     --output_file=vectors.npz
 
 The input has one text per line, or a pair as "a ||| b". --checkpoint is a run folder or a
-checkpoint of another program (docs/checkpoints.md). --output_file ends with
+checkpoint of another program (docs/checkpoints.md).
+
+--output_file ends with
 
   .npz       compact arrays: values [vectors, layers, hidden_size], row_splits [lines + 1],
              starts and limits (bytes in the line), ids (of tokens), layers; line i has the
@@ -71,7 +73,7 @@ class Options(VocabularyOptions):
     max_seq_length: int = option(
         128, at_least=5, help="Tokens per line; longer lines are truncated and counted."
     )
-    batch_size: int = option(32, at_least=1, help="Lines per batch.")
+    batch_size: int = option(32, at_least=1, help="Lines per batch.", rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Fills in every [MASK] of a text with the words that a pre-trained model finds likely.
+"""Fills in every [MASK] of a text with the likeliest words.
 
   python -m bert_tf.fill_mask --checkpoint=run "The capital of France is [MASK]."
   python -m bert_tf.fill_mask --checkpoint=hf:google-bert/bert-base-uncased --input_file=texts.txt
@@ -7,7 +7,9 @@
 checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, or
 the lines of --input_file or of standard input. Several masks in a text are filled in independently
 of each other. The words are tokens of the vocabulary; one that begins with ## continues the word
-before it. --json prints a JSON object per text:
+before it.
+
+--json prints a JSON object per text:
 
   {"text": "...", "masks": [[{"token": "paris", "probability": 0.42}, ...], ...]}
 """

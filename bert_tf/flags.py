@@ -41,16 +41,18 @@ class DeviceOptions(command.Options):
         None,
         help="host:port of every machine of --strategy=multi_worker, comma-separated and the same "
         "on each. Alternatively, set TF_CONFIG.",
+        rare=True,
     )
     task_index: int | None = option(
         None,
         at_least=0,
         help="Index of this machine in --worker_hosts. Worker 0 writes the files.",
+        rare=True,
     )
-    use_tpu: bool = option(False, help="Same as --strategy=tpu.")
-    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.")
-    tpu_zone: str | None = option(None, help="Zone of --tpu_name.")
-    gcp_project: str | None = option(None, help="Project of --tpu_name.")
+    use_tpu: bool = option(False, help="Same as --strategy=tpu.", rare=True)
+    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.", rare=True)
+    tpu_zone: str | None = option(None, help="Zone of --tpu_name.", rare=True)
+    gcp_project: str | None = option(None, help="Project of --tpu_name.", rare=True)
 
 
 def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":

@@ -1,4 +1,4 @@
-"""Applies a fine-tuned model to text: labels, numbers, answers to questions, or tagged text.
+"""Applies a fine-tuned model to text: labels, numbers, answers or tags.
 
   python -m bert_tf.predict --checkpoint=sst2 "a moving film" "two hours of nothing"
   python -m bert_tf.predict --checkpoint=mrpc "One sentence. ||| Another sentence."
@@ -45,8 +45,9 @@ class Options(TextOptions, VocabularyOptions):
     pairs: bool = option(
         False,
         help="For a model of another program that classifies pairs of texts. A run states it.",
+        rare=True,
     )
-    batch_size: int = option(32, at_least=1, help="Examples per batch.")
+    batch_size: int = option(32, at_least=1, help="Examples per batch.", rare=True)
 
 
 def run(options: Options) -> None:

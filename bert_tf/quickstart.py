@@ -1,4 +1,4 @@
-"""Runs every step from text to a filled-in [MASK], in about ten minutes on two cores.
+"""Runs every step from text to a filled-in [MASK], in about ten minutes.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 

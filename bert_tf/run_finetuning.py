@@ -2,16 +2,18 @@
 
   python -m bert_tf.run_finetuning --task=sst2 --data_dir=glue/SST-2 --init_checkpoint=run \\
     --do_train --do_eval --do_predict --output_dir=run-sst2
+  python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\
+    --init_checkpoint=run --do_train --do_eval --do_predict --output_dir=spam
 
 --init_checkpoint is the output folder of run_pretraining or a checkpoint of another program, such
-as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing;
---preset=tiny --vocab_file=vocab.txt trains from scratch instead. Training evaluates on the dev set
-after every epoch and keeps the best weights in output_dir/best, which export.classifier exports as
-a SavedModel. Run the same command again to resume an interrupted run. Without --do_train, the
-command evaluates the run in output_dir, or the fine-tuned model of --init_checkpoint.
---num_seeds=3 and --grid make several runs in subfolders of output_dir and compare them.
-Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
-that --eval_batch_size is 32.
+as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing.
+Training evaluates on the dev set after every epoch and keeps the best weights in output_dir/best,
+which export.classifier exports as a SavedModel. Run the same command again to resume an interrupted
+run.
+
+Without --do_train, the command evaluates the run in output_dir, or the fine-tuned model of
+--init_checkpoint. --preset=tiny --vocab_file=vocab.txt trains from scratch. --num_seeds=3 and
+--grid make several runs in subfolders of output_dir and compare them.
 
 Tasks:
   cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli
@@ -23,13 +25,11 @@ Tasks:
   swag           which of four endings continues a situation.
   imdb           positive and negative reviews. A tenth of the training reviews is held out to
                  choose the best epoch; the test set is evaluated once, at the end.
-  csv            classes, numbers or tags in your own tables:
+  csv            classes, numbers or tags in your own .csv, .tsv or .jsonl files with the columns
+                 text and label. --label_type and --label_column say what to predict.
 
-  python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\
-    --init_checkpoint=run --do_train --do_eval --do_predict --output_dir=spam
-
-The tables are .csv, .tsv or .jsonl files with the columns text and label. --label_type and
---label_column say what to predict.
+Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
+that --eval_batch_size is 32.
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

@@ -1,4 +1,4 @@
-"""Compiles a pre-training step for a TPU without a TPU: does it fit, and how fast might it be?
+"""Compiles a pre-training step for a TPU without one: does it fit?
 
   python -m bert_tf.tpu_check --preset=base --train_batch_size=32 --topology=v5e:2x2
 
@@ -46,6 +46,7 @@ class Options(command.Options):
         help="What to recompute in the backward pass instead of keeping it. layers has no effect, "
         "because the compiler merges the recomputation with the first computation.",
         choices=REMATERIALIZATIONS,
+        rare=True,
     )
     find_largest_batch: bool = option(
         True, help="Search for the largest batch that fits, which takes more compilations."

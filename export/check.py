@@ -1,10 +1,8 @@
-"""Checks, point by point, whether a SavedModel has the interface that its users expect.
+"""Checks whether a SavedModel has the interface that its users expect.
 
   python -m export.check FOLDER
 
-or python -m export.check --saved_model_dir=FOLDER. Any program may have written the folder. It is
-checked as one of these:
-
+Any program may have written the folder. It is checked as one of these:
 - an encoder or a preprocessor, with the interface of TensorFlow Hub's and the Model Garden's;
 - a model from text to predictions, such as a classifier, for TensorFlow Serving.
 

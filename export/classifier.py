@@ -1,8 +1,11 @@
-"""Exports the best weights of a fine-tuning run as a SavedModel, from raw text to predictions.
+"""Exports a fine-tuned model as a SavedModel from text to predictions.
 
   python -m export.classifier --checkpoint=run-sst2 --output_dir=classifier
 
-where `run-sst2` is the output folder of run_finetuning. To use it:
+--checkpoint is the output folder of run_finetuning, whose best weights are exported, or a
+classifier of another program.
+
+To use the result:
 
   import tensorflow as tf, tensorflow_text  # the latter registers operations
   classify = tf.saved_model.load("classifier")
@@ -47,6 +50,7 @@ class Options(ExportOptions):
     pairs: bool = option(
         False,
         help="A model of another program classifies pairs of texts. The task of a run states it.",
+        rare=True,
     )
 
 

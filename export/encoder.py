@@ -2,8 +2,11 @@
 
   python -m export.encoder --checkpoint=run --output_dir=encoder
 
-where `run` is the output folder of run_pretraining. Together with the SavedModel of
-export.preprocessor, in a tf_keras model:
+--checkpoint is the output folder of run_pretraining, or a checkpoint of another program
+(docs/checkpoints.md). For serving, --precision=bfloat16 or float16 writes a folder of half the
+size.
+
+Together with the SavedModel of export.preprocessor, in a tf_keras model:
 
   text = tf_keras.Input([], dtype=tf.string)
   outputs = hub.KerasLayer("encoder", trainable=True)(hub.KerasLayer("preprocessor")(text))
@@ -11,8 +14,6 @@ export.preprocessor, in a tf_keras model:
   outputs["sequence_output"]  # [batch, seq_length, hidden_size]
 
 hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_logits.
-
-For serving, --precision=bfloat16 or float16 writes a folder of half the size.
 """
 
 import json

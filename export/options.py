@@ -30,7 +30,10 @@ class VocabularyOptions(ExportOptions):
         False,
         help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
         "their meaning, for example if you renamed [unused] tokens.",
+        rare=True,
     )
     do_lower_case: bool | None = option(
-        None, help="Whether text is lower-cased. Needed only if --checkpoint does not state it."
+        None,
+        help="Whether text is lower-cased. Needed only if --checkpoint does not state it.",
+        rare=True,
     )

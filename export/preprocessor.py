@@ -1,17 +1,17 @@
-"""Exports a preprocessor, from text to the inputs of an encoder, as a SavedModel.
+"""Exports a SavedModel from text to the inputs of an encoder.
 
   python -m export.preprocessor --checkpoint=run --output_dir=preprocessor
 
-It contains the tokenizer that the training data was created with. Use it with the SavedModel of
-export.encoder:
+It contains the tokenizer that the training data was created with. Without --checkpoint,
+--vocab_file and --do_lower_case or --nodo_lower_case describe the tokenizer.
+
+Use it with the SavedModel of export.encoder:
 
   import tensorflow_hub as hub, tensorflow_text  # the latter registers the operations
   preprocessor = hub.load("preprocessor")
   inputs = preprocessor(["one text each"])
   pair = [preprocessor.tokenize(["a question"]), preprocessor.tokenize(["an answer"])]
   inputs = preprocessor.bert_pack_inputs(pair, seq_length=64)
-
-Without --checkpoint, --vocab_file and --do_lower_case or --nodo_lower_case describe the tokenizer.
 """
 
 from dataclasses import dataclass

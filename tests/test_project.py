@@ -1,11 +1,15 @@
-"""The project as a whole: its import rules, the maps of its files, and --help."""
+"""The project as a whole: its import rules, the maps of its files, and bert-tf."""
 
+import importlib
 import pathlib
 import re
 import subprocess
 import sys
 
 import pytest
+
+from bert_tf.__main__ import COMMANDS, main
+from tfrecords.command_help import help_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tfrecords", "bert_tf", "export")
@@ -55,23 +59,66 @@ def test_the_readme_names_every_room():
     assert [page for page in pages if f"(docs/{page})" not in readme] == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    sorted(
+def test_bert_tf_has_every_command():
+    """Oracles: the modules that are commands; setup.cfg names the entry."""
+    modules = {
         f"{path.parent.name}.{path.stem}"
         for package in PACKAGES
         for path in (ROOT / package).glob("*.py")
         if "command.run(Options" in path.read_text()
-    ),
+    }
+    assert set(COMMANDS.values()) == modules
+    assert "    bert-tf = bert_tf.__main__:main\n" in (ROOT / "setup.cfg").read_text()
+
+
+@pytest.mark.parametrize("module", COMMANDS.values())
+def test_help_fits_a_screen_and_begins_with_an_example(module):
+    """Oracle: 50 lines of 100 columns; the lines that open the docstring."""
+    command = importlib.import_module(module)
+    text = help_text(command.__doc__, command.Options, full=False)
+    lines = text.splitlines()
+    assert len(lines) <= 50 and max(map(len, lines)) <= 100
+    assert len(lines[0]) <= 75 and lines[1] == ""
+    assert lines[2].startswith(f"  python -m {module} ")
+    assert max(map(len, help_text(command.__doc__, command.Options, full=True).splitlines())) <= 100
+
+
+def test_bert_tf_lists_the_commands_at_once():
+    """Oracles: the summary of every module; TensorFlow is not imported."""
+    done = _bert_tf("--help", options=("-X", "importtime"))
+    assert done.returncode == 0 and "tensorflow" not in done.stderr
+    for name, module in COMMANDS.items():
+        summary = importlib.import_module(module).__doc__.partition("\n")[0]
+        assert f"\n  {name:<25}{summary}\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["pre-train"], "pre-train is not a command: did you mean pretrain?"),
+        (["run_finetuning"], "run_finetuning is not a command: did you mean finetune?"),
+        (["xyz"], "xyz is not a command: --help lists all commands"),
+    ],
 )
-def test_help_teaches_and_answers_at_once(module):
-    """Oracle: the module's docstring and every flag's help; TensorFlow is not imported."""
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", module, "--help"],
-        capture_output=True,
-        text=True,
-        check=False,
+def test_bert_tf_suggests_the_nearest_command(arguments, line, capsys, monkeypatch):
+    """Oracle: the line, and the exit code of a wrong command line."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/bert-tf", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    assert capsys.readouterr() == ("", f"bert-tf: error: {line}\n")
+
+
+def test_bert_tf_runs_a_command():
+    """Oracle: the error of the command, with what to type for help."""
+    done = _bert_tf("results", "--fold=x")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "python -m bert_tf results: error: --fold is not a flag of this command: did you mean "
+        "--folder? (see python -m bert_tf results --help)\n"
     )
-    assert "tensorflow" not in done.stderr
-    assert f"python -m {module} --" in done.stdout
-    assert "\n  --" in done.stdout
+
+
+def _bert_tf(*arguments, options=()):
+    command = [sys.executable, *options, "-m", "bert_tf", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

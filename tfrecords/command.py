@@ -4,16 +4,19 @@ import atexit
 import contextlib
 import dataclasses
 import difflib
-import functools
+import faulthandler
+import itertools
 import math
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn
 
-from absl import app, flags, logging
+from absl import flags, logging
+
+from tfrecords.command_help import flag_name, help_text, is_required, value_type
 
 _NEEDS = {
     str: "a string",
@@ -22,6 +25,7 @@ _NEEDS = {
     bool: "true or false",
     tuple: "strings",
 }
+_HELP = {"-h", "--help", "--helpfull"}
 
 
 def option(
@@ -33,17 +37,19 @@ def option(
     at_least: float = -math.inf,
     at_most: float = math.inf,
     positional: bool = False,
+    rare: bool = False,
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
     Args:
         default: the default value; without one, the flag is required.
-        help: the text for --help.
+        help: the text for --helpfull; --help shows its first sentence, and its default.
         choices: the allowed values; empty to allow any value.
         aliases: alternative names of the flag.
         at_least, at_most: the range of a number.
         positional: the value may also be given without the name of the flag; the strings of a
             `tuple` take all arguments without one.
+        rare: --help leaves the flag to --helpfull.
     """
     metadata = {
         "help": help,
@@ -52,6 +58,7 @@ def option(
         "at_least": at_least,
         "at_most": at_most,
         "positional": positional,
+        "rare": rare,
     }
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -76,7 +83,7 @@ class Options:
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
-                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[_type(field)]}")
+                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[value_type(field)]}")
             if value == "":
                 raise ValueError(f"--{name} is empty: give it a value or omit it")
             choices = field.metadata["choices"]
@@ -91,30 +98,30 @@ class Options:
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 
-def flag_name(field: dataclasses.Field) -> str:
-    """Returns the name of a field's flag: "from" for `from_`, as `from` is a keyword of Python."""
-    return field.name.removesuffix("_")
-
-
 def run(options_type: type, function: Callable[[Any], None]) -> None:
-    """Parses the command line into `options_type` and calls `function` with it.
+    """Parses the command line into `options_type`, calls `function` with it and ends the process.
 
     A user can fix what a `ValueError` or an `OSError` reports, and a lack of memory. Each of them
-    ends the program with exit code 1 and one line on standard error; `--verbosity=1` adds the
-    traceback.
+    is one line on standard error; `--verbosity=1` adds the traceback. The exit codes are 0, 1 for
+    such an error, 2 for a wrong flag, and 130 or 143 after SIGINT or SIGTERM.
     """
     # TensorFlow reads these on import, and no command imports it before this point. Real errors
     # still arrive as exceptions; only log messages are lost.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    # For --help, absl prints the docstring of the main module. A console script has none.
-    sys.modules["__main__"].__doc__ = sys.modules[function.__module__].__doc__
-    for field in dataclasses.fields(options_type):
-        _define_flag(field)
-    app.run(
-        functools.partial(_main, options_type, function),
-        flags_parser=functools.partial(_parse, options_type),
-    )
+    if wanted := _HELP & set(itertools.takewhile("--".__ne__, sys.argv)):
+        doc = sys.modules[function.__module__].__doc__
+        print(help_text(doc, options_type, full="--helpfull" in wanted))
+        return
+    with contextlib.suppress(OSError, ValueError):  # standard error is not a file
+        faulthandler.enable()
+    # Exit in the same way as after Ctrl-C, which removes temporary files.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        _call(options_type, function)
+        end_process(0)
+    except SystemExit as stop:
+        end_process(stop.code)
 
 
 def import_tensorflow() -> None:
@@ -135,19 +142,6 @@ def import_tensorflow() -> None:
         os.close(saved)
 
 
-def _main(options_type: type, function: Callable[[Any], None], arguments: list[str]) -> None:
-    if logging.get_verbosity() == logging.INFO:
-        # At absl's default level, TensorFlow logs messages that only its developers need.
-        logging.set_verbosity(logging.WARNING)
-    # Exit in the same way as after Ctrl-C, which removes temporary files.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        _call(options_type, function, arguments)
-        end_process(0)
-    except SystemExit as stop:
-        end_process(stop.code)
-
-
 def end_process(code: int) -> None:
     """Ends the process at once, after its exit handlers and with all output written.
 
@@ -162,10 +156,10 @@ def end_process(code: int) -> None:
     os._exit(code)
 
 
-def _call(options_type: type, function: Callable[[Any], None], arguments: list[str]) -> None:
+def _call(options_type: type, function: Callable[[Any], None]) -> None:
     """Calls the function; raises SystemExit, after a message, for what a user can fix."""
     try:
-        options = _parsed_options(options_type, arguments)
+        options = _options(options_type)
         import_tensorflow()
         function(options)
         sys.stdout.flush()
@@ -179,7 +173,17 @@ def _call(options_type: type, function: Callable[[Any], None], arguments: list[s
             raise
         logging.debug("traceback", exc_info=True)
     # Outside the `except` block, so that all objects the error refers to are freed before exit.
-    _fail(message)
+    _fail(message, 1)
+
+
+def _options(options_type: type) -> Any:
+    """Reads the command line; raises SystemExit, after a message, if it is wrong."""
+    try:
+        for field in dataclasses.fields(options_type):
+            _define_flag(field)
+        return _parsed_options(options_type, _parse(options_type))
+    except ValueError as error:
+        _fail(f"{error} (see {_typed()} --help)", 2)
 
 
 def _message(error: Exception, options_type: type) -> str | None:
@@ -193,28 +197,40 @@ def _message(error: Exception, options_type: type) -> str | None:
     return None
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     """Ends the program with an error message."""
     print(f"{_program()}: error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def _program() -> str:
     return os.path.splitext(os.path.basename(sys.argv[0]))[0]
 
 
-def _parse(options_type: type, arguments: Sequence[str]) -> list[str]:
-    """Parses the command line, and returns the arguments that are not flags."""
+def _typed() -> str:
+    """Returns how the user called the command."""
+    module = getattr(sys.modules["__main__"].__spec__, "name", "__main__")
+    return sys.argv[0] if module.endswith("__main__") else f"python -m {module}"
+
+
+def _parse(options_type: type) -> list[str]:
+    """Parses the command line, and returns the arguments that are not flags.
+
+    Raises:
+        ValueError: a flag is unknown, or has a value of another type.
+    """
     try:
-        return flags.FLAGS(["--help" if argument == "-h" else argument for argument in arguments])
+        extra = flags.FLAGS(sys.argv)[1:]
+        logging.use_absl_handler()
+        logging.set_verbosity(flags.FLAGS.verbosity)
+        return extra
     except flags.UnrecognizedFlagError as error:
-        _fail(_unknown_flag(error.flagname, options_type))
+        message = _unknown_flag(error.flagname, options_type)
     except flags.IllegalFlagValueError as error:
-        _fail(_illegal_value(str(error)))
+        message = _illegal_value(str(error))
     except flags.Error as error:
-        _fail(str(error).removeprefix("ERROR:: "))
-    except SystemExit:
-        sys.exit(0)  # absl's --help exits with 1
+        message = str(error).removeprefix("ERROR:: ")
+    raise ValueError(message)
 
 
 def _unknown_flag(name: str, options_type: type) -> str:
@@ -225,7 +241,7 @@ def _unknown_flag(name: str, options_type: type) -> str:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
     answers = options_type.absent_flags
     similar = difflib.get_close_matches(name, names, 1)
-    hint = f"did you mean --{similar[0]}?" if similar else "--help lists all flags"
+    hint = f"did you mean --{similar[0]}?" if similar else "--helpfull lists all flags"
     answer = answers.get(name) or answers.get(bare) or hint
     return f"--{name} is not a flag of this command: {answer}"
 
@@ -240,12 +256,11 @@ def _illegal_value(message: str) -> str:
     return f"--{name} is {value!r}: it must be {_NEEDS[need]}"
 
 
-def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
+def _parsed_options(options_type: type, extra: list[str]) -> Any:
     fields = dataclasses.fields(options_type)
     values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
-    extra = arguments[1:]
     for field in fields:
-        if _type(field) is tuple:
+        if value_type(field) is tuple:
             values[field.name] = (*(values[field.name] or ()), *extra)
             extra = []
         if field.metadata["positional"] and values[field.name] is None and extra:
@@ -253,8 +268,8 @@ def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
     if extra:
         raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
     for field in fields:
-        if _is_required(field) and values[field.name] is None:
-            raise ValueError(f"--{flag_name(field)} is required: see --help")
+        if is_required(field) and values[field.name] is None:
+            raise ValueError(f"--{flag_name(field)} is required")
         for alias in field.metadata["aliases"]:
             # An alias sets the flag itself, too.
             if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
@@ -263,12 +278,10 @@ def _parsed_options(options_type: type, arguments: Sequence[str]) -> Any:
 
 
 def _define_flag(field: dataclasses.Field) -> None:
-    required = _is_required(field)
     arguments = dict(
         name=flag_name(field),
-        default=None if required else field.default,
-        help=f"{field.metadata['help']}{' Required.' * required}",
-        module_name=sys.argv[0],
+        default=None if is_required(field) else field.default,
+        help=None,
     )
     if choices := field.metadata["choices"]:
         flags.DEFINE_enum(enum_values=choices, **arguments)
@@ -280,22 +293,13 @@ def _define_flag(field: dataclasses.Field) -> None:
             bool: flags.DEFINE_boolean,
             tuple: flags.DEFINE_multi_string,
         }
-        define[_type(field)](**arguments)
+        define[value_type(field)](**arguments)
     for alias in field.metadata["aliases"]:
-        flags.DEFINE_alias(alias, field.name, module_name=sys.argv[0])
-
-
-def _is_required(field: dataclasses.Field) -> bool:
-    return field.default is dataclasses.MISSING
-
-
-def _type(field: dataclasses.Field) -> type:
-    """Returns the type of a flag's value: for a union such as `str | None`, the first."""
-    return getattr(field.type, "__args__", (field.type,))[0]
+        flags.DEFINE_alias(alias, field.name)
 
 
 def _fits(value: Any, field: dataclasses.Field) -> bool:
-    kind = _type(field)
+    kind = value_type(field)
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, field.type) or (kind is float and isinstance(value, int))

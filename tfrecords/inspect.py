@@ -1,4 +1,4 @@
-"""Checks every record of pre-training files, prints statistics and shows some records.
+"""Checks pre-training records, prints statistics and shows some records.
 
   python -m tfrecords.inspect --input_file='train.tfrecord-*' --num_examples=3 --plot=lengths.png
 
@@ -31,7 +31,9 @@ class Options(command.Options):
         "positions.",
     )
     manifest: str | None = option(
-        None, help="Manifest to check against. Default: NAME.manifest.json beside the files."
+        None,
+        help="Manifest to check against. Default: NAME.manifest.json beside the files.",
+        rare=True,
     )
 
 

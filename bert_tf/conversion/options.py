@@ -20,7 +20,9 @@ class ConversionOptions(command.Options):
     )
     output_dir: str = option(help="Folder to write; must be new or empty.")
     bert_config_file: str | None = option(
-        None, help="The encoder's bert_config.json. Needed only if --from comes without one."
+        None,
+        help="The encoder's bert_config.json. Needed only if --from comes without one.",
+        rare=True,
     )
     vocab_file: str | None = option(
         None,
@@ -28,22 +30,27 @@ class ConversionOptions(command.Options):
         "--init_vocab_mapping.",
     )
     do_lower_case: bool | None = option(
-        None, help="Whether the text is lower-cased. Needed only if --from does not state it."
+        None,
+        help="Whether the text is lower-cased. Needed only if --from does not state it.",
+        rare=True,
     )
     hidden_act: str | None = option(
         None,
         help="The activation that the weights were trained with, if --from states another or none: "
         "gelu (exact) or gelu_new (tanh approximation). Google's files call both gelu.",
+        rare=True,
     )
     allow_missing: str | None = option(
         None,
         help="Weights that --from may lack; they start from random values. Comma-separated names "
         "or patterns, such as 'encoder/pooler/*'.",
+        rare=True,
     )
     allow_extra: str | None = option(
         None,
         help="Weights of --from to leave out. Comma-separated names or patterns, such as "
         "'pretrainer/next_sentence/*'.",
+        rare=True,
     )
     init_vocab_mapping: str | None = option(
         None,

@@ -35,25 +35,31 @@ class TaskOptions(command.Options):
         None,
         help="Column of the text in files of --task=csv. Default: text, or the only column that is "
         "neither label nor id.",
+        rare=True,
     )
     text_b_column: str | None = option(
-        None, help="Column of the second text, for pairs of texts in files of --task=csv."
+        None,
+        help="Column of the second text, for pairs of texts in files of --task=csv.",
+        rare=True,
     )
     label_column: str | None = option(
         None,
         help="Column to predict in files of --task=csv; with --label_type=classes also several, "
         "separated by commas, each holding 0 or 1 for the class of its name. Default: label.",
+        rare=True,
     )
     label_type: str = option(
         "class",
         choices=LABEL_TYPES,
         help="What --label_column holds: class, one class; classes, several at once; number, a "
         "number; tags, a tag for every word (JSON lines whose columns tokens and tags hold lists).",
+        rare=True,
     )
     label_separator: str | None = option(
         None,
         help="What separates the classes in a cell, with --label_type=classes. Default: a comma. "
         "JSON lists need none.",
+        rare=True,
     )
 
     # Tagging.
@@ -61,12 +67,14 @@ class TaskOptions(command.Options):
         True,
         help="Read each sentence together with the others of its document. "
         "--nodocument_context: every sentence alone.",
+        rare=True,
     )
     feature_based: str | None = option(
         None,
         choices=FEATURES,
         help="Freeze the encoder and train two bidirectional LSTMs on these outputs of it, as in "
         "table 7 of the paper, with a --learning_rate such as 1e-3. By default the encoder trains.",
+        rare=True,
     )
 
     # Questions on contexts.
@@ -75,21 +83,29 @@ class TaskOptions(command.Options):
         at_least=1,
         help="squad, squad2: contexts longer than --max_seq_length are split into windows that "
         "start this many tokens apart.",
+        rare=True,
     )
     max_query_length: int = option(
-        64, at_least=1, help="squad, squad2: tokens per question; longer ones are truncated."
+        64,
+        at_least=1,
+        help="squad, squad2: tokens per question; longer ones are truncated.",
+        rare=True,
     )
     n_best_size: int = option(
         20,
         at_least=1,
         help="squad, squad2: how many of the best starts and ends are combined, and the number of "
         "answers per question in nbest_predictions.json.",
+        rare=True,
     )
-    max_answer_length: int = option(30, at_least=1, help="squad, squad2: tokens per answer.")
+    max_answer_length: int = option(
+        30, at_least=1, help="squad, squad2: tokens per answer.", rare=True
+    )
     null_score_diff_threshold: float = option(
         0.0,
         help="squad2: a question gets no answer if the score of having none is higher than that of "
         "the best answer by more than this.",
+        rare=True,
     )
 
 
@@ -104,7 +120,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "iterations_per_loop": "the command chooses it, so omit it",
     }
 
-    task: str = option(help="The task; see above.", aliases=("task_name",))
+    task: str = option(
+        help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
+        "or csv for your own tables.",
+        aliases=("task_name",),
+    )
     output_dir: str = option(
         help="Run folder: checkpoints, best weights, results, predictions and logs."
     )
@@ -125,31 +145,37 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the word "
         "embeddings of --init_checkpoint grow; --vocab_file is the extended vocabulary.",
+        rare=True,
     )
     bert_config_file: str | None = option(
         None,
         help="The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
         "change dropout.",
+        rare=True,
     )
     preset: str | None = option(
         None,
         help="A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
         "from scratch.",
+        rare=True,
     )
     vocab_file: str | None = option(
         None,
         help="The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
         "no vocab.txt.",
+        rare=True,
     )
     replace_vocab: bool = option(
         False,
         help="Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
         "ids keep their meaning, for example if you renamed [unused] tokens.",
+        rare=True,
     )
     do_lower_case: bool | None = option(
         None,
         help="Whether to lower-case the text. Default: as for --init_checkpoint; true "
         "from scratch.",
+        rare=True,
     )
     max_seq_length: int | None = option(
         None,
@@ -165,13 +191,18 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_least=1,
         help="Examples per evaluation or prediction step, over all devices together.",
         aliases=("predict_batch_size",),
+        rare=True,
     )
     learning_rate: float = option(
         5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
     )
     num_train_epochs: float = option(3.0, at_least=0, help="Epochs over the training examples.")
     warmup_proportion: float = option(
-        0.1, at_least=0, at_most=1, help="Share of the steps over which the learning rate rises."
+        0.1,
+        at_least=0,
+        at_most=1,
+        help="Share of the steps over which the learning rate rises.",
+        rare=True,
     )
     random_seed: int = option(
         12345,
@@ -179,25 +210,31 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_most=2**32 - 1,
         help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
+        rare=True,
     )
     bias_correction: bool = option(
         True,
         help="Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
         "google-research/bert does not: --nobias_correction.",
+        rare=True,
     )
     early_stopping: int | None = option(
         None,
         at_least=1,
         help="End training after this many epochs in a row that were no better on the dev set.",
+        rare=True,
     )
     class_weights: str | None = option(
         None,
         help="Weights of the classes in the loss: `balanced` gives every class the same total "
         "weight, whatever its number of training examples; spam=4,ham=1 states them, and classes "
         "that are not named weigh 1.",
+        rare=True,
     )
     freeze_encoder: bool = option(
-        False, help="Train only the head. The encoder keeps its weights and has no dropout."
+        False,
+        help="Train only the head. The encoder keeps its weights and has no dropout.",
+        rare=True,
     )
     layer_decay: float = option(
         1.0,
@@ -205,6 +242,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_most=1,
         help="Multiply the learning rate by this factor per layer, from the head down to the "
         "embeddings; 0.8 to 0.95 are usual for small data.",
+        rare=True,
     )
     num_seeds: int = option(
         1,

@@ -11,10 +11,14 @@ class VocabularyOptions(command.Options):
     """The vocabulary of a checkpoint of another program that does not state its own."""
 
     vocab_file: str | None = option(
-        None, help="The encoder's vocabulary. Needed only if --checkpoint comes without one."
+        None,
+        help="The encoder's vocabulary. Needed only if --checkpoint comes without one.",
+        rare=True,
     )
     do_lower_case: bool | None = option(
-        None, help="Whether text is lower-cased. Needed only if --checkpoint does not state it."
+        None,
+        help="Whether text is lower-cased. Needed only if --checkpoint does not state it.",
+        rare=True,
     )
 
 

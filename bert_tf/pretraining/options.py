@@ -38,17 +38,20 @@ class PretrainingOptions(DeviceOptions):
         None,
         help="The vocabulary of the examples. Needed only if no manifest beside the records "
         "holds it.",
+        rare=True,
     )
     replace_vocab: bool = option(
         False,
         help="Use --vocab_file although the records, the run or --init_checkpoint have another "
         "vocabulary. Only correct if ids keep their meaning, for example if you renamed [unused] "
         "tokens.",
+        rare=True,
     )
     do_lower_case: bool | None = option(
         None,
         help="Whether the text of the examples was lower-cased. Needed only if no manifest beside "
         "the records states it; without it, exports will ask for the casing.",
+        rare=True,
     )
     phases_file: str | None = option(
         None,
@@ -56,6 +59,7 @@ class PretrainingOptions(DeviceOptions):
         "differ from the flags, input_file, eval_input_file, max_seq_length, "
         "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
         "then on long ones.",
+        rare=True,
     )
     init_checkpoint: str | None = option(
         None,
@@ -66,16 +70,19 @@ class PretrainingOptions(DeviceOptions):
         None,
         help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
         "tables of --init_checkpoint grow.",
+        rare=True,
     )
     max_seq_length: int | None = option(
         None,
         at_least=1,
         help="Length of the examples. Default: the value in the records' manifest, else 128.",
+        rare=True,
     )
     max_predictions_per_seq: int | None = option(
         None,
         at_least=1,
         help="Masked positions per example. Default: the value in the records' manifest, else 20.",
+        rare=True,
     )
     masking: str | None = option(
         None,
@@ -83,17 +90,20 @@ class PretrainingOptions(DeviceOptions):
         "default: wordpiece. left_to_right masks nothing and predicts every next token; it needs "
         "an encoder whose configuration sets is_decoder.",
         choices=DYNAMIC_MASKINGS,
+        rare=True,
     )
     masked_lm_prob: float | None = option(
         None,
         help="Share of the tokens to mask in dynamic examples. Default: the value in the records' "
         "manifest, else 0.15.",
+        rare=True,
     )
     objective: str | None = option(
         None,
         help="What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
         "order of sentences. mlm: masked tokens only. Default: what the examples were created for.",
         choices=OBJECTIVES,
+        rare=True,
     )
     do_train: bool = option(False, help="Train.")
     do_eval: bool = option(
@@ -109,13 +119,14 @@ class PretrainingOptions(DeviceOptions):
         32, at_least=1, help="Examples per training step, over all devices together."
     )
     eval_batch_size: int = option(
-        8, at_least=1, help="Examples per evaluation step, over all devices together."
+        8, at_least=1, help="Examples per evaluation step, over all devices together.", rare=True
     )
     gradient_accumulation_steps: int = option(
         1,
         at_least=1,
         help="Number of parts in which each device processes its share of the batch, to save "
         "memory. The result is the same as for the whole batch.",
+        rare=True,
     )
     rematerialize: str | None = option(
         None,
@@ -124,14 +135,19 @@ class PretrainingOptions(DeviceOptions):
         "activations inside a layer, which saves much memory on GPUs and the CPU but costs a "
         "third of the speed.",
         choices=REMATERIALIZATIONS,
+        rare=True,
     )
     optimizer: str = option(
-        "adamw", help="adamw as in BERT, or lamb for very large batches.", choices=OPTIMIZERS
+        "adamw",
+        help="adamw as in BERT, or lamb for very large batches.",
+        choices=OPTIMIZERS,
+        rare=True,
     )
     bias_correction: bool | None = option(
         None,
         help="Correct the bias of the optimizer's moments. Default: off for adamw, as in BERT; on "
         "for lamb.",
+        rare=True,
     )
     learning_rate: float = option(
         5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
@@ -141,9 +157,13 @@ class PretrainingOptions(DeviceOptions):
         help="How the learning rate decays after the warm-up: to 0 at the last step unless it is "
         "constant.",
         choices=SCHEDULES,
+        rare=True,
     )
     learning_rate_power: float | None = option(
-        None, at_least=0, help="Power of --learning_rate_schedule=polynomial. Default: 2."
+        None,
+        at_least=0,
+        help="Power of --learning_rate_schedule=polynomial. Default: 2.",
+        rare=True,
     )
     num_train_steps: int = option(100000, at_least=1, at_most=10**12, help="Total number of steps.")
     num_warmup_steps: int = option(
@@ -153,19 +173,25 @@ class PretrainingOptions(DeviceOptions):
         1000, at_least=1, help="Steps between checkpoints, and between evaluations."
     )
     log_steps: int = option(
-        100, at_least=1, help="Steps that each line of metrics.jsonl averages over."
+        100, at_least=1, help="Steps that each line of metrics.jsonl averages over.", rare=True
     )
-    keep_checkpoints: int = option(5, at_least=1, help="How many checkpoints to keep.")
+    keep_checkpoints: int = option(5, at_least=1, help="How many checkpoints to keep.", rare=True)
     iterations_per_loop: int = option(
-        1000, at_least=1, help="Maximum number of steps before the device returns to the host."
+        1000,
+        at_least=1,
+        help="Maximum number of steps before the device returns to the host.",
+        rare=True,
     )
-    max_eval_steps: int = option(100, at_least=1, help="Maximum number of evaluation steps.")
+    max_eval_steps: int = option(
+        100, at_least=1, help="Maximum number of evaluation steps.", rare=True
+    )
     random_seed: int = option(
         12345,
         at_least=0,
         at_most=2**32 - 1,
         help="Seed of the initial weights, the order of the data, the masks and dropout.",
         aliases=("seed",),
+        rare=True,
     )
 
     def __post_init__(self) -> None:

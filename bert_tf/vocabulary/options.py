@@ -15,7 +15,7 @@ class VocabularyOptions(command.Options):
         ValueError: a flag is missing or has no effect.
     """
 
-    input_file: str = option(help="Text files, comma-separated. Globs are allowed: quote them.")
+    input_file: str = option(help="Text files, comma-separated; globs allowed, in quotes.")
     output_file: str | None = option(None, help="The vocabulary to write, one token per line.")
     vocab_size: int | None = option(
         None,
@@ -28,13 +28,14 @@ class VocabularyOptions(command.Options):
         "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
     min_frequency: int | None = option(
-        None, at_least=1, help="How often a token must occur to be included. Default: 2."
+        None, at_least=1, help="How often a token must occur to be included. Default: 2.", rare=True
     )
     num_unused: int | None = option(
         None,
         at_least=0,
         help="The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
         "published vocabularies.",
+        rare=True,
     )
     extend_vocab: str | None = option(None, help="A vocabulary to extend.")
     num_new_tokens: int | None = option(
@@ -45,18 +46,20 @@ class VocabularyOptions(command.Options):
         help="Where new tokens go. append (the default) makes the vocabulary and the model larger; "
         "unused replaces [unused] tokens.",
         choices=PLACEMENTS,
+        rare=True,
     )
     report_vocab: str | None = option(
         None, help="A vocabulary whose coverage of the text to report, without writing anything."
     )
     json_field: str | None = option(
-        None, help="The field of JSON lines that holds the text. Default: text."
+        None, help="The field of JSON lines that holds the text. Default: text.", rare=True
     )
     unwrap: bool = option(
         False,
         help="Join the lines of each paragraph, and words divided at the end of a line: for text "
         "that is broken into lines of a fixed width. Give the same flag to "
         "create_pretraining_data.",
+        rare=True,
     )
     overwrite: bool = option(
         False, help="Replace a vocabulary that was built with other flags or from other text."
@@ -65,6 +68,7 @@ class VocabularyOptions(command.Options):
         None,
         at_least=1,
         help="Number of processes. Default: one per core, fewer for small inputs.",
+        rare=True,
     )
 
     def __post_init__(self) -> None:

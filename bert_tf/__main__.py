@@ -1,0 +1,83 @@
+"""bert-tf: every command of the project under one name, also as `python -m bert_tf`."""
+
+import difflib
+import importlib
+import os
+import sys
+
+from bert_tf import __version__
+
+_STEPS = {
+    "All steps, on text that every machine has": {
+        "quickstart": "bert_tf.quickstart",
+    },
+    "Text to examples": {
+        "build-vocab": "bert_tf.build_vocab",
+        "create-pretraining-data": "bert_tf.create_pretraining_data",
+        "inspect": "tfrecords.inspect",
+    },
+    "Pre-training": {
+        "pretrain": "bert_tf.run_pretraining",
+        "tpu-check": "bert_tf.tpu_check",
+    },
+    "Fine-tuning": {
+        "finetune": "bert_tf.run_finetuning",
+        "results": "bert_tf.results",
+        "glue-submission": "bert_tf.glue_submission",
+    },
+    "New text": {
+        "predict": "bert_tf.predict",
+        "fill-mask": "bert_tf.fill_mask",
+        "extract-features": "bert_tf.extract_features",
+    },
+    "SavedModels and other formats": {
+        "export-encoder": "export.encoder",
+        "export-preprocessor": "export.preprocessor",
+        "export-classifier": "export.classifier",
+        "export-check": "export.check",
+        "convert-checkpoint": "bert_tf.convert_checkpoint",
+    },
+}
+# The commands in the package `export`, which may import this one, are known only by name.
+COMMANDS = {name: module for commands in _STEPS.values() for name, module in commands.items()}
+_EXIT_CODES = """\
+Exit codes: 0 success; 1 an error, which the last line explains; 2 a wrong command or flag, before
+anything was done; 130 stopped by Ctrl-C; 143 stopped by SIGTERM."""
+
+
+def main() -> None:
+    """Runs the command that the first argument names, with the other arguments."""
+    program = "bert-tf"
+    if os.path.basename(sys.argv[0]) == "__main__.py":
+        program = "python -m bert_tf"
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in ("--help", "-h"):
+        print(_help(program))
+    elif name in COMMANDS:
+        sys.argv = [f"{program} {name}", *sys.argv[2:]]
+        importlib.import_module(COMMANDS[name]).main()
+    else:
+        similar = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
+        print(f"{program}: error: {name} is not a command: {hint}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _help(program: str) -> str:
+    """Returns what every command does, in the words of its module."""
+    parts = [
+        f"BERT for TensorFlow {__version__}: from text to pre-trained, fine-tuned and exported "
+        f"models.\n\n  {program} COMMAND --flag=value ...\n  {program} COMMAND --help"
+    ]
+    for step, commands in _STEPS.items():
+        lines = [f"  {name:<25}{_summary(module)}" for name, module in commands.items()]
+        parts.append("\n".join([step, *lines]))
+    return "\n\n".join([*parts, _EXIT_CODES])
+
+
+def _summary(module: str) -> str:
+    return importlib.import_module(module).__doc__.partition("\n")[0]
+
+
+if __name__ == "__main__":
+    main()

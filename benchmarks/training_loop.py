@@ -69,8 +69,8 @@ def _measure(
     preset: str, batch_size: int, steps: int, files: list[str], options: argparse.Namespace
 ) -> str:
     """Returns the cells of a row."""
+    from bert_tf.plots.curves import draw_curves
     from bert_tf.training.checkpoints import Checkpointer
-    from bert_tf.training.curves import draw_curves
     from bert_tf.training.driver import Driver
     from bert_tf.training.metrics import read_metrics
 

@@ -21,13 +21,16 @@ _MODULES = {
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
 }
-__all__ = ["__version__", *_MODULES]
+_PACKAGES = ("plots",)
+__all__ = ["__version__", *_MODULES, *_PACKAGES]
 
 registration.register()
 
 
 def __getattr__(name: str):
     # Imported on first use, so that `import bert_tf` and every command's --help stay instant.
+    if name in _PACKAGES:
+        return importlib.import_module(f"bert_tf.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)

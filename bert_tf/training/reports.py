@@ -6,7 +6,7 @@ from typing import Self
 
 import tensorflow as tf
 
-from bert_tf.training.curves import draw_curves
+from bert_tf.plots.curves import draw_curves
 from bert_tf.training.metrics import MetricsLog, read_metrics
 from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head
-from bert_tf.finetuning.confusion import draw_confusion
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.metrics import CLASSIFICATION
@@ -17,6 +16,7 @@ from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT, TextTask
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # From this share of the examples on, predictions of one class count as constant.

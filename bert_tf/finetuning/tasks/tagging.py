@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.confusion import draw_confusion
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.tagging.conll import write_conll
@@ -20,6 +19,7 @@ from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.progress import counted
 

@@ -5,9 +5,9 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.confusion import count_pairs, draw_confusion
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
+from bert_tf.plots.confusion import count_pairs, draw_confusion
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
 

@@ -1,14 +1,20 @@
 """Draws confusion matrices."""
 
-import io
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_tf.plots.style import INK, hide_spines, name_cells, new_axes, set_title
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
-_INK = "#404040"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 # Cells of more classes are too small for text.
 _MOST_CLASSES_WITH_TEXT = 20
 
@@ -16,43 +22,45 @@ _MOST_CLASSES_WITH_TEXT = 20
 def draw_confusion(
     labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: str
 ) -> None:
-    """Draws a row per label and a column per prediction into a PNG file, written atomically.
+    """Draws `confusion_matrix` into a PNG file, written atomically.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    atomic_write(path, confusion_matrix(labels, predictions, names).png())
+
+
+def confusion_matrix(
+    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], ax: Axes | None = None
+) -> Figure:
+    """Draws a row per label and a column per prediction.
 
     A cell shows its number of examples and their share of the row; the share is also the color.
 
     Args:
         labels, predictions: classes, int [N].
         names: the names of the classes.
+        ax: where to draw; a new figure by default.
 
-    Raises:
-        OSError: the file cannot be written.
+    Returns:
+        the figure.
     """
-    # Slow to import, and rarely needed.
-    from matplotlib.figure import Figure
-
-    counts = count_pairs(labels, predictions, len(names))
+    counts = count_pairs(np.asarray(labels), np.asarray(predictions), len(names))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    size = min(3 + 0.9 * len(names), 20)
-    figure = Figure(figsize=(size + 1, size), dpi=110, layout="constrained")
-    axes = figure.subplots()
+    size = 3 + 0.9 * len(names)
+    axes = ax or new_axes(size + 1, size)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    # A label must not be read as a formula.
-    escaped = [name.replace("$", r"\$") for name in names]
-    axes.set_xticks(range(len(names)), escaped, rotation=30, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(len(names)), escaped)
-    axes.set_xlabel("prediction", color=_INK)
-    axes.set_ylabel("label", color=_INK)
-    axes.set_title(counted(len(labels), "example"), loc="left", fontsize=11, color=_INK)
-    axes.tick_params(colors=_INK, labelsize=9, length=0)
-    axes.spines[:].set_visible(False)
+    name_cells(axes, names, names, rotation=30)
+    axes.set_xlabel("prediction", color=INK)
+    axes.set_ylabel("label", color=INK)
+    set_title(axes, counted(len(labels), "example"))
+    hide_spines(axes)
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"
-            color = "white" if share > 0.5 else _INK
+            color = "white" if share > 0.5 else INK
             axes.text(column, row, text, ha="center", va="center", fontsize=9, color=color)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    atomic_write(path, picture.getvalue())
+    return axes.figure
 
 
 def count_pairs(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:

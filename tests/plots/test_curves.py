@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from bert_tf.training.curves import curves_figure, draw_curves
+from bert_tf.plots.curves import draw_curves, learning_curves
 
 
 def metrics(count: int, every: int = 10) -> list[dict[str, float]]:
@@ -45,7 +45,7 @@ def column(entries, key) -> np.ndarray:
 def test_the_curves_are_the_numbers_given():
     """Oracle: the numbers given."""
     training, held_out = metrics(50), evaluations(4)
-    drawn = lines(curves_figure(training, held_out))
+    drawn = lines(learning_curves(training, held_out))
     expected = {
         ("Loss", "training"): column(training, "loss"),
         ("Loss", "held out"): column(held_out, "loss"),
@@ -67,7 +67,7 @@ def test_all_metrics_of_an_evaluation_are_drawn():
         {"step": 2, "loss": 0.6, "accuracy": 0.6},
     ]
     held_out = [{"step": 2, "eval_loss": 0.65, "eval_accuracy": 0.55, "eval_matthews": -0.1}]
-    figure = curves_figure(training, held_out)
+    figure = learning_curves(training, held_out)
     drawn = {key: points.tolist() for key, points in lines(figure).items()}
     assert drawn == {
         ("Loss", "training"): [[1, 0.7], [2, 0.6]],
@@ -78,7 +78,7 @@ def test_all_metrics_of_an_evaluation_are_drawn():
     }
     assert figure.axes[1].get_ylim()[0] < -0.1
     del held_out[0]["eval_matthews"]
-    figure = curves_figure(training, held_out)
+    figure = learning_curves(training, held_out)
     assert figure.axes[1].get_title("left") == "Accuracy" and figure.axes[1].get_ylim()[0] == 0
 
 
@@ -88,7 +88,7 @@ def test_missing_measures_are_omitted():
         {key: value for key, value in entry.items() if key != "next_sentence_accuracy"}
         for entry in metrics(5)
     ]
-    panels = [(panel, label) for panel, label in lines(curves_figure(training, []))]
+    panels = [(panel, label) for panel, label in lines(learning_curves(training, []))]
     assert panels == [
         ("Loss", "training"),
         ("Accuracy", "masked LM, training"),
@@ -100,7 +100,7 @@ def test_missing_measures_are_omitted():
 def test_a_long_curve_is_smoothed():
     """Oracle: means of 20 of 1,000 points, computed one by one."""
     training = metrics(1000)
-    loss = curves_figure(training, []).axes[0]
+    loss = learning_curves(training, []).axes[0]
     raw, smooth = (line.get_xydata() for line in loss.get_lines())
     np.testing.assert_array_equal(raw, column(training, "loss"))
     expected = [raw[start : start + 20, 1].mean() for start in range(981)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_tf.plots.style import COLORS, FAINT, INK, new_figure
 from tfrecords.writer import atomic_write
 
 if TYPE_CHECKING:
@@ -16,60 +16,56 @@ if TYPE_CHECKING:
 
 Metrics = Sequence[Mapping[str, float]]
 
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
-_INK, _FAINT = "#404040", "#d9d9d9"
 # The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
 _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
-    """Draws loss, accuracy, learning rate and throughput into a PNG file, written atomically.
-
-    Args:
-        metrics: training metrics, as in `metrics.jsonl`.
-        evaluations: metrics on held-out data: `step`, `loss` and others, whose names may begin
-            with "eval_"; may be empty.
+    """Draws `learning_curves` into a PNG file, written atomically.
 
     Raises:
         OSError: the file cannot be written.
     """
-    picture = io.BytesIO()
-    curves_figure(metrics, evaluations).savefig(picture, format="png")
-    atomic_write(path, picture.getvalue())
+    atomic_write(path, learning_curves(metrics, evaluations).png())
 
 
-def curves_figure(metrics: Metrics, evaluations: Metrics) -> Figure:
-    """Returns the figure that `draw_curves` writes: four panels over the step.
+def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
+    """Draws loss, accuracy, learning rate and throughput over the step, in four panels.
 
     Each curve consists of the entries that have its key. The panel of accuracies shows up to four
     metrics: keys that end in `accuracy`, then other `eval_` metrics except losses.
-    """
-    # Slow to import, and rarely needed.
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 6.4), dpi=110)
+    Args:
+        metrics: training metrics, as in `metrics.jsonl`.
+        evaluations: metrics on held-out data, as in `eval_metrics.jsonl`: `step`, `loss` and
+            others, whose names may begin with "eval_".
+
+    Returns:
+        the figure.
+    """
+    figure = new_figure(11, 6.4, layout=None)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
     loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
     keys = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
     evaluations = [
         {key.removeprefix("eval_"): value for key, value in entry.items()} for entry in evaluations
     ]
-    _draw_pair(loss, metrics, evaluations, "loss", "", _COLORS[0])
+    _draw_pair(loss, metrics, evaluations, "loss", "", COLORS[0])
     others = [key for key in keys if key.startswith("eval_") and not key.endswith("loss")]
     accuracies = [key for key in keys if key.endswith("accuracy")]
     names = dict.fromkeys(key.removeprefix("eval_") for key in accuracies + others)
-    for name, color in zip(names, _COLORS, strict=False):
+    for name, color in zip(names, COLORS, strict=False):
         label = name.removesuffix("_accuracy").replace("_", " ").replace("masked lm", "masked LM")
         _draw_pair(accuracy, metrics, evaluations, name, f"{label}, ", color)
-    _draw(rate, metrics, "learning_rate", _COLORS[0])
-    _draw(throughput, metrics, "sequences_per_second", _COLORS[0])
+    _draw(rate, metrics, "learning_rate", COLORS[0])
+    _draw(throughput, metrics, "sequences_per_second", COLORS[0])
     _finish(loss, "Loss")
     only_accuracies = all(name.endswith("accuracy") for name in names)
     _finish(accuracy, "Accuracy" if only_accuracies else "Metrics", from_zero=True)
     _finish(rate, "Learning rate", from_zero=True)
     _finish(throughput, "Sequences per second", from_zero=True)
     for axes in (rate, throughput):
-        axes.set_xlabel("step", color=_INK)
+        axes.set_xlabel("step", color=INK)
     return figure
 
 
@@ -111,23 +107,23 @@ def _series(metrics: Metrics, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=_INK)
-    axes.grid(color=_FAINT, lw=0.6)
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axes.grid(color=FAINT, lw=0.6)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=_INK, labelsize=9, length=0)
+    axes.tick_params(colors=INK, labelsize=9, length=0)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.margins(x=0.01)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(_FAINT)
+        spine.set_color(FAINT)
     if from_zero:
         low, high = axes.get_ylim()
         # A correlation may be negative.
         axes.set_ylim(min(0, low) if axes.dataLim.y0 < 0 else 0, high)
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=9, labelcolor=_INK)
+        axes.legend(frameon=False, fontsize=9, labelcolor=INK)
 
 
 def _short(value: float) -> str:

@@ -1,0 +1,24 @@
+"""Figures of what a model learns and computes.
+
+Each function draws one picture and returns its figure, which a notebook shows where it is the
+value of a cell, and which `figure.savefig("picture.png")` writes. With `ax`, it draws into these
+axes of yours and returns their figure. If pyplot made them, it shows that figure itself: end the
+line with a semicolon to see it only once.
+"""
+
+from bert_tf.plots.attention import attention, attention_heads
+from bert_tf.plots.confusion import confusion_matrix
+from bert_tf.plots.curves import learning_curves
+from bert_tf.plots.embeddings import embedding_map, embedding_sum
+from bert_tf.plots.words import masked_example, word_probabilities
+
+__all__ = [
+    "attention",
+    "attention_heads",
+    "confusion_matrix",
+    "embedding_map",
+    "embedding_sum",
+    "learning_curves",
+    "masked_example",
+    "word_probabilities",
+]

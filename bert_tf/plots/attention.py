@@ -1,0 +1,89 @@
+"""Draws attention probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_tf.plots.style import (
+    FAINT,
+    INK,
+    check_shape,
+    hide_spines,
+    name_cells,
+    new_axes,
+    new_figure,
+    set_title,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLORMAP = "Blues"
+
+
+def attention(
+    probabilities: np.ndarray,
+    tokens: Sequence[str],
+    title: str = "Attention",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws how much each token, a row, attends to each token, a column.
+
+    Args:
+        probabilities: of one head, or a mean of heads, float [S, S].
+        tokens: the S tokens.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    values = check_shape("probabilities", probabilities, len(tokens), len(tokens))
+    size = 2.0 + 0.26 * len(tokens)
+    axes = ax or new_axes(size + 0.8, size)
+    image = axes.imshow(values, cmap=_COLORMAP, vmin=0)
+    name_cells(axes, tokens, tokens, rotation=90)
+    axes.set_xlabel("attended to", color=INK)
+    axes.set_ylabel("attending", color=INK)
+    set_title(axes, title)
+    hide_spines(axes)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, format="{x:.0%}")
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=INK, labelsize=9, length=0)
+    return axes.figure
+
+
+def attention_heads(probabilities: np.ndarray, title: str = "Attention of all heads") -> Figure:
+    """Draws the attention of every layer, a row, and every head, a column.
+
+    The root of a probability is the color, the same in all pictures, so that small ones show too.
+
+    Args:
+        probabilities: of one text, float [L, N, S, S]; see `bert_tf.attention_probabilities`.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: the shape differs.
+    """
+    values = check_shape("probabilities", probabilities, None, None, None, None)
+    layers, heads = values.shape[:2]
+    figure = new_figure(0.8 + 1.1 * heads, 0.9 + 1.1 * layers)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=INK, parse_math=False)
+    panels = figure.subplots(layers, heads, squeeze=False)
+    for (layer, head), axes in np.ndenumerate(panels):
+        axes.imshow(np.sqrt(values[layer, head]), cmap=_COLORMAP, vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_color(FAINT)
+        if layer == 0:
+            axes.set_title(f"head {head}", fontsize=9, color=INK)
+        if head == 0:
+            axes.set_ylabel(f"layer {layer}", fontsize=9, color=INK)
+    return figure

@@ -1,0 +1,173 @@
+"""Draws vectors: a map of them, and the sum that the encoder reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_tf.plots.style import (
+    COLORS,
+    FAINT,
+    INK,
+    check_shape,
+    hide_spines,
+    new_axes,
+    set_title,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MARKERS = "os^Dv*PX"
+# How many numbers of a vector are drawn, as rows and columns of cells.
+_CELLS = (4, 8)
+
+
+def embedding_map(
+    vectors: np.ndarray,
+    labels: Sequence[str],
+    groups: Sequence[str] | None = None,
+    title: str = "Vectors on their two principal components",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws vectors as points of a plane, near each other if the vectors are alike.
+
+    The plane is that of the two principal components; an axis names its share of the variance.
+    Equal vectors share a point.
+
+    Args:
+        vectors: float [n, H], with n and H of 2 or more.
+        labels: the text beside each point.
+        groups: the group of each vector, shown by color and marker.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: there are fewer than two vectors, or not as many labels or groups.
+    """
+    values = check_shape("vectors", vectors, len(labels), None)
+    groups = check_shape("groups", [""] * len(labels) if groups is None else groups, len(labels))
+    points, shares = _principal_components(values.astype(np.float64))
+    axes = ax or new_axes(6.4, 5.2)
+    for index, group in enumerate(dict.fromkeys(groups)):
+        members = points[groups == group]
+        marker, color = _MARKERS[index % len(_MARKERS)], COLORS[index % len(COLORS)]
+        axes.scatter(*members.T, s=42, color=color, marker=marker, label=group, zorder=3)
+    for point, names in _names_by_point(points, labels).items():
+        axes.annotate(
+            "\n".join(names),
+            point,
+            (6, 3),
+            textcoords="offset points",
+            fontsize=9,
+            color=INK,
+            parse_math=False,
+        )
+    for number, (axis, share) in enumerate(zip((axes.xaxis, axes.yaxis), shares, strict=True), 1):
+        axis.set_label_text(f"component {number} ({share:.0%} of the variance)", color=INK)
+    set_title(axes, title)
+    hide_spines(axes)
+    axes.grid(color=FAINT, lw=0.6)
+    axes.margins(0.15)
+    axes.set_aspect("equal", adjustable="datalim")
+    if any(groups):
+        # Beside the axes, where there are no points.
+        legend = axes.legend(
+            frameon=False, fontsize=9, labelcolor=INK, loc="upper left", bbox_to_anchor=(1, 1)
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return axes.figure
+
+
+def _principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the points [n, 2], and the two shares of the variance."""
+    from sklearn.decomposition import PCA
+
+    pca = PCA(2, svd_solver="full")
+    # Without any variance, a share is 0 / 0.
+    with np.errstate(invalid="ignore"):
+        points = pca.fit_transform(vectors)
+        return points, np.nan_to_num(pca.explained_variance_ratio_)
+
+
+def _names_by_point(points: np.ndarray, labels: Sequence[str]) -> dict[tuple, list[str]]:
+    names: dict[tuple, list[str]] = {}
+    digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
+    for point, label in zip(points.round(digits), labels, strict=True):
+        names.setdefault(tuple(point + 0.0), []).append(label)
+    return names
+
+
+def embedding_sum(
+    tokens: Sequence[str],
+    segments: Sequence[int],
+    vectors: np.ndarray,
+    title: str = "What the encoder reads is the sum of three vectors",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws the token, segment and position embeddings of a text, and their sum.
+
+    The cells below a name are the first 32 numbers of its vector: blue above zero, red below.
+
+    Args:
+        tokens: the S tokens.
+        segments: the segment of each token, 0 or 1.
+        vectors: the three embeddings of each token in this order, float [3, S, E].
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: the shapes differ.
+
+    Source: BERT (arXiv:1810.04805) figure 2.
+    """
+    length = len(tokens)
+    values = check_shape("vectors", vectors, 3, length, None)
+    segments = check_shape("segments", segments, length)
+    rows = {
+        "token": ([token.replace("$", r"\$") for token in tokens], values[0]),
+        "segment": ([f"$E_{'AB'[segment]}$" for segment in segments], values[1]),
+        "position": ([f"$E_{{{position}}}$" for position in range(length)], values[2]),
+        "sum": ([""] * length, values.sum(axis=0)),
+    }
+    axes = ax or new_axes(1.6 + 0.85 * length, 4.2)
+    limit = np.abs(rows["sum"][1]).max()
+    for row, (names, row_values) in enumerate(rows.values()):
+        for column, name in enumerate(names):
+            _draw_vector(axes, column, row, name, row_values[column], limit)
+        if row:
+            sign = "=" if row == len(rows) - 1 else "+"
+            for column in range(length):
+                axes.text(column, row - 0.5, sign, ha="center", va="center", color=INK)
+    axes.set(xlim=(-0.5, length - 0.5), ylim=(len(rows) - 0.45, -0.45), xticks=[])
+    axes.set_yticks(range(len(rows)), rows)
+    set_title(axes, title)
+    hide_spines(axes)
+    return axes.figure
+
+
+def _draw_vector(
+    axes: Axes, column: int, row: int, name: str, vector: np.ndarray, limit: float
+) -> None:
+    """Draws a name, and below it the first numbers of the vector."""
+    rows, columns = _CELLS
+    cells = np.full(rows * columns, np.nan)
+    cells[: len(vector)] = vector[: len(cells)]
+    left, right, top, bottom = column - 0.44, column + 0.44, row - 0.12, row + 0.34
+    axes.imshow(
+        cells.reshape(_CELLS),
+        cmap="RdBu",
+        vmin=-limit,
+        vmax=limit,
+        extent=(left, right, bottom, top),
+        aspect="auto",
+    )
+    axes.text(column, row - 0.24, name, ha="center", va="center", fontsize=9, color=INK)

@@ -1,0 +1,68 @@
+"""What all figures share: colors, text, and where they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bert_tf.plots.picture import Picture
+
+INK, FAINT = "#404040", "#d9d9d9"
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
+_LARGEST = 20.0
+
+
+def new_figure(width: float, height: float, layout: str | None = "constrained") -> Picture:
+    """Returns an empty figure of at most 20 by 20 inches, on white in every theme."""
+    # matplotlib is slow to import, and rarely needed.
+    from bert_tf.plots.picture import Picture
+
+    size = min(width, _LARGEST), min(height, _LARGEST)
+    return Picture(figsize=size, dpi=110, facecolor="white", layout=layout)
+
+
+def new_axes(width: float, height: float) -> Axes:
+    """Returns the axes of a new figure."""
+    return new_figure(width, height).add_subplot(facecolor="white")
+
+
+def set_title(axes: Axes, title: str) -> None:
+    """Writes a title above the left edge; "$" is no formula."""
+    axes.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
+
+
+def hide_spines(axes: Axes) -> None:
+    """Removes the frame and the ticks, and keeps their labels."""
+    axes.spines[:].set_visible(False)
+    axes.tick_params(colors=INK, labelsize=9, length=0)
+
+
+def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation: float) -> None:
+    """Writes the names of a picture's columns below them and those of its rows beside them."""
+    anchor = dict(ha="right", va="center", rotation_mode="anchor") if rotation else {}
+    axes.set_xticks(range(len(columns)), columns, rotation=rotation, parse_math=False, **anchor)
+    axes.set_yticks(range(len(rows)), rows, parse_math=False)
+
+
+def check_shape(name: str, values: np.ndarray, *shape: int | None) -> np.ndarray:
+    """Returns `values` as an array.
+
+    Args:
+        shape: its shape, None for any size.
+
+    Raises:
+        ValueError: it has another shape; says which.
+    """
+    array = np.asarray(values)
+    fits = array.ndim == len(shape) and all(
+        size in (None, actual) for size, actual in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} has the shape {list(array.shape)}: it must be [{wanted}]")
+    return array

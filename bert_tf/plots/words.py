@@ -1,0 +1,133 @@
+"""Draws words: their probabilities, and their masking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from bert_tf.plots.style import COLORS, INK, check_shape, hide_spines, new_axes, set_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_MASK = "[MASK]"
+# What became of a token -> the color of its box.
+_KINDS = {"masked": "#005a8c", "random": "#a84a00", "unchanged": "#006b4e", "": "#f0f0f0"}
+# Characters of text on a line.
+_LINE = 64
+
+
+def word_probabilities(
+    words: Sequence[str],
+    probabilities: Sequence[float],
+    title: str = "Words for [MASK]",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws words with their probabilities as bars, from top to bottom.
+
+    Args:
+        words: the n words.
+        probabilities: float [n].
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    values = check_shape("probabilities", probabilities, len(words))
+    axes = ax or new_axes(5.5, 0.9 + 0.3 * len(words))
+    bars = axes.barh(range(len(words)), values, height=0.7, color=COLORS[0])
+    axes.bar_label(bars, [f"{p:.1%}" for p in values], padding=4, fontsize=9, color=INK)
+    axes.set_yticks(range(len(words)), words, parse_math=False)
+    axes.invert_yaxis()
+    axes.set_xlabel("probability", color=INK)
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    axes.margins(x=0.15)
+    set_title(axes, title)
+    hide_spines(axes)
+    return axes.figure
+
+
+def masked_example(
+    tokens: Sequence[str],
+    masked_tokens: Sequence[str],
+    positions: Sequence[int],
+    title: str = "Tokens to predict, before and after masking",
+    ax: Axes | None = None,
+) -> Figure:
+    """Draws a sentence before and after masking.
+
+    Of the tokens to predict, 80% become [MASK], 10% another token, and 10% stay as they are. Each
+    of these has a box with a color and a caption of its own.
+
+    Args:
+        tokens: the S tokens.
+        masked_tokens: what the model sees in their places.
+        positions: the indices of the tokens that it has to predict.
+        ax: where to draw; a new figure by default.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: the lengths differ.
+
+    Source: BERT (arXiv:1810.04805) section 3.1.
+    """
+    check_shape("masked_tokens", masked_tokens, len(tokens))
+    lines = list(_lines(tokens, masked_tokens, set(positions)))
+    axes = ax or new_axes(9, 0.5 + 0.95 * len(lines))
+    axes.set(xlim=(0, _LINE), ylim=(3 * len(lines), -0.2), xticks=[])
+    ticks = [3 * line + row for line in range(len(lines)) for row in (0.5, 1.6)]
+    axes.set_yticks(ticks, ["before", "after"] * len(lines))
+    set_title(axes, title)
+    hide_spines(axes)
+    # The width of a character of the font is 0.6 of its size.
+    inches = axes.get_window_extent().width / axes.figure.dpi
+    size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)
+    for number, boxes in enumerate(lines):
+        for left, width, before, after, kind in boxes:
+            top = 3 * number
+            _draw_box(axes, left, width, top, before, "", size)
+            _draw_box(axes, left, width, top + 1.1, after, kind, size)
+    return axes.figure
+
+
+Box = tuple[float, float, str, str, str]
+
+
+def _lines(
+    tokens: Sequence[str], masked_tokens: Sequence[str], positions: set[int]
+) -> Iterator[list[Box]]:
+    """Yields lines of boxes: left end, width, token before and after, and what became of it."""
+    line, left = [], 0.0
+    for index, (before, after) in enumerate(zip(tokens, masked_tokens, strict=True)):
+        kind = _kind(before, after) if index in positions else ""
+        width = max(map(len, (before, after, kind))) + 1.2
+        if line and left + width > _LINE:
+            yield line
+            line, left = [], 0.0
+        line.append((left, width, before, after, kind))
+        left += width + 0.4
+    yield line
+
+
+def _kind(before: str, after: str) -> str:
+    if after == _MASK:
+        return "masked"
+    return "unchanged" if after == before else "random"
+
+
+def _draw_box(
+    axes: Axes, left: float, width: float, top: float, token: str, kind: str, size: float
+) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((left, top), width, 1, color=_KINDS[kind], lw=0))
+    text = dict(ha="center", va="center", family="monospace", fontsize=size, parse_math=False)
+    middle = left + width / 2
+    axes.text(middle, top + 0.5, token, color="white" if kind else INK, **text)
+    axes.text(middle, top + 1.32, kind, color=INK, **text | {"fontsize": 0.85 * size})

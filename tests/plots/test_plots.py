@@ -1,0 +1,162 @@
+"""The figures, compared with the numbers and words given."""
+
+import io
+import sys
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import bert_tf
+from bert_tf import plots
+
+RNG = np.random.default_rng(0)
+TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
+S = len(TOKENS)
+PROBABILITIES = RNG.dirichlet(np.ones(S), (3, 2, S))
+
+# Each draws its picture, into given axes if it takes any.
+PICTURES = {
+    "attention": lambda **ax: plots.attention(PROBABILITIES[0, 0], TOKENS, **ax),
+    "embedding_map": lambda **ax: plots.embedding_map(RNG.normal(size=(S, 9)), TOKENS, **ax),
+    "embedding_sum": lambda **ax: plots.embedding_sum(
+        TOKENS, [0] * S, RNG.normal(size=(3, S, 9)), **ax
+    ),
+    "word_probabilities": lambda **ax: plots.word_probabilities(TOKENS, [0.1] * S, **ax),
+    "masked_example": lambda **ax: plots.masked_example(TOKENS, TOKENS, [2], **ax),
+    "confusion_matrix": lambda **ax: plots.confusion_matrix([0, 1], [1, 1], ["$a", "b$"], **ax),
+}
+WITHOUT_AXES = {
+    "attention_heads": lambda: plots.attention_heads(PROBABILITIES),
+    "learning_curves": lambda: plots.learning_curves([{"step": 1, "loss": 2.0}]),
+}
+
+
+def texts(figure) -> list[str]:
+    """Returns all that can be read in a figure."""
+    found = figure.findobj(matplotlib.text.Text)
+    return [text.get_text() for text in found if text.get_text() and text.get_visible()]
+
+
+def test_every_picture_is_public_and_listed_here():
+    """Oracle: the names of the package."""
+    assert bert_tf.plots is plots
+    assert sorted(plots.__all__) == sorted(PICTURES | WITHOUT_AXES)
+
+
+@pytest.mark.parametrize("name", PICTURES | WITHOUT_AXES)
+def test_a_notebook_shows_each_figure_once(name):
+    """Oracles: IPython's name of the method; pyplot's figures, which it would show as well; the
+    parameters of matplotlib before."""
+    before = dict(matplotlib.rcParams)
+    figure = (PICTURES | WITHOUT_AXES)[name]()
+    png = figure._repr_png_()
+    pixels = matplotlib.image.imread(io.BytesIO(png))
+    assert pixels.shape[:2] == tuple(int(size * 110) for size in figure.get_size_inches()[::-1])
+    assert pixels[0, 0].tolist() == [1, 1, 1, 1] and pixels[..., :3].min() < 0.5
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert not pyplot or pyplot.get_fignums() == []
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_in_given_axes(name):
+    """Oracle: the figure of the axes, where the other axes stay empty."""
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert PICTURES[name](ax=right) is figure
+    figure.savefig(io.BytesIO())
+    assert left.get_title("left") == "" and right.get_title("left")
+    assert not left.has_data()
+
+
+def test_attention_is_the_probabilities_given():
+    """Oracle: the probabilities and tokens."""
+    axes = plots.attention(PROBABILITIES[1, 1], TOKENS, title="Layer 1").axes[0]
+    np.testing.assert_array_equal(axes.images[0].get_array(), PROBABILITIES[1, 1])
+    for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [tick.get_text() for tick in ticks] == TOKENS
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("attended to", "attending")
+    with pytest.raises(ValueError, match=r"probabilities has the shape \[8, 8\]: it must be \[2,"):
+        plots.attention(PROBABILITIES[1, 1], ["a", "b"])
+
+
+def test_all_heads_share_a_scale():
+    """Oracle: the roots of the probabilities, with layers as rows."""
+    figure = plots.attention_heads(PROBABILITIES)
+    assert len(figure.axes) == 6
+    for axes, expected in zip(figure.axes, PROBABILITIES.reshape(6, S, S), strict=True):
+        np.testing.assert_allclose(axes.images[0].get_array(), np.sqrt(expected))
+        assert axes.images[0].get_clim() == (0, 1)
+    assert {"head 0", "head 1", "layer 0", "layer 2"} <= set(texts(figure))
+
+
+def test_an_embedding_map_keeps_the_largest_variances():
+    """Oracle: the singular values of the centered vectors."""
+    vectors = RNG.normal(size=(6, 9)) * np.arange(9)
+    groups = ["fruit"] * 4 + ["firm"] * 2
+    axes = plots.embedding_map(vectors, list("abcdef"), groups).axes[0]
+    variances = np.linalg.svd(vectors - vectors.mean(axis=0), compute_uv=False) ** 2
+    shares = variances / variances.sum()
+    points = np.concatenate([group.get_offsets() for group in axes.collections])
+    np.testing.assert_allclose((points**2).sum(axis=0), variances[:2])
+    assert axes.get_xlabel() == f"component 1 ({shares[0]:.0%} of the variance)"
+    assert axes.get_ylabel() == f"component 2 ({shares[1]:.0%} of the variance)"
+    assert [len(group.get_offsets()) for group in axes.collections] == [4, 2]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fruit", "firm"]
+    labels = {text.get_text(): text.xy for text in axes.texts}
+    np.testing.assert_allclose([labels[name] for name in "abcdef"], points, atol=1e-5)
+
+
+def test_equal_vectors_share_a_point_and_a_label():
+    """Oracle: vectors without any variance, such as those of one word before the first layer."""
+    axes = plots.embedding_map(np.ones((3, 5), np.float32), ["x", "y", "z"]).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["x\ny\nz"]
+    assert axes.get_xlabel() == "component 1 (0% of the variance)"
+
+
+def test_embeddings_add_up():
+    """Oracle: the three vectors of each token, and their sum."""
+    vectors = RNG.normal(size=(3, S, 40))
+    figure = plots.embedding_sum(TOKENS, [0, 0, 0, 0, 1, 1, 1, 1], vectors)
+    cells = [image.get_array() for image in figure.axes[0].images]
+    rows = [*vectors, vectors.sum(axis=0)]
+    expected = np.concatenate([row[:, :32].reshape(S, 4, 8) for row in rows])
+    np.testing.assert_allclose(np.stack(cells), expected)
+    shown = texts(figure)
+    assert [shown.count(f"$E_{name}$") for name in "AB"] == [4, 4]
+    assert (shown.count("+"), shown.count("=")) == (2 * S, S)
+
+
+def test_words_have_bars():
+    """Oracle: the probabilities, the first on top."""
+    figure = plots.word_probabilities(["paris", "$"], [0.5, 0.125], title="France")
+    axes = figure.axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [0.5, 0.125]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]
+    assert {"paris", "$", "50.0%", "12.5%", "France"} <= set(texts(figure))
+
+
+def test_what_became_of_each_token():
+    """Oracle: the tokens before and after, and which of them are to be predicted."""
+    before = [f"w{index}" for index in range(40)]
+    after = [*before]
+    after[3], after[17] = "[MASK]", "other"
+    figure = plots.masked_example(before, after, [3, 17, 30])
+    shown = texts(figure)
+    assert sorted(text for text in shown if text in (*before, *after)) == sorted(before + after)
+    kinds = [text for text in shown if text in ("masked", "random", "unchanged")]
+    assert kinds == ["masked", "random", "unchanged"]
+    axes = figure.axes[0]
+    right = max(box.get_x() + box.get_width() for box in axes.patches)
+    assert right <= axes.get_xlim()[1] and shown.count("before") > 1
+
+
+def test_a_confusion_matrix_counts_pairs():
+    """Oracle: the pairs."""
+    axes = plots.confusion_matrix([0, 0, 0, 2], [0, 1, 1, 2], ["a", "b", "c"]).axes[0]
+    cells = [text.get_text() for text in axes.texts]
+    assert cells[:3] == ["1\n33.3%", "2\n66.7%", "0\n0.0%"] and cells[8] == "1\n100.0%"
+    np.testing.assert_allclose(axes.images[0].get_array()[2], [0, 0, 1])

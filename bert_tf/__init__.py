@@ -18,6 +18,7 @@ _MODULES = {
     "pack_segments": "bert_tf.text.packing",
     "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEncoder": "bert_tf.models.encoder",
+    "attention_probabilities": "bert_tf.models.attention_probabilities",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
 }

@@ -54,25 +54,38 @@ class SelfAttention(keras.layers.Layer):
         self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None):
-        batch, length, width = ops.shape(x)
-        head_size = width // self.num_heads
-        qkv = fused.dense(x, self.qkv_kernel, self.qkv_bias)
-        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
-        query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))  # [B, N, S, H/N]
+        query, key, value = self._heads(x)
         context = fused.attention(
-            query * ops.cast(head_size**-0.5, query.dtype),
+            query,
             key,
             value,
-            # Large enough that a masked position's probability underflows to exactly 0.
-            bias=ops.where(attention_mask, 0.0, -1e9),
+            bias=_bias(attention_mask),
             rate=self.dropout if training else 0.0,
             seed=next_seed(seeds),
             recompute=self.recompute and training,
             # Weights in bfloat16 mean that the model is for fast inference.
             wide=self.variable_dtype != "bfloat16",
         )
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, width))
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x))
         return fused.dense(context, self.output_kernel, self.output_bias)
+
+    def probabilities(self, x, attention_mask):
+        """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
+
+        Row i is what token i attends to. There is no dropout.
+        """
+        query, key, _ = self._heads(x)
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        return ops.softmax(ops.cast(scores, "float32") + _bias(attention_mask))
+
+    def _heads(self, x):
+        """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, H/N]."""
+        batch, length, width = ops.shape(x)
+        head_size = width // self.num_heads
+        qkv = fused.dense(x, self.qkv_kernel, self.qkv_bias)
+        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
+        query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
+        return query * ops.cast(head_size**-0.5, query.dtype), key, value
 
     def get_config(self):
         return super().get_config() | {
@@ -81,3 +94,8 @@ class SelfAttention(keras.layers.Layer):
             "initializer_range": self.initializer_range,
             "recompute": self.recompute,
         }
+
+
+def _bias(attention_mask):
+    # Large enough that a masked position's probability underflows to exactly 0.
+    return ops.where(attention_mask, 0.0, -1e9)

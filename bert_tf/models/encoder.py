@@ -95,7 +95,7 @@ class BertEncoder(keras.Model):
         self.built = True
 
     def call(self, inputs, seeds=None, training=None):
-        mask = self._attention_mask(inputs["input_mask"])
+        mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, training=training
@@ -120,7 +120,7 @@ class BertEncoder(keras.Model):
             seed = ops.cast(self.seed_generator.next(), "int32")
         return None if seed is None else DropoutSeeds(seed)
 
-    def _attention_mask(self, input_mask):
+    def attention_mask(self, input_mask):
         """Turns int [B, S] into bool [B, 1, 1 or S, S], true where attention is allowed."""
         mask = ops.cast(input_mask, "bool")[:, None, None, :]
         if not self.config.is_decoder:
@@ -128,10 +128,14 @@ class BertEncoder(keras.Model):
         positions = ops.arange(ops.shape(input_mask)[1])
         return ops.logical_and(mask, positions <= positions[:, None])
 
-    def _layer(self, index: int, x, mask, seeds, training):
+    def block(self, index: int) -> EncoderBlock:
+        """Returns the block that computes a layer; several layers may share it."""
         # Integer division, because the original's int(index / layers * groups) rounds down too far
         # in some cases, such as 22 layers in 22 groups.
-        block = self.blocks[index * len(self.blocks) // self.config.num_hidden_layers]
+        return self.blocks[index * len(self.blocks) // self.config.num_hidden_layers]
+
+    def _layer(self, index: int, x, mask, seeds, training):
+        block = self.block(index)
 
         def call(x, seeds):
             return block(x, mask, seeds=seeds, training=training)

@@ -4,7 +4,7 @@ BIN = $(VENV)/bin
 # Each needs up to two gigabytes of memory.
 TEST_WORKERS ?= 2
 
-.PHONY: quickstart test test-oldest lint
+.PHONY: quickstart test test-oldest lint docs
 
 quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> SavedModels -> [MASK]
 	$(BIN)/python -m bert_tf.quickstart
@@ -22,7 +22,14 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
+docs: $(VENV)/installed-docs  ## the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --editable '.[test]'
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/pip install --editable '.[docs]'
 	touch $@

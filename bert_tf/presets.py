@@ -44,6 +44,7 @@ MINIATURES = {
     for hidden in (128, 256, 512, 768)
 }
 PRESETS = NAMED_SIZES | MINIATURES
+"""Maps the values of --preset to sizes."""
 
 
 _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02

@@ -37,13 +37,14 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
         full: for --helpfull: all flags, and all that is said about them.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
-    fields = [field for field in _ordered(options_type) if full or not field.metadata["rare"]]
+    fields = [field for field in ordered_flags(options_type) if full or not field.metadata["rare"]]
     flags = "\n".join(_flag(field, full) for field in fields)
     more = _ALWAYS if full else _MORE
     return f"{about}\n\nFlags:\n{flags}\n{more}"
 
 
-def _ordered(options_type: type) -> list[dataclasses.Field]:
+def ordered_flags(options_type: type) -> list[dataclasses.Field]:
+    """Returns the flags: required ones first, then the command's own, then shared ones."""
     classes = options_type.__mro__
     own = {
         name: -i for i, cls in enumerate(classes) for name in vars(cls).get("__annotations__", ())

@@ -20,6 +20,14 @@ SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 class Vocabulary:
     """Tokens in the order of their ids.
 
+    Attributes:
+        tokens: all tokens; the position of a token is its id.
+        pad_id: the id of [PAD].
+        unk_id: the id of [UNK].
+        cls_id: the id of [CLS].
+        sep_id: the id of [SEP].
+        mask_id: the id of [MASK].
+
     Raises:
         ValueError: a special token is missing, or a token is empty or occurs twice.
     """

@@ -23,19 +23,25 @@ class Objective(Protocol):
 
     Measures are sums and counts that add up over replicas and batches. The mean of a measure is
     its sum divided by its count; the loss is the total of the means of the measures in `losses`.
-    `outputs` returns tensors [B, ...] for `Trainer.predict`, its only caller.
     AutoGraph does not rewrite these methods: where a condition is a tensor, use `tf.where` or
     `tf.cond`.
+
+    Attributes:
+        measures: the names of what is measured.
+        losses: the names of the measures to minimize.
     """
 
     measures: tuple[str, ...]
     losses: tuple[str, ...]
 
-    def counts(self, batch: Batch) -> dict[str, tf.Tensor]: ...
+    def counts(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Returns the count of each measure, float32 [], without calling the model."""
 
-    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]: ...
+    def sums(self, model: keras.Model, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
+        """Calls the model and returns the sum of each measure, float32 []."""
 
-    def outputs(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]: ...
+    def outputs(self, model: keras.Model, batch: Batch) -> dict[str, tf.Tensor]:
+        """Calls the model and returns tensors [B, ...] for `Trainer.predict`, its only caller."""
 
 
 class Trainer:

@@ -1,0 +1,74 @@
+"""What MkDocs cannot do by itself: the README as the first page, and the flags of the commands."""
+
+import dataclasses
+import html
+import importlib
+import pathlib
+import re
+import textwrap
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from bert_tf.__main__ import COMMANDS
+from tfrecords.command_help import flag_name, is_required, ordered_flags
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds README.md as index.md; its links are those of a page in docs/."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"(\]\(|src=\")docs/", r"\1", readme)
+    files.append(File.generated(config, "index.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Replaces `{{ commands }}` by the help and the flags of all commands."""
+    if "{{ commands }}" not in markdown:
+        return markdown
+    sections = [_command(name, module) for name, module in COMMANDS.items()]
+    return markdown.replace("{{ commands }}", "\n\n".join(sections))
+
+
+def _command(name: str, module: str) -> str:
+    command = importlib.import_module(module)
+    rows = map(_row, ordered_flags(command.Options))
+    head = ["| flag | default | meaning |", "|---|---|---|"]
+    return "\n".join([f"## {name}", "", _with_fences(command.__doc__), "", *head, *rows])
+
+
+def _with_fences(text: str) -> str:
+    """Puts the indented lines of a docstring into code blocks."""
+    blocks = re.split(r"^((?:  .*\n)+)", text.strip() + "\n", flags=re.M)
+    blocks[::2] = map(_prose, blocks[::2])
+    blocks[1::2] = map(_fenced, blocks[1::2])
+    return "\n\n".join(block.strip() for block in blocks)
+
+
+def _fenced(block: str) -> str:
+    language = "bash" if "python -m" in block else "text"
+    return f"```{language}\n{textwrap.dedent(block)}```"
+
+
+def _prose(text: str) -> str:
+    """Puts flags into code, links pages, and escapes what Markdown would read as markup."""
+    parts = re.split(r"(--\w+(?:=[\w/.]*\w)?)", text)
+    parts[::2] = [re.sub(r"([|*_\[])", r"\\\1", html.escape(part)) for part in parts[::2]]
+    parts[1::2] = [f"`{flag}`" for flag in parts[1::2]]
+    return re.sub(r"docs/(\w+\.md)", r"[docs/\1](../\1)", "".join(parts))
+
+
+def _row(flag: dataclasses.Field) -> str:
+    default = "required" if is_required(flag) else _default(flag.default)
+    meaning = _prose(flag.metadata["help"])
+    if choices := flag.metadata["choices"]:
+        meaning += f" One of {', '.join(f'`{choice}`' for choice in choices)}."
+    return f"| `--{flag_name(flag)}` | {default} | {meaning} |"
+
+
+def _default(value: Any) -> str:
+    if value is None or value == ():
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
+from bert_tf.corpus.tfds import prepare as prepare_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
@@ -41,6 +42,30 @@ def read_conll(path: str) -> TaggedText:
     if not marked:
         documents = [[sentence] for document in documents for sentence in document]
     return TaggedText(path, documents, marked)
+
+
+def read_tfds(split: str) -> TaggedText:
+    """Reads a split of CoNLL-2003, "train", "dev" or "test", from tensorflow-datasets.
+
+    It does not say where documents begin.
+
+    Raises:
+        OSError: it cannot be downloaded.
+    """
+    # Slow to import, and not needed for local files.
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder("conll2003")
+    prepare_tfds(builder)
+    name = builder.info.features["ner"].feature.int2str
+    documents = []
+    for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split)), start=1):
+        words = tuple(word.decode() for word in row["tokens"])
+        # What stands before the first document is an empty example.
+        if words:
+            lines = (number,) * len(words)
+            documents.append([Sentence(words, tuple(map(name, row["ner"])), lines)])
+    return TaggedText("TFDS conll2003", documents)
 
 
 def has_tags(path: str) -> bool:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.tagging.conll import has_tags, read_conll
+from bert_tf.finetuning.tagging.conll import has_tags, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
@@ -36,9 +36,9 @@ class ConllTask(TaggingTask):
 
     @property
     def test_has_targets(self) -> bool:
-        """Whether there is a test file with tags."""
+        """Whether there is a test set with tags."""
         path = _find(self._files, "test")
-        return bool(path) and has_tags(path)
+        return has_tags(path) if path else _uses_tfds(self._files)
 
     def read_texts(
         self, names: Collection[str], files: DataFiles, seed: int
@@ -62,6 +62,8 @@ def _read(files: DataFiles, split: str) -> TaggedText:
     path = _find(files, split)
     if path:
         return read_conll(path)
+    if _uses_tfds(files):
+        return read_tfds(split)
     flag = f"--{split}_file"
     if not files.data_dir:
         raise ValueError(f"--task=ner needs {flag}, or --data_dir with {_NAMES[split][0]}")
@@ -69,6 +71,10 @@ def _read(files: DataFiles, split: str) -> TaggedText:
         f"{files.data_dir} has none of {', '.join(_NAMES[split])}: give {flag} if it has another "
         "name"
     )
+
+
+def _uses_tfds(files: DataFiles) -> bool:
+    return not (files.data_dir or files.train_file)
 
 
 def _find(files: DataFiles, split: str) -> str | None:

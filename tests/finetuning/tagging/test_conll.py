@@ -3,11 +3,11 @@
 import pathlib
 
 import pytest
+import tensorflow_datasets as tfds
 
-from bert_tf.finetuning.tagging.conll import has_tags, read_conll, write_conll
+from bert_tf.finetuning.tagging.conll import has_tags, read_conll, read_tfds, write_conll
 from bert_tf.finetuning.tagging.tagged_text import label_names, prepare
 
-_REAL = pathlib.Path(__file__).parents[3] / "shared/data/conll2003/valid.txt"
 _TEXT = """-DOCSTART- -X- -X- O
 
 EU NNP B-NP B-ORG
@@ -121,13 +121,38 @@ def test_writing_is_the_input_of_conlleval(tmp_path):
         "-DOCSTART- O O\n\nE_U B-ORG O\nrejects O B-LOC\n\nPeter B-PER B-PER\n\n"
         "-DOCSTART- O O\n\nBRUSSELS B-LOC O\n\n"
     )
-    if _REAL.exists():
-        text = read_conll(str(_REAL))
-        assert (len(text.documents), len(text), len(text.words)) == (216, 3250, 51362)
-        write_conll(path, text, text.tags)
-        real, written = (pathlib.Path(x).read_text().split("\n") for x in (_REAL, path))
-        assert len(real) == len(written)
-        assert all(a.split()[:1] == b.split()[:1] for a, b in zip(real, written, strict=True))
+
+
+def test_real_files_are_read_and_written_line_for_line(tmp_path, shared_data):
+    """Oracle: the published counts of CoNLL-2003's testa, and the file itself."""
+    source, path = shared_data / "conll2003/valid.txt", tmp_path / "written.conll"
+    text = read_conll(str(source))
+    assert (len(text.documents), len(text), len(text.words)) == (216, 3250, 51362)
+    write_conll(str(path), text, text.tags)
+    real, written = (file.read_text().split("\n") for file in (source, path))
+    assert len(real) == len(written)
+    assert all(a.split()[:1] == b.split()[:1] for a, b in zip(real, written, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tfds_has_the_sentences_of_the_files(tmp_path, monkeypatch):
+    """Oracle: the files from which tensorflow-datasets makes the dataset, in another order."""
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        (tmp_path / name).write_text(_TEXT)
+    builder = tfds.builder("conll2003", data_dir=str(tmp_path / "tfds"))
+    monkeypatch.setattr(tfds, "builder", lambda name: builder)
+    monkeypatch.setattr("bert_tf.finetuning.tagging.conll.prepare_tfds", lambda _: None)
+    monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda *_: tmp_path)
+    builder.download_and_prepare()
+    expected = read_conll(str(tmp_path / "train.txt"))
+    for split in ("train", "dev", "test"):
+        text = read_tfds(split)
+        rows = [
+            sorted((sentence.words, sentence.tags) for sentence in x.sentences)
+            for x in (text, expected)
+        ]
+        assert rows[0] == rows[1]
+        assert text.describe() == "4 words in 3 sentences"
 
 
 def test_labels_are_sorted_with_o_first(tmp_path):

@@ -238,8 +238,9 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
 def test_missing_files_are_named(tmp_path):
     """Oracle: the flag or the names of the files."""
     options = {"task": "ner", "output_dir": "x", "do_eval": True}
-    with pytest.raises(ValueError, match="--task=ner needs --train_file, or --data_dir with train"):
-        make_task(FineTuningOptions(**options))
+    files = DataFiles(train_file="x")
+    with pytest.raises(ValueError, match="--task=ner needs --dev_file, or --data_dir with valid.t"):
+        ConllTask(LABELS, files).read_splits(["dev"], files, 0)
     with pytest.raises(FileNotFoundError, match="has none of train.txt, eng.train: give --train_f"):
         make_task(FineTuningOptions(**options, data_dir=str(tmp_path)))
     (tmp_path / "valid.txt").write_text("a\nb\n")

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line
+from tfrecords.progress import say
 
 PACKAGES = ("numpy", "keras", "tensorflow")
 _MAX_SEQ_LENGTH = 64
@@ -129,14 +130,14 @@ def _step(result: pathlib.Path, module: str, **flags: object) -> None:
     """Shows a command and runs it, unless its result exists."""
     line = command_line(module, **flags)
     if result.exists():
-        print(f"\n$ {line}\nSkipped: {result} exists.")
+        say(f"\n$ {line}\nSkipped: {result} exists.")
     else:
         _run(line)
 
 
 def _run(line: str) -> None:
     """Shows a command and runs it."""
-    print(f"\n$ {line}", flush=True)
+    say(f"\n$ {line}")
     arguments = shlex.split(line)[1:]
     status = subprocess.run([sys.executable, *arguments], check=False).returncode
     if status:
@@ -148,7 +149,7 @@ def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     from bert_tf.corpus.sentences import split_sentences
     from tfrecords.writer import atomic_write
 
-    print(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...", flush=True)
+    say(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...")
     documents = []
     for docstring in dict.fromkeys(_docstrings()):  # many texts occur twice
         sentences = split_sentences(" ".join(_prose(docstring)))
@@ -157,7 +158,7 @@ def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     atomic_write(str(heldout), "\n".join(documents[::20]))
     atomic_write(str(train), "\n".join(d for i, d in enumerate(documents) if i % 20))
     size = sum(map(len, documents)) / 1e6
-    print(f"Wrote {len(documents):,} documents, {size:.1f} MB, to {train} and {heldout}.")
+    say(f"Wrote {len(documents):,} documents, {size:.1f} MB, to {train} and {heldout}.")
 
 
 def _docstrings() -> Iterator[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.progress import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +37,12 @@ def run(options: Options) -> None:
     from export.checks.examining import RESULTS, examine, open_subject
 
     subject, kind, points = open_subject(options.saved_model_dir)
-    print(f"{options.saved_model_dir} is {kind}.")
+    say(f"{options.saved_model_dir} is {kind}.")
     counts = dict.fromkeys(RESULTS, 0)
     for result, line in examine(subject, points):
         counts[result] += 1
-        print(f"{result:<8}{line}", flush=True)
+        show = say if result == "ok" else print
+        show(f"{result:<8}{line}")
     print(f"{counts['ok']} of {sum(counts.values())} points hold.")
     if wrong := counts["WRONG"]:
         raise ValueError(f"{options.saved_model_dir} has lines marked WRONG ({wrong}): see above")

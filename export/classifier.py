@@ -19,6 +19,7 @@ from export.options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line
+from tfrecords.progress import say
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
@@ -68,9 +69,9 @@ def run(options: Options) -> None:
         license=options.license,
     )
     check = command_line("export.check", saved_model_dir=options.output_dir)
-    print(
-        f"Wrote the best weights of {options.checkpoint} to {options.output_dir}. To use them:\n"
-        "  import tensorflow as tf, tensorflow_text\n"
+    print(f"Wrote the best weights of {options.checkpoint} to {options.output_dir}.")
+    say(
+        "To use them:\n  import tensorflow as tf, tensorflow_text\n"
         f"  model = tf.saved_model.load({options.output_dir!r})\n"
         f"  model{example_call}\n"
         f"Next: {check}"

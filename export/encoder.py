@@ -24,6 +24,7 @@ from export.options import UNKNOWN_LICENSE, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line, unused_name
+from tfrecords.progress import say
 
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
@@ -62,7 +63,24 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
+    """Exports the encoder of a checkpoint; see `write`."""
+    print(write(options))
+    preprocessor = command_line(
+        "export.preprocessor",
+        checkpoint=options.checkpoint,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
+        replace_vocab=options.replace_vocab or None,
+        output_dir=unused_name("preprocessor"),
+    )
+    say(f"Next: {preprocessor}")
+
+
+def write(options: Options) -> str:
     """Exports the encoder of a checkpoint.
+
+    Returns:
+        a sentence that says what was written.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
@@ -102,18 +120,9 @@ def run(options: Options) -> None:
         run=None if checkpoint.format else run_of(checkpoint.path),
     )
     casing = "uncased" if lower_case else "cased"
-    preprocessor = command_line(
-        "export.preprocessor",
-        checkpoint=options.checkpoint,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.do_lower_case,
-        replace_vocab=options.replace_vocab or None,
-        output_dir=unused_name("preprocessor"),
-    )
-    print(
+    return (
         f"Wrote the {casing} encoder of {checkpoint.path} to {options.output_dir}"
-        f"{'' if kind is BertPretrainer else ', without the masked-LM head, which it lacks'}.\n"
-        f"Next: {preprocessor}"
+        f"{'' if kind is BertPretrainer else ', without the masked-LM head, which it lacks'}."
     )
 
 

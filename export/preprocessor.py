@@ -20,6 +20,7 @@ from export.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line
+from tfrecords.progress import say
 
 _EXAMPLE = """
 import tensorflow as tf
@@ -57,7 +58,17 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
+    """Exports the preprocessor; see `write`."""
+    print(write(options))
+    check = command_line("export.check", saved_model_dir=options.output_dir)
+    say(f"Next: {check}")
+
+
+def write(options: Options) -> str:
     """Exports the preprocessor.
+
+    Returns:
+        a sentence that says what was written.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
@@ -99,10 +110,7 @@ def run(options: Options) -> None:
         lower_case=lower_case,
     )
     save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
-    check = command_line("export.check", saved_model_dir=options.output_dir)
-    print(
-        f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}.\nNext: {check}"
-    )
+    return f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}."
 
 
 def main() -> None:

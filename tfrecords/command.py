@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NoReturn
 from absl import flags, logging
 
 from tfrecords.command_help import flag_name, help_text, is_required, value_type
+from tfrecords.progress import be_quiet, shows_bars
 
 _NEEDS = {
     str: "a string",
@@ -181,6 +182,7 @@ def _options(options_type: type) -> Any:
     try:
         for field in dataclasses.fields(options_type):
             _define_flag(field)
+        flags.DEFINE_boolean("quiet", False, None)
         return _parsed_options(options_type, _parse(options_type))
     except ValueError as error:
         _fail(f"{error} (see {_typed()} --help)", 2)
@@ -223,6 +225,10 @@ def _parse(options_type: type) -> list[str]:
         extra = flags.FLAGS(sys.argv)[1:]
         logging.use_absl_handler()
         logging.set_verbosity(flags.FLAGS.verbosity)
+        if flags.FLAGS.quiet:
+            be_quiet()
+        if not shows_bars():
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         return extra
     except flags.UnrecognizedFlagError as error:
         message = _unknown_flag(error.flagname, options_type)
@@ -235,7 +241,7 @@ def _parse(options_type: type) -> list[str]:
 
 def _unknown_flag(name: str, options_type: type) -> str:
     # absl reads --noNAME as --NAME=false.
-    names = [flag_name(field) for field in dataclasses.fields(options_type)]
+    names = [flag_name(field) for field in dataclasses.fields(options_type)] + ["quiet"]
     bare = name.removeprefix("no")
     if bare in names:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"

@@ -8,6 +8,7 @@ import textwrap
 _MARGIN = 28
 _MOST_CHOICES = 60  # letters
 _ALWAYS = """\
+  --quiet                   Print only warnings, errors and results.
   --flagfile=VALUE          Read flags from a file, one per line.
   --verbosity=1             Add a traceback to errors."""
 _MORE = "\n--helpfull says more, and lists all flags."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.progress import say
 
 
 @dataclass(frozen=True)
@@ -53,26 +54,26 @@ def run(options: Options) -> None:
     vocab, problems = None, []
     if found := inspection.find_vocabulary(options.vocab_file, manifests):
         vocab, source = found
-        print(f"vocabulary: {len(vocab):,} tokens from {source}")
+        say(f"vocabulary: {len(vocab):,} tokens from {source}")
         problems = inspection.check_vocabulary(vocab, source, manifests)
         for path, manifest in manifests.items():
             lower_case = manifest.get("settings", {}).get("do_lower_case")
             warn_about_casing(vocab, lower_case, f"the vocabulary of {path}")
     else:
-        print("vocabulary: unknown (give --vocab_file to see words instead of ids)")
+        say("vocabulary: unknown (give --vocab_file to see words instead of ids)")
     result = inspection.inspect_files(files, manifests, vocab, options.num_examples)
     if result.examples:
         dynamic = "word_starts" in result.examples[0]
-        print(inspection.LEGEND["dynamic" if dynamic else "masked"])
+        say(inspection.LEGEND["dynamic" if dynamic else "masked"])
         for number, example in enumerate(result.examples, start=1):
             label = int(example["next_sentence_labels"][0])
-            print(f"\n{number}. (label {label}) {inspection.render_record(example, vocab)}")
-        print()
+            say(f"\n{number}. (label {label}) {inspection.render_record(example, vocab)}")
+        say("")
     if result.statistics:
-        print("\n".join(result.statistics.lines()))
+        say("\n".join(result.statistics.lines()))
         if options.plot:
             result.statistics.plot(options.plot)
-            print(f"Wrote {options.plot}.")
+            say(f"Wrote {options.plot}.")
     problems += result.problems
     for problem in problems:
         print(f"BAD {problem}")

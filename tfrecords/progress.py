@@ -1,10 +1,13 @@
-"""Progress as a bar in a terminal, and as lines in a file or a pipe."""
+"""Progress as a bar in a terminal, and as lines in a file or a pipe; nothing with --quiet."""
 
+import os
 import sys
 
 from tqdm import tqdm
 
 _SECONDS_BETWEEN_LINES = 10.0
+# In the environment, because processes that a command starts are as quiet as it is.
+_QUIET = "BERT_TF_QUIET"
 
 
 class _Lines(tqdm):
@@ -39,7 +42,7 @@ def progress_bar(
 ) -> tqdm:
     """Returns a progress bar on standard error, a context manager.
 
-    In a file or a pipe, it is a line every ten seconds and one at the end.
+    In a file or a pipe, it is a line every ten seconds and one at the end; nothing with --quiet.
 
     Args:
         total: the amount of work, in `unit`; None if it is unknown.
@@ -57,10 +60,33 @@ def progress_bar(
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
     if total is not None:
         pace["bar_format"] = layout
+    if _is_quiet():
+        arguments["disable"] = True
     return bar(total=total, desc=desc, **pace, **arguments)
 
 
-def say(text: str) -> None:
-    """Prints a line on standard output at once, and leaves progress bars intact."""
-    tqdm.write(text)
-    sys.stdout.flush()
+def be_quiet() -> None:
+    """Leaves out progress, and what `say` says apart from warnings, from now on."""
+    os.environ[_QUIET] = "1"
+
+
+def shows_bars() -> bool:
+    """Returns whether libraries should show progress bars."""
+    return sys.stderr.isatty() and not _is_quiet()
+
+
+def _is_quiet() -> bool:
+    return _QUIET in os.environ
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Prints lines on standard output at once, and leaves progress bars intact.
+
+    With --quiet, it prints only those that begin with "WARNING: ". Print results with `print`.
+    """
+    lines = text.split("\n")
+    if _is_quiet():
+        lines = [line for line in lines if line.startswith("WARNING: ")]
+    if lines:
+        tqdm.write("\n".join(lines), end=end)
+        sys.stdout.flush()

@@ -27,6 +27,7 @@ from bert_tf.weights.reshaping import (
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import shortened
+from tfrecords.progress import say
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import check_new_folder, whole_folder
 
@@ -86,6 +87,7 @@ def convert(options: ConversionOptions) -> None:
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
+    say(f"Next: {_next_step(options, checkpoint)}")
 
 
 def _without(checkpoint: Checkpoint, left_out: Collection[str]) -> Checkpoint:
@@ -133,7 +135,7 @@ def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
     if options.init_vocab_mapping:
         mapping, vocab = load_mapping(options.init_vocab_mapping), load_vocab(options.vocab_file)
         checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
-        print(mapping.describe())
+        say(mapping.describe())
     return checkpoint
 
 
@@ -166,7 +168,7 @@ def _report(
         lines.append(f"Left out of the checkpoint: {shortened(left_out, 10)}.")
     if random:
         lines.append(f"Initialized randomly: {', '.join(random)}.")
-    return "\n".join([*lines, f"Next: {_next_step(options, checkpoint)}"])
+    return "\n".join(lines)
 
 
 def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:

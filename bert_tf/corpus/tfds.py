@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfrecords.progress import shows_bars
+
 _SECONDS_TO_ANSWER = 5
 
 
@@ -51,7 +53,11 @@ def prepare(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
     """
     if builder.is_prepared():
         return
+    import tensorflow_datasets as tfds
+
     _check_network(builder)
+    if not shows_bars():
+        tfds.disable_progress_bar()
     builder.download_and_prepare()
 
 

@@ -10,6 +10,7 @@ from bert_tf.examples.job import Job
 from bert_tf.examples.plan import ShardPart
 from bert_tf.examples.steps import make_shard, read_group, tokenize_block
 from bert_tf.examples.work_folder import WorkFolder
+from tfrecords.progress import say
 
 try:
     import apache_beam as beam
@@ -35,7 +36,7 @@ class BeamRunner:
 
     def tokenize(self, job: Job, folder: WorkFolder) -> None:
         """Turns every block of the input into a chunk."""
-        print("Tokenizing ...", flush=True)
+        say("Tokenizing ...")
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline
@@ -50,7 +51,7 @@ class BeamRunner:
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
         """Creates shards, each given as a list of its parts."""
-        print(f"Creating {len(shards)} files ...", flush=True)
+        say(f"Creating {len(shards)} files ...")
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline

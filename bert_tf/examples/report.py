@@ -23,16 +23,21 @@ def report(statistics: CreationStatistics, job: Job) -> str:
     return "\n".join([*_text_lines(statistics, job), *_example_lines(statistics, job)])
 
 
+def written(job: Job) -> str:
+    """Names the files that were written."""
+    first, *others = job.output_files
+    files = f"{first} ... {others[-1]}" if others else first
+    return f"Wrote {files} and {manifest_path(first)}."
+
+
 def next_steps(job: Job, input_file: str, num_examples: int) -> str:
-    """Describes what was written and which commands to run next.
+    """Describes which commands to run next.
 
     Args:
         job: the finished job.
         input_file: the names or the glob of the output files.
         num_examples: the number of examples in them.
     """
-    first, *others = job.output_files
-    files = f"{first} ... {others[-1]}" if others else first
     device = _device_type()
     recipe = suggest_recipe(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
     inspect = command_line("tfrecords.inspect", input_file=input_file)
@@ -46,7 +51,6 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
         output_dir=unused_name("run"),
     )
     return (
-        f"Wrote {files} and {manifest_path(first)}.\n"
         f"Next, inspect the examples and train on them:\n  {inspect}\n  {train}\n"
         f"The flags suit this amount of text and a {device}; training says how long it will take."
     )

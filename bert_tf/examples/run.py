@@ -4,9 +4,10 @@ from bert_tf.examples.creation import CreationStatistics, create
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import make_job
 from bert_tf.examples.options import DataOptions
-from bert_tf.examples.report import next_steps, report
+from bert_tf.examples.report import next_steps, report, written
 from bert_tf.examples.runner import default_num_workers, open_runner
 from tfrecords.casing import warn_about_casing
+from tfrecords.progress import say
 
 
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
@@ -23,7 +24,8 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
         return None
     with open_runner(options.runner, num_workers, options.beam_options) as runner:
         statistics = create(job, runner, options.overwrite)
-    print(report(statistics, job))
+    say(report(statistics, job))
     files = options.output_file + ("-*" if options.num_shards else "")
-    print(next_steps(job, files, statistics.examples.examples))
+    print(written(job))
+    say(next_steps(job, files, statistics.examples.examples))
     return statistics

@@ -18,7 +18,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver, Phase
-from bert_tf.training.strategy import chief_print
+from bert_tf.training.strategy import chief_say
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
@@ -68,7 +68,7 @@ class FineTuner:
             self.num_train_steps,
             int(self.num_train_steps * options.warmup_proportion),
         )
-        objective = self._objective(chief_print(strategy))
+        objective = self._objective(chief_say(strategy))
         self.trainer = Trainer(
             strategy, self.model, objective, optimizer, schedule, seed=options.random_seed
         )

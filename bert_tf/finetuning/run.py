@@ -26,7 +26,7 @@ from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import (
     check_batch_size,
-    chief_print,
+    chief_say,
     explain_lost_workers,
     is_chief,
     set_precision,
@@ -69,7 +69,7 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
 def _fine_tune(
     options: FineTuningOptions, task: Task | None, strategy: tf.distribute.Strategy
 ) -> dict[str, float]:
-    run, say = RunFolder(options.output_dir), chief_print(strategy)
+    run, say = RunFolder(options.output_dir), chief_say(strategy)
     options = with_length(with_saved_flags(options, run), options.task)
     trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
@@ -103,7 +103,10 @@ def _fine_tune(
         write_results(run.file(EVAL_RESULTS), results)
         atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
-    say(_summary(options, task, results, files, bool(trained)))
+    if is_chief(strategy):
+        print(_summary(options, task, results, files, bool(trained)))
+    if not trained:
+        say(next_step(task, run.path))
     return results
 
 
@@ -148,7 +151,7 @@ def _train(
     """Trains; returns the results of the best weights and an evaluator that has them."""
     run = RunFolder(options.output_dir)
     tuner = FineTuner(options, task, spec.config, splits, strategy)
-    tuner.set_initial_weights(init, mapping, chief_print(strategy))
+    tuner.set_initial_weights(init, mapping, chief_say(strategy))
     flags = dataclasses.asdict(options)
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
@@ -176,7 +179,7 @@ def _load(
     with strategy.scope():
         model = task.build_model(spec.config)
     load_weights(trained.path, trained.tensors, model.weights)
-    say = chief_print(strategy)
+    say = chief_say(strategy)
     say(f"Evaluating {trained.path}.")
     order_classes(model, task.head, trained.head, say)
     trainer = Trainer(strategy, model, task.objective)
@@ -252,10 +255,9 @@ def _summary(
     if not only_evaluated:
         files = [*files, f"{BEST} (the best weights)", "curves.png", "metrics.jsonl"]
     lines.append(f"Wrote {folder}: {', '.join(files)}.")
-    if only_evaluated:
-        return "\n".join(lines)
-    lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
-    return "\n".join([*lines, next_step(task, folder)])
+    if not only_evaluated:
+        lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
+    return "\n".join(lines)
 
 
 def next_step(task: Task, folder: str) -> str:

@@ -88,17 +88,21 @@ class Baseline:
         )
 
 
-def summary(options: PretrainingOptions, spec: ModelSpec, run: RunFolder) -> str:
-    """Describes what the run wrote, and what to run next."""
+def summary(options: PretrainingOptions, run: RunFolder) -> str:
+    """Describes what the run wrote."""
     files = ["eval_results.txt"] * options.do_eval
     files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
+    return (
+        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
+        f"tensorboard --logdir={shlex.quote(run.path)}"
+    )
+
+
+def next_step(spec: ModelSpec, run: RunFolder) -> str:
+    """Describes what to run next."""
     export = command_line("export.encoder", checkpoint=run.path, output_dir=unused_name("encoder"))
     # What the run does not know, the export needs.
     unknown = ["--vocab_file"] * (spec.vocab is None)
     unknown += ["--do_lower_case or --nodo_lower_case"] * (spec.lower_case is None)
     with_flags = f" (add {' and '.join(unknown)})" if unknown else ""
-    return (
-        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
-        f"tensorboard --logdir={shlex.quote(run.path)}\n"
-        f"Next{with_flags}: {export}"
-    )
+    return f"Next{with_flags}: {export}"

@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining.advice import announce_duration, summary
+from bert_tf.pretraining.advice import announce_duration, next_step, summary
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import (
@@ -32,7 +32,7 @@ from bert_tf.training.driver import Driver
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.strategy import (
     check_batch_size,
-    chief_print,
+    chief_say,
     describe,
     device_type,
     explain_lost_workers,
@@ -79,7 +79,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
 def _pretrain(
     options: PretrainingOptions, strategy: tf.distribute.Strategy, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
-    run, say = RunFolder(options.output_dir), chief_print(strategy)
+    run, say = RunFolder(options.output_dir), chief_say(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     init = open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
@@ -101,7 +101,9 @@ def _pretrain(
         say(announce_duration(spec.config, phases, driver.step, peak))
     with _bad_records_explained(phases):
         results = _run(options, spec, trainer, driver, phases)
-    say(summary(options, spec, run))
+    if is_chief(strategy):
+        print(summary(options, run))
+    say(next_step(spec, run))
     return results
 
 

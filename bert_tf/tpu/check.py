@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.tpu import report
 from bert_tf.tpu.batch_size import find_largest_batch, try_compile
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler
+from tfrecords.progress import say
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -32,17 +33,18 @@ def check_step(
         whether the subject's batch size fits.
     """
     started = time.perf_counter()
-    print(f"{report.describe_subject(subject)}\n\nCompiling", flush=True)
+    print(report.describe_subject(subject), flush=True)
+    say("\nCompiling")
 
     def compile_for(size: int) -> CompiledStep:
         elapsed = time.perf_counter() - started
-        print(f"[{elapsed:5.0f} s] {size} sequences per {subject.replica}: ", end="", flush=True)
+        say(f"[{elapsed:5.0f} s] {size} sequences per {subject.replica}: ", end="")
         try:
             compiled = compiler.compile(step, example_batch(size))
         except DoesNotFit as error:
-            print(f"does not fit, {error}", flush=True)
+            say(f"does not fit, {error}")
             raise
-        print(f"fits, {compiled.memory / 1e9:,.2f} GB", flush=True)
+        say(f"fits, {compiled.memory / 1e9:,.2f} GB")
         return compiled
 
     compiled = try_compile(compile_for, subject.batch_size)

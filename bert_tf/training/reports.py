@@ -143,9 +143,11 @@ class Reports:
     def stopped(self, step: int) -> None:
         """Shows that a signal stopped the run after this step, whose checkpoint is saved."""
         if self._writes:
-            say(
+            self._bar.clear()
+            print(
                 f"Stopped after step {step:,} and saved a checkpoint: run the same command to "
-                "resume."
+                "resume.",
+                flush=True,
             )
 
     def _draw(self) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from tfrecords.progress import say
+
 
 def make_strategy(
     name: str = "auto",
@@ -162,9 +164,9 @@ def has_several_workers(strategy: tf.distribute.Strategy) -> bool:
     return isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
 
 
-def chief_print(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
-    """Returns `print` on the chief, and a function that prints nothing on other workers."""
-    return print if is_chief(strategy) else lambda text: None
+def chief_say(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
+    """Returns `say` on the chief, and a function that prints nothing on other workers."""
+    return say if is_chief(strategy) else lambda text: None
 
 
 def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:

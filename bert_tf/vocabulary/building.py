@@ -22,6 +22,7 @@ from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import expand_files
+from tfrecords.progress import say
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
 
@@ -51,20 +52,20 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     provenance = Provenance(options, itertools.chain(*texts.values()))
     if provenance.is_complete():
         print(f"{output_file} is complete: nothing to do.")
-        _print_next(options)
+        _say_next(options)
         return
     counts = _count_words(options, texts)
     vocab = Vocabulary(tuple(learn_vocabulary(counts.all(), size, min_frequency, num_unused)))
     _write(options, vocab, provenance)
-    _print_coverage(options, output_file, vocab, counts)
+    say(_coverage(options, output_file, vocab, counts))
     if len(vocab) < size:
-        print(
+        say(
             f"The text yielded only {len(vocab):,} of {size:,} tokens with "
             f"--min_frequency={min_frequency}. With --preset, the model gets this size; in your "
             f"own bert_config.json, set vocab_size to {len(vocab)}."
         )
     print(f"Wrote {len(vocab):,} tokens to {output_file}{_with_casing(options)}.")
-    _print_next(options)
+    _say_next(options)
 
 
 def extend_vocabulary(options: VocabularyOptions) -> None:
@@ -86,7 +87,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     provenance = Provenance(options, itertools.chain(*texts.values()))
     if provenance.is_complete() and tf.io.gfile.exists(mapping_file):
         print(f"{output_file} and {mapping_file} are complete: nothing to do.")
-        _print_next(options)
+        _say_next(options)
         return
     counts = _count_words(options, texts)
     new = choose_tokens(
@@ -101,15 +102,15 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     extended, mapping = extend(old, new, options.placement or "append")
     atomic_write(mapping_file, mapping.to_json())
     _write(options, extended, provenance)
-    _print_coverage(options, extend_vocab, old, counts)
-    _print_coverage(options, output_file, extended, counts)
+    say(_coverage(options, extend_vocab, old, counts))
+    say(_coverage(options, output_file, extended, counts))
+    say(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
     print(
-        f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.\n"
         f"Wrote {len(extended):,} tokens to {output_file}{_with_casing(options)}, and "
         f"{mapping_file}."
     )
-    _print_next(options)
-    print(
+    _say_next(options)
+    say(
         "To continue pre-training on these examples with a grown checkpoint, give run_pretraining "
         f"--init_checkpoint and --init_vocab_mapping={shlex.quote(mapping_file)}."
     )
@@ -124,7 +125,7 @@ def report_coverage(options: VocabularyOptions) -> None:
     """
     vocab, options = _read_vocab(options, "report_vocab")
     counts = _count_words(options, _texts(options))
-    _print_coverage(options, options.report_vocab, vocab, counts)
+    print(_coverage(options, options.report_vocab, vocab, counts))
 
 
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
@@ -164,7 +165,7 @@ def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> Wor
     for warning in describe_problems(files, counts.invalid_lines):
         print(warning)
     if counts.pruned:
-        print(f"Left out {counts.pruned:,} occurrences of very rare words to save memory.")
+        say(f"Left out {counts.pruned:,} occurrences of very rare words to save memory.")
     return counts
 
 
@@ -175,7 +176,7 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
     if lower_case is None:
         lower_case = not is_cased(vocab)
     if not lower_case:
-        print(f"With {path}, text keeps its capitals and accents.")
+        say(f"With {path}, text keeps its capitals and accents.")
     warn_about_casing(vocab, lower_case, path)
     return vocab, dataclasses.replace(options, do_lower_case=lower_case)
 
@@ -199,17 +200,15 @@ def _with_casing(options: VocabularyOptions) -> str:
     return f" and their casing to {folder.file(TOKENIZER)}" if folder else ""
 
 
-def _print_coverage(
-    options: VocabularyOptions, name: str, vocab: Vocabulary, counts: WordCounts
-) -> None:
+def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: WordCounts) -> str:
     lower_case = options.do_lower_case
     rows = {text: measure(words, vocab, lower_case) for text, words in counts.texts.items()}
     if len(rows) > 1:
         rows["all"] = measure(counts.all(), vocab, lower_case)
-    print(f"Coverage with {name} ({len(vocab):,} tokens):\n{coverage_table(rows)}")
+    return f"Coverage with {name} ({len(vocab):,} tokens):\n{coverage_table(rows)}"
 
 
-def _print_next(options: VocabularyOptions) -> None:
+def _say_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
     command = command_line(
         "bert_tf.create_pretraining_data",
@@ -220,4 +219,4 @@ def _print_next(options: VocabularyOptions) -> None:
         unwrap=options.unwrap or None,
         output_file=unused_name("pretraining.tfrecord"),
     )
-    print(f"Next, create examples:\n  {command}")
+    say(f"Next, create examples:\n  {command}")

@@ -7,7 +7,7 @@ import pytest
 
 from bert_tf.config import ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.pretraining.advice import Baseline, announce_duration, summary
+from bert_tf.pretraining.advice import Baseline, announce_duration, next_step
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
@@ -97,9 +97,7 @@ def test_an_evaluation_warns(flags, untrained, tmp_path, capsys):
 
 def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):
     """Oracle: the line itself: it can be pasted, and says what to add."""
-    options = Options(input_file="x", output_dir=str(tmp_path), do_eval=True)
-    line = summary(options, ModelSpec(config), RunFolder(str(tmp_path))).splitlines()[-1]
-    assert line == (
+    assert next_step(ModelSpec(config), RunFolder(str(tmp_path))) == (
         "Next (add --vocab_file and --do_lower_case or --nodo_lower_case): "
         f"python -m export.encoder --checkpoint={tmp_path} --output_dir=encoder"
     )

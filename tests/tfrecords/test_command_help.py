@@ -59,7 +59,7 @@ def test_helpfull_is_complete():
     for line in (
         "  --kind=a|b                Which. More about it. Default: see above. Default: a.",
         "  --seed=N                  Seed. Another sentence. Default: 1. Also: --random_seed.",
-        "  --flagfile=VALUE          Read flags from a file, one per line.",
+        "  --quiet                   Print only warnings, errors and results.",
     ):
         assert f"\n{line}\n" in text
-    assert text.count("\n  --") == 8
+    assert text.count("\n  --") == 9

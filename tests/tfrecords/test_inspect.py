@@ -100,13 +100,17 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
         assert f"{line}\n" in out, out
 
 
-def test_dynamic_records_pass(tmp_path, vocab_file, capsys):
+def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     file = write(tmp_path / "a", DYNAMIC, DYNAMIC)
     run(Options(file, vocab_file, num_examples=1))
     out = capsys.readouterr().out
     assert "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]\n" in out
     assert "records: 2, dynamic, 10 tokens each\n" in out
     assert "words: 4.0 per record, masked while reading\n" in out
+    monkeypatch.setenv("BERT_TF_QUIET", "1")
+    run(Options(file, vocab_file))
+    last = out.splitlines(keepends=True)[-1]
+    assert capsys.readouterr() == (last, "")
 
 
 def test_ids_stand_for_tokens_without_a_vocabulary():

@@ -33,6 +33,16 @@ def test_little_work_leaves_one_line(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_quiet_leaves_warnings(capsys, monkeypatch):
+    monkeypatch.setenv("BERT_TF_QUIET", "")  # removed again after the test
+    progress.be_quiet()
+    with progress_bar(total=30) as bar:
+        bar.update(30)
+        say("a message")
+        say("several lines\nWARNING: one of 2 is a warning\n")
+    assert capsys.readouterr() == ("WARNING: one of 2 is a warning\n", "")
+
+
 def test_a_terminal_gets_a_bar(monkeypatch):
     terminal = _Terminal()
     monkeypatch.setattr("sys.stderr", terminal)

@@ -18,6 +18,7 @@ from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.run_folder import RunFolder
+from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 RESULTS_JSON, RESULTS_TEXT = "results.json", "results.txt"
@@ -77,7 +78,7 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     for number, (folder, run) in enumerate(runs.items(), start=1):
         finished = _finished_results(run, task)
         note = " is finished." if finished else ""
-        print(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}", flush=True)
+        say(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}")
         try:
             results[folder] = finished or fine_tune_apart(run, given)
         except Diverged as error:
@@ -198,7 +199,7 @@ def _report(
     atomic_write(f"{folder}/{RESULTS_JSON}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
     print(f"\n{text}\nWrote {folder}: {RESULTS_JSON}, {RESULTS_TEXT}.")
-    print(next_step(task, f"{folder.rstrip('/')}/{best}"))
+    say(next_step(task, f"{folder.rstrip('/')}/{best}"))
 
 
 def _sentence(

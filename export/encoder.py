@@ -63,7 +63,11 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
-    """Exports the encoder of a checkpoint; see `write`."""
+    """Exports the encoder of a checkpoint, and prints what was written and what to run next.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
     print(write(options))
     preprocessor = command_line(
         "export.preprocessor",
@@ -77,14 +81,7 @@ def run(options: Options) -> None:
 
 
 def write(options: Options) -> str:
-    """Exports the encoder of a checkpoint.
-
-    Returns:
-        a sentence that says what was written.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer

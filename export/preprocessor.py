@@ -58,21 +58,18 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
-    """Exports the preprocessor; see `write`."""
+    """Exports the preprocessor, and prints what was written and what to run next.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
     print(write(options))
     check = command_line("export.check", saved_model_dir=options.output_dir)
     say(f"Next: {check}")
 
 
 def write(options: Options) -> str:
-    """Exports the preprocessor.
-
-    Returns:
-        a sentence that says what was written.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports the preprocessor; returns a sentence that says what was written."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.resolution import check_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer

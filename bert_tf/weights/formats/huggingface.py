@@ -108,10 +108,15 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
 
     Raises:
         ValueError: transformers' BERT cannot express the model; names the key of the configuration.
+            Or safetensors is not installed.
         OSError: a file cannot be written.
     """
-    from safetensors.numpy import save
-
+    try:
+        from safetensors.numpy import save
+    except ImportError:
+        raise ValueError(
+            "Hugging Face's form needs safetensors: pip install 'bert-tf[huggingface]'"
+        ) from None
     values = config_values(checkpoint)
     kind = checkpoint.head and checkpoint.head.kind
     table = rows(kind, prefix=values["architectures"] != ["BertModel"])

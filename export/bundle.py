@@ -1,0 +1,156 @@
+"""Exports all that others need to use a model, to publish it.
+
+  python -m export.bundle --checkpoint=run --license=apache-2.0 --output_dir=release
+  python -m export.bundle --checkpoint=run --classifier=run-sst2 --output_dir=release
+
+--checkpoint is the output folder of run_pretraining, or a checkpoint of another program
+(docs/checkpoints.md). --classifier adds the model of a run of run_finetuning. The folder holds
+  encoder, preprocessor, classifier  SavedModels
+  encoder.tar.gz and so on           the same, for hub.load from a URL and for Kaggle Models
+  huggingface                        the encoder for transformers
+  bert_config.json, vocab.txt        its configuration and vocabulary
+  README.md                          what all this is, and how to load it
+
+docs/exports.md says how to publish it. An archive of the same files has the same bytes.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from export.options import VocabularyOptions
+from tfrecords import command
+from tfrecords.command import option
+from tfrecords.progress import say
+
+if TYPE_CHECKING:
+    from bert_tf.weights.checkpoint import Checkpoint
+
+_HOLDS = {
+    "encoder": "SavedModel: token ids to contextual vectors",
+    "preprocessor": "SavedModel: text to the inputs of the encoder",
+    "classifier": "SavedModel: text to predictions",
+    "huggingface": "the encoder for `transformers.AutoModel.from_pretrained`",
+    "bert_config.json": "the configuration of the encoder",
+    "vocab.txt": "its vocabulary",
+}
+_EXAMPLE = """
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text  # registers the tokenizer's operations
+
+folder = "FOLDER"
+preprocessor, encoder = hub.load(f"{folder}/preprocessor"), hub.load(f"{folder}/encoder")
+outputs = encoder(preprocessor(tf.constant(["a text", "another"])))
+print(outputs["pooled_output"], outputs["sequence_output"])
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(VocabularyOptions):
+    """The flags of the command."""
+
+    checkpoint: str = option(
+        help="Output folder of run_pretraining, or a checkpoint of another program "
+        "(docs/checkpoints.md)."
+    )
+    classifier: str | None = option(
+        None, help="Output folder of run_finetuning, whose best weights to add as a classifier."
+    )
+    max_seq_length: int | None = option(
+        None,
+        at_least=3,
+        help="Length of the preprocessor's outputs for single texts. Default: 128, or the most "
+        "that the encoder takes.",
+    )
+    huggingface: bool = option(
+        True,
+        help="Add the form for transformers. It needs the package safetensors, and transformers "
+        "lacks some configurations, such as ALBERT's.",
+    )
+
+
+def run(options: Options) -> None:
+    """Writes the folder, whole or not at all.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.weights.formats import huggingface
+    from export.archive import write_archive
+    from tfrecords.writer import make_folder, whole_folder
+
+    with whole_folder(options.output_dir) as folder:
+        models = _export(options, folder)
+        archives = [f"{model}.tar.gz" for model in models]
+        for model, archive in zip(models, archives, strict=True):
+            say(f"Packing {archive} ...")
+            write_archive(f"{folder}/{model}", f"{folder}/{archive}")
+        encoder = open_checkpoint(f"{folder}/encoder")
+        if options.huggingface:
+            make_folder(f"{folder}/huggingface")
+            huggingface.write(encoder, f"{folder}/huggingface")
+        others = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
+        _write_files(options, encoder, folder, [*models, *others])
+    print(f"Wrote {options.output_dir}: {', '.join([*models, *archives, *others, 'README.md'])}.")
+
+
+def _export(options: Options, folder: str) -> list[str]:
+    """Writes the SavedModels; returns their names."""
+    from export import classifier, encoder, preprocessor
+
+    shared = dict(
+        checkpoint=options.checkpoint,
+        vocab_file=options.vocab_file,
+        replace_vocab=options.replace_vocab,
+        do_lower_case=options.do_lower_case,
+        license=options.license,
+    )
+    say("Exporting encoder ...")
+    encoder.write(encoder.Options(**shared, output_dir=f"{folder}/encoder"))
+    say("Exporting preprocessor ...")
+    length = options.max_seq_length
+    preprocessor.write(
+        preprocessor.Options(**shared, output_dir=f"{folder}/preprocessor", max_seq_length=length)
+    )
+    if not options.classifier:
+        return ["encoder", "preprocessor"]
+    say("Exporting classifier ...")
+    path = f"{folder}/classifier"
+    classifier.export_classifier(options.classifier, path, license=options.license)
+    return ["encoder", "preprocessor", "classifier"]
+
+
+def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: list[str]) -> None:
+    """Writes the files that stand alone."""
+    from export.card import CARD, model_card
+    from tfrecords.vocabulary import write_vocab
+    from tfrecords.writer import atomic_write
+
+    spec = encoder.spec
+    write_vocab(f"{folder}/vocab.txt", spec.vocab)
+    config = json.dumps(spec.config.to_dict(), indent=2) + "\n"
+    atomic_write(f"{folder}/bert_config.json", config)
+    rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in names)
+    card = model_card(
+        options.output_dir,
+        f"{'uncased' if spec.lower_case else 'cased'} BERT encoder",
+        f"| | |\n|---|---|\n{rows}\n\nEvery SavedModel has a model card of its own, and is also "
+        "an archive for `hub.load`, such as `hub.load('https://.../encoder.tar.gz')`.",
+        _EXAMPLE,
+        license=options.license,
+        vocab=spec.vocab,
+        lower_case=spec.lower_case,
+        config=spec.config,
+    )
+    atomic_write(f"{folder}/{CARD}", card)
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,6 +37,8 @@ FLAGS = "flags.json"
 _CHECKSUM = "vocab_sha256"
 RECORDS = "records.json"
 HEAD = "head.json"
+# In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
+SWEEP_RESULTS = "results.json"
 # About a damaged file.
 _ADVICE = "remove it"
 # Flags that do not affect what a run learns: its location and its devices.

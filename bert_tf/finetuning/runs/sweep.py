@@ -17,11 +17,11 @@ from bert_tf.finetuning.runs.run_process import Diverged, fine_tune_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
-from bert_tf.run_folder import RunFolder
+from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
-RESULTS_JSON, RESULTS_TEXT = "results.json", "results.txt"
+RESULTS_TEXT = "results.txt"
 # Source: BERT (arXiv:1810.04805) appendix A.3.
 GRID = {
     "train_batch_size": (16, 32),
@@ -196,9 +196,9 @@ def _report(
     summary = next(s for s, x in zip(summaries, settings, strict=True) if best in x.runs)[metric]
     text += f"\n\n{_sentence(task, results[best][metric], summary, options, best)}"
     folder = options.output_dir
-    atomic_write(f"{folder}/{RESULTS_JSON}", json.dumps(values, indent=2) + "\n")
+    atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
-    print(f"\n{text}\nWrote {folder}: {RESULTS_JSON}, {RESULTS_TEXT}.")
+    print(f"\n{text}\nWrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
     say(next_step(task, f"{folder.rstrip('/')}/{best}"))
 
 

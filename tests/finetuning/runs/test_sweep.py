@@ -7,6 +7,8 @@ import math
 
 import pytest
 
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON
 from bert_tf.finetuning.runs import sweep as sweep_module
@@ -88,6 +90,16 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
     ) in printed
     line = f"--checkpoint={tmp_path}/runs/seed-7 --output_dir=classifier\n"
     assert printed.endswith(line)
+
+
+def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):
+    """Oracle: the run with the highest accuracy, as predict and --init_checkpoint name it."""
+    sweep(make_options(tmp_path, grid=True))
+    best = f"{tmp_path}/runs/batch-16-rate-5e-05-epochs-4/seed-7"
+    line = f"runs holds several runs and no model of its own: use the best run, {best}$"
+    for open_ in (open_checkpoint, lambda path: open_fine_tuned(path, None, None, False)):
+        with pytest.raises(FileNotFoundError, match=line):
+            open_(f"{tmp_path}/runs/")
 
 
 def test_finished_runs_are_not_repeated(tmp_path, trained):

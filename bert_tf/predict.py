@@ -70,9 +70,10 @@ def run(options: Options) -> None:
                 print(line_of(answer, example[first]))
         sys.stdout.flush()
     if predictor.num_truncated:
+        noun, flag = predictor.truncates
         print(
-            f"WARNING: truncated {counted(predictor.num_truncated, 'example')}: --max_seq_length "
-            "sets how many tokens the model reads.",
+            f"WARNING: truncated {counted(predictor.num_truncated, noun)}: {flag} sets how many "
+            "tokens the model reads.",
             file=sys.stderr,
         )
 
@@ -95,7 +96,7 @@ def load_predictor(options: Options) -> "Predictor":
     model = task.build_model(checkpoint.spec.config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     module = task.serving(model, tokenizer, length)
-    return Predictor(module, options.batch_size, tokenizer, length)
+    return Predictor(module, options.batch_size)
 
 
 def main() -> None:

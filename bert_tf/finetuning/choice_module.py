@@ -1,5 +1,7 @@
 """A module to export: strings -> the most probable of several choices."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from bert_tf.finetuning.serving import without_shared_padding
@@ -16,13 +18,18 @@ class ChoiceModule(tf.Module):
     Args:
         model: a float32 model for multiple choice.
         max_seq_length: longer pairs of a text and a choice are truncated.
+
+    Attributes:
+        truncates: as in `TextModule`.
     """
+
+    truncates = ("example", "--max_seq_length")
 
     def __init__(self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int):
         super().__init__()
         # Only the variables: Keras layers would be saved together with functions nobody calls.
         self._weights = [variable.value for variable in model.variables]
-        self._tokenizer = tokenizer
+        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
 
         @tf.function(
             autograph=False,
@@ -66,3 +73,10 @@ class ChoiceModule(tf.Module):
 
         self.__call__ = call
         self.serving = serve
+
+    def num_truncated(self, text: Sequence[str], choices: Sequence[Sequence[str]]) -> int:
+        """Returns how many of some examples have a pair that is truncated."""
+        texts = self._tokenizer.tokenize_flat(text).row_lengths()
+        tokens = self._tokenizer.tokenize_flat(tf.reshape(choices, [-1])).row_lengths()
+        longest = texts + tf.reduce_max(tf.reshape(tokens, tf.shape(choices)), axis=1)
+        return int(tf.math.count_nonzero(longest > self._max_seq_length - 3))

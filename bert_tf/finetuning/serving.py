@@ -1,6 +1,6 @@
 """Modules to export: from strings to predictions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -23,7 +23,12 @@ class TextModule(tf.Module):
         pairs: whether an example is two texts.
         outputs: maps what the model returns to the outputs by name, in the graph.
         labels: names for the user, in the variable `labels`; omitted if there are none.
+
+    Attributes:
+        truncates: what `num_truncated` counts, and the flag that sets how many tokens are read.
     """
+
+    truncates = ("example", "--max_seq_length")
 
     def __init__(
         self,
@@ -40,7 +45,7 @@ class TextModule(tf.Module):
             self.labels = tf.Variable(labels, trainable=False, name="labels")
         # Only the variables: Keras layers would be saved together with functions nobody calls.
         self._weights = [variable.value for variable in model.variables]
-        self._tokenizer = tokenizer
+        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
         names = ("text", "text_b") if pairs else ("text",)
 
         @tf.function(
@@ -53,6 +58,11 @@ class TextModule(tf.Module):
 
         self.__call__ = in_any_shape(serve)
         self.serving = serve
+
+    def num_truncated(self, *texts: Sequence[str]) -> int:
+        """Returns how many of some examples are truncated, given the inputs of `serving`."""
+        tokens = sum(self._tokenizer.tokenize_flat(x).row_lengths() for x in texts)
+        return int(tf.math.count_nonzero(tokens > self._max_seq_length - len(texts) - 1))
 
 
 def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[..., Tensors]:

@@ -4,12 +4,14 @@ import dataclasses
 import io
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
@@ -71,19 +73,20 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
         assert line_of(row, a) == f"{row['label']} {share:.1%}\t{a}"
 
 
-def test_answers_to_questions_of_a_file(fine_tuned, vocab, tmp_path):
+def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
     """Oracles: the exported module on each question alone; the ids and line ends of the file."""
     folder, module = fine_tuned("squad", Head("span"), max_query_length=4, doc_stride=4)
     context = "the cat sat on the mat.\nthe cats sat on " + "a b c d " * 9
     rows = [
         {"id": 7, "question": "the cat", "context": context, "answers": []},
         {"question": "on", "context": "the mat"},
+        {"question": "the cat sat on the", "context": "the mat"},
     ]
     (tmp_path / "q.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     options = Options(checkpoint=folder, input_file=str(tmp_path / "q.jsonl"))
-    predictor = Predictor(module, 2, WordPieceTokenizer(vocab, False), LENGTH)
+    predictor = Predictor(module, 2)
     (examples,) = read_examples(options, predictor.signature)
-    assert [[*example] for example in examples] == [["id", *INPUTS], [*INPUTS]]
+    assert [[*example] for example in examples] == [["id", *INPUTS], [*INPUTS], [*INPUTS]]
     for answer, row in zip(predictor.predict(examples), rows, strict=True):
         inputs = (tf.constant([row[name]]) for name in INPUTS)
         expected = {name: values.numpy()[0] for name, values in module.serving(*inputs).items()}
@@ -91,15 +94,21 @@ def test_answers_to_questions_of_a_file(fine_tuned, vocab, tmp_path):
         assert answer["text"] == row["context"][answer["start"] : answer["end"]]
         assert answer["score"] == pytest.approx(expected["score"], rel=1e-4)
         assert line_of(answer, row["question"]).endswith(f"%\t{row['question']}")
+    assert (predictor.num_truncated, predictor.truncates[0]) == (1, "question")
 
 
-def test_tags_of_words(fine_tuned, vocab):
+def test_truncated_choices_are_counted(vocab):
+    """Oracle: 2 + 3 tokens are more than 7 without the three special ones; 1 + 2 are not."""
+    model = types.SimpleNamespace(variables=[])
+    module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
+    assert module.num_truncated(["a b", "a"], [["c", "c d e"], ["c d", "c"]]) == 1
+
+
+def test_tags_of_words(fine_tuned):
     """Oracles: the exported module on each text alone; the words, by hand."""
     _, module = fine_tuned("ner", TAGS)
     texts = ("the cat sat on the mat.", "é cats", "")
-    rows = Predictor(module, 2, WordPieceTokenizer(vocab, False), LENGTH).predict(
-        [{"text": text} for text in texts]
-    )
+    rows = Predictor(module, 2).predict([{"text": text} for text in texts])
     words = [["the", "cat", "sat", "on", "the", "mat", "."], ["é", "cats"], []]
     assert [[word["word"] for word in row["words"]] for row in rows] == words
     for row, text in zip(rows, texts, strict=True):

@@ -3,6 +3,7 @@
 `answers.py` describes the choice of answers; this is the same choice, tested against it.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,12 @@ class AnswerModule(tf.Module):
         model: a float32 model.
         max_seq_length: the length of the windows.
         threshold: questions with larger null odds get no answer; None if all have one.
+
+    Attributes:
+        truncates: as in `TextModule`.
     """
+
+    truncates = ("question", "the --max_query_length of the run")
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class AnswerModule(tf.Module):
         check_lengths(max_seq_length, windows.max_query_length)
         # Only the variables: Keras layers would be saved together with functions nobody calls.
         self._weights = [variable.value for variable in model.variables]
-        self._tokenizer = tokenizer
+        self._tokenizer, self._max_query_length = tokenizer, windows.max_query_length
 
         @tf.function(autograph=False, input_signature=_signature([None]))
         def serve(question, context):
@@ -95,6 +101,11 @@ class AnswerModule(tf.Module):
 
         self.__call__ = call
         self.serving = serve
+
+    def num_truncated(self, question: Sequence[str], context: Sequence[str]) -> int:
+        """Returns how many of some questions are truncated; contexts never are."""
+        tokens = self._tokenizer.tokenize_flat(question).row_lengths()
+        return int(tf.math.count_nonzero(tokens > self._max_query_length))
 
 
 def _signature(shape: list[None] | None) -> list[tf.TensorSpec]:

@@ -214,7 +214,9 @@ class Head:
         kind: one of `HEADS`. "classifier" and "multiple_choice" read the pooled output, "tagger"
             and "span" the sequence output.
         labels: the names of the outputs, in their order; () if unknown.
+        multi_label: whether a "classifier" assigns any number of its classes at once.
     """
 
     kind: str
     labels: tuple[str, ...] = ()
+    multi_label: bool = False

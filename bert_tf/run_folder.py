@@ -184,11 +184,14 @@ class RunFolder:
         if not values:
             return None
         kind, labels = values.get("kind"), values.get("labels", [])
+        multi_label = values.get("multi_label", False)
         if kind not in HEADS:
             raise ValueError(f"{self.file(HEAD)}: kind is {kind!r}, not one of {', '.join(HEADS)}")
         if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
             raise ValueError(f"{self.file(HEAD)}: labels is {labels!r}, not a list of strings")
-        return Head(kind, tuple(labels))
+        if type(multi_label) is not bool:
+            raise ValueError(f"{self.file(HEAD)}: multi_label is {multi_label!r}, not a boolean")
+        return Head(kind, tuple(labels), multi_label)
 
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts.
@@ -196,7 +199,8 @@ class RunFolder:
         Raises:
             OSError: the file cannot be written.
         """
-        atomic_write(self.file(HEAD), json.dumps(dataclasses.asdict(head), indent=2) + "\n")
+        values = {name: x for name, x in dataclasses.asdict(head).items() if x is not False}
+        atomic_write(self.file(HEAD), json.dumps(values, indent=2) + "\n")
 
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""

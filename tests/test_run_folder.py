@@ -40,7 +40,7 @@ def test_a_run_reads_what_it_wrote(run, spec):
     assert run.read_flags() == {"seed": 1}
 
 
-@pytest.mark.parametrize("head", [Head("classifier", ("no", "yes")), Head("span")])
+@pytest.mark.parametrize("head", [Head("classifier", ("no", "yes"), True), Head("span")])
 def test_a_run_reads_the_head_it_wrote(run, head):
     """Oracle: round trip."""
     assert run.read_head() is None
@@ -49,7 +49,12 @@ def test_a_run_reads_the_head_it_wrote(run, head):
 
 
 @pytest.mark.parametrize(
-    "values, match", [('{"kind": "x"}', "kind is 'x', not"), ('{"kind": "span", "labels": 2}', "2")]
+    "values, match",
+    [
+        ('{"kind": "x"}', "kind is 'x', not"),
+        ('{"kind": "span", "labels": 2}', "2"),
+        ('{"kind": "classifier", "multi_label": "no"}', "multi_label is 'no', not a boolean"),
+    ],
 )
 def test_a_damaged_head_is_said(run, values, match):
     """Oracle: the name of the file and the value."""

@@ -5,6 +5,7 @@ from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
@@ -79,4 +80,5 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:
         raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
-    return ClassificationTask(name="classifier", labels=labels, pairs=pairs)
+    task = MultiLabelTask if head.multi_label else ClassificationTask
+    return task(name="classifier", labels=labels, pairs=pairs)

@@ -16,12 +16,17 @@ def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> 
         path: the model.
 
     Raises:
-        ValueError: the kinds differ.
+        ValueError: the kinds differ, or only the model predicts several classes at once.
     """
     if ours and theirs and ours.kind != theirs.kind:
         raise ValueError(
             f"{path} has a head of the kind {theirs.kind}, but --task={task} needs the kind "
             f"{ours.kind}: give a model that was fine-tuned on this task"
+        )
+    if ours and theirs and theirs.multi_label and not ours.multi_label:
+        raise ValueError(
+            f"{path} predicts several classes at once, but --task={task} does not: give "
+            "--task=csv --label_type=classes"
         )
 
 

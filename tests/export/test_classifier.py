@@ -5,7 +5,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.packing import pack_segments
@@ -87,6 +89,9 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
     refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
     refuse("has a head for tagger: only classifiers can be exported", Head("tagger"))
     refuse("names 2 labels, but has 3 classes", Head("classifier", ("a", "b")))
+    run.write_head(Head("classifier", ("a", "b", "c"), multi_label=True))
+    _, task, _ = open_fine_tuned(run.path, None, None, pairs=True)
+    assert isinstance(task, MultiLabelTask) and task.labels == ("a", "b", "c")
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
     classifier.run(classifier.Options(**options))

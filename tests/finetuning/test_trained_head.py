@@ -38,3 +38,7 @@ def test_another_kind_of_head_is_refused():
     check_kind("mnli", OURS, None, "model")
     with pytest.raises(ValueError, match="kind tagger, but --task=mnli needs the kind classifier"):
         check_kind("mnli", OURS, Head("tagger", OURS.labels), "model")
+    several = Head("classifier", OURS.labels, multi_label=True)
+    with pytest.raises(ValueError, match="model predicts several classes .*--label_type=classes"):
+        check_kind("mnli", OURS, several, "model")
+    check_kind("csv", several, OURS, "model")

@@ -35,7 +35,7 @@ class MultiLabelTask(TextTask):
 
     @property
     def head(self) -> Head:
-        return Head("classifier", self.labels)
+        return Head("classifier", self.labels, multi_label=True)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the `loss`, `micro_f1`, `macro_f1` and `subset_accuracy`.

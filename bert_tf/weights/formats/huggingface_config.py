@@ -19,6 +19,8 @@ _ARCHITECTURES = {
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
+# A value of problem_type.
+_MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
 _OUTPUTS = {"span": 2, "multiple_choice": 1}
 
@@ -81,12 +83,8 @@ def read_head(
         raise ValueError(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
-    if config.get("problem_type") == "multi_label_classification":
-        print(
-            f"WARNING: {path}: problem_type is multi_label_classification, but classifiers of "
-            "bert_tf choose one label: the probabilities will differ from those of transformers."
-        )
-    return Head(kind, labels), classes
+    multi_label = kind == "classifier" and config.get("problem_type") == _MULTI_LABEL
+    return Head(kind, labels, multi_label), classes
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -130,6 +128,8 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
             )
         values["id2label"] = {str(index): label for index, label in enumerate(labels)}
         values["label2id"] = {label: index for index, label in enumerate(labels)}
+        if head.kind == "classifier" and (head.multi_label or classes == 1):
+            values["problem_type"] = _MULTI_LABEL if head.multi_label else "regression"
     return values
 
 

@@ -106,7 +106,7 @@ def test_several_classes_at_once(write, name, data, flags):
     """Oracle: by hand."""
     path = write(name, data)
     task, splits = read(train_file=path, dev_file=path, label_type="classes", **flags)
-    assert task.labels == ("x", "y")
+    assert task.head == Head("classifier", ("x", "y"), multi_label=True)
     assert splits["dev"].targets["labels"].tolist() == [[1, 1], [0, 0], [0, 1]]
 
 

@@ -19,6 +19,7 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
+from bert_tf.weights.formats.huggingface_config import config_values
 from bert_tf.weights.formats.huggingface_table import ROWS
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -302,10 +303,9 @@ def test_activations(folder, theirs, ours):
 def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     edit(folder / "config.json", id2label={"2": "c", "0": "a", "1": "b"})
     assert open_checkpoint(str(folder)).head == Head("classifier", ("a", "b", "c"))
-    assert not capsys.readouterr().out
     edit(folder / "config.json", problem_type="multi_label_classification")
-    open_checkpoint(str(folder))
-    assert "WARNING: " in (out := capsys.readouterr().out) and "choose one label" in out
+    assert open_checkpoint(str(folder)).head == Head("classifier", ("a", "b", "c"), True)
+    assert not capsys.readouterr().out
     # A configuration from a flag is used only where the folder has none.
     (folder / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match="has no config.json: give --bert_config_file"):
@@ -382,6 +382,24 @@ def test_models_that_transformers_cannot_express(tmp_path, key):
     with pytest.raises(ValueError, match=f"made up has {key} 1, which Hugging Face's BERT lacks"):
         huggingface.write(Checkpoint("made up", "", spec, {}), str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("head", "classes", "expected"),
+    [
+        (Head("classifier", multi_label=True), 3, "multi_label_classification"),
+        (Head("classifier"), 1, "regression"),
+        (Head("classifier"), 3, None),
+        (Head("tagger"), 1, None),
+    ],
+)
+def test_what_a_classifier_predicts_is_stated(folder, head, classes, expected):
+    """Oracle: the values of transformers' problem_type, by which it chooses the loss."""
+    checkpoint = open_checkpoint(str(folder))
+    bias = {"task_model/head/dense_bias": Tensor((classes,), lambda: np.zeros(classes))}
+    tensors = {**checkpoint.tensors, **bias}
+    values = config_values(dataclasses.replace(checkpoint, head=head, tensors=tensors))
+    assert values.get("problem_type") == expected
 
 
 def test_heads_that_are_not_described(folder, tmp_path):

@@ -99,6 +99,16 @@ def test_the_average_of_a_model_with_all_tasks(add_run, tmp_path, capsys):
     assert row.split() == ["small", *["50.0"] * 10]
 
 
+def test_features_of_an_encoder_are_a_model_of_their_own(add_run, tmp_path, capsys):
+    """Oracle: a row for each of both approaches, as in table 7 of the paper."""
+    for folder, f1, flags in (("tuned", 0.9, {}), ("read", 0.7, {"feature_based": "last"})):
+        results = {"eval_accuracy": 0.5, "eval_f1": f1, "test_f1": f1}
+        add_run(folder, results, task="ner", **flags)
+    run(Options(folder=f"{tmp_path}/runs"))
+    rows = [line.split() for line in capsys.readouterr().out.rstrip().splitlines()[-2:]]
+    assert rows == ["small, last as features 70.0 70.0".split(), ["small", "90.0", "90.0"]]
+
+
 def test_bad_folders_are_one_clear_line(add_run, tmp_path):
     with pytest.raises(ValueError, match="results.doc: end it with .md, .csv or .txt"):
         Options(folder="runs", output_file="results.doc")

@@ -20,8 +20,8 @@ from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
 _VARYING = LOCATION_FLAGS | {
     "random_seed", "do_train", "do_eval", "do_predict", "eval_batch_size",
 }  # fmt: skip
-# Flags that say where a model comes from.
-_SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder")
+# Flags that say where a model comes from, and what of it is trained.
+_SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based")
 
 
 class Score(NamedTuple):
@@ -249,4 +249,6 @@ def _model_name(flags: Mapping[str, Any]) -> str:
     name = flags.get("init_checkpoint")
     if not name:
         name = f"{flags.get('preset') or flags.get('bert_config_file')}, from scratch"
+    if features := flags.get("feature_based"):
+        return f"{name}, {features} as features"
     return f"{name}, frozen" if flags.get("freeze_encoder") else name

@@ -10,7 +10,7 @@ ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 
 def read_files(data_dir: str, split: str) -> ChoiceExamples:
-    """Reads `train.csv`, `val.csv` or `test.csv`; the latter has no labels.
+    """Reads `train.csv`, `val.csv` or `test.csv`; the column `label` of the latter may be empty.
 
     As in the paper, the text is the first sentence, `sent1`, and a choice is the second one, the
     beginning `sent2` with an ending.
@@ -29,7 +29,7 @@ def read_files(data_dir: str, split: str) -> ChoiceExamples:
         [(beginning + b" " + ending).strip() for ending in row]
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
-    labelled = split != "test" or "label" in table.columns
+    labelled = split != "test" or any(map(str.strip, table.columns.get("label", [])))
     return ChoiceExamples(texts, choices, {"labels": _labels(table)} if labelled else {})
 
 

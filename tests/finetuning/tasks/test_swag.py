@@ -55,6 +55,9 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
         ]
         assert splits["train"].targets["labels"].tolist() == [2, 0]
         assert splits["test"].targets == {}
+    write(tmp_path / "data", "test.csv", [[*values[:-1], ""] for values in rows])
+    (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0).values()
+    assert test.targets == {}
 
 
 def test_bad_files_are_named(tmp_path):

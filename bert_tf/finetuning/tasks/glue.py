@@ -61,10 +61,10 @@ class GlueClassification(_GlueTask, ClassificationTask):
 
 @dataclass(frozen=True, kw_only=True)
 class GlueRegression(_GlueTask, RegressionTask):
-    """Submits numbers from 0 to 5."""
+    """Submits numbers within the limits of the task."""
 
     def _submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
-        return [f"{value:.3f}" for value in np.clip(outputs["values"], 0, 5)]
+        return [f"{value:.3f}" for value in np.clip(outputs["values"], *self.files.limits)]
 
 
 def _options(files: GlueFiles, **tfds) -> dict:
@@ -98,7 +98,7 @@ _SST2 = GlueFiles(folder="SST-2", text_a="sentence", labels=_BINARY)
 _MRPC = GlueFiles(
     folder="MRPC", text_a="#1 String", text_b="#2 String", label="Quality", labels=_BINARY
 )
-_STSB = GlueFiles(folder="STS-B", **_SENTENCES, label="score")
+_STSB = GlueFiles(folder="STS-B", **_SENTENCES, label="score", limits=(0, 5))
 _QQP = GlueFiles(
     folder="QQP",
     text_a="question1",

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
-from tfrecords.progress import counted
+from tfrecords.progress import counted, say
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -23,6 +23,7 @@ class GlueFiles:
         text_a, text_b, label: names of the columns.
         labels: the classes as written in the files, in the order of `ClassificationTask.labels`;
             () if the labels are numbers.
+        limits: the least and the greatest of such numbers, by the definition of the task.
         index: name of the column that numbers the examples, in files that have it.
         names: the possible names of a split's file, where it is not `<split>.tsv`; with "/" for
             a file in a folder beside `folder`.
@@ -36,6 +37,7 @@ class GlueFiles:
     text_b: str | None = None
     label: str = "label"
     labels: tuple[str, ...] = ()
+    limits: tuple[float, float] = (-np.inf, np.inf)
     index: str = "index"
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -88,7 +90,17 @@ class GlueFiles:
                 raise ValueError(f"{table.path}, line {line}: {self.label} {error}") from None
         if self.labels:
             return {"labels": np.array(targets, np.int32)}
+        self._warn_about_range(table.path, rows, targets)
         return {"values": np.array(targets, np.float32)}
+
+    def _warn_about_range(self, path: str, rows: "_Rows", values: list[float]) -> None:
+        low, high = self.limits
+        lines = [line for (line, _), x in zip(rows, values, strict=True) if not low <= x <= high]
+        if lines:
+            say(
+                f"WARNING: {path}: {len(lines):,} of {len(values):,} values of {self.label} are "
+                f"not from {low} to {high}, the first in line {lines[0]}. They stay as they are."
+            )
 
     def _class(self, label: str) -> int:
         if label not in self.labels:

@@ -186,6 +186,16 @@ def test_scores_must_be_numbers(tmp_path, score):
         TASKS["stsb"].read_files(write(tmp_path, data.encode()), "dev")
 
 
+def test_scores_out_of_range_are_counted(tmp_path, capsys):
+    """Oracle: by hand."""
+    lines = [f"{i}\ta\tb\t{score}\n" for i, score in enumerate((5, -0.5, 0, 7))]
+    data = "index\tsentence1\tsentence2\tscore\n" + "".join(lines)
+    examples = TASKS["stsb"].read_files(write(tmp_path, data.encode()), "dev")
+    assert examples.targets["values"].tolist() == [5, -0.5, 0, 7]
+    line = "dev.tsv: 2 of 4 values of score are not from 0 to 5, the first in line 3."
+    assert line in capsys.readouterr().out
+
+
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="contains neither train.tsv nor SST-2/train.tsv"):
         TASKS["sst2"].read_files(str(tmp_path), "train")

@@ -73,7 +73,10 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
         )
     (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
     if head.kind != "classifier":
-        raise ValueError(f"{path} has a head for {head.kind}: only classifiers can be exported")
+        raise ValueError(
+            f"{path} has a head of the kind {head.kind}: give the output folder of "
+            "run_finetuning; of other models, only classifiers can be used"
+        )
     if classes == 1:
         return RegressionTask(name="regression", pairs=pairs)
     # Hugging Face's names for classes without names.

@@ -3,8 +3,8 @@
   python -m bert_tf.glue_submission --output_file=submission.zip run-cola run-sst2 run-mnli
 
 Each run is the output folder of run_finetuning with --do_predict. The command checks that every
-file covers its whole test set, and says which of the eleven files are missing. The server is at
-gluebenchmark.com.
+file covers its whole test set with labels of its task, and says which of the eleven files are
+missing. The server is at gluebenchmark.com.
 """
 
 from dataclasses import dataclass

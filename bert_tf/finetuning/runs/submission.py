@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from bert_tf.finetuning.tasks.glue import SUBMISSION
+from bert_tf.finetuning.tasks.glue import SUBMISSION, TASKS
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
+
+# The labels that the server takes are those of the official files.
+_FILES = {name: task.files for task in TASKS for name in task.submissions.values()}
 
 
 def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:
@@ -19,7 +22,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
 
     Raises:
         ValueError: a folder has no such file, two folders have the same one, or a file does not
-            cover its test set.
+            cover its test set or predicts what is no label of the task.
         OSError: a file cannot be read or written.
     """
     paths = {}
@@ -39,7 +42,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in SUBMISSION:
             if name in paths:
-                zipped.writestr(name, _read_whole(paths[name], SUBMISSION[name]))
+                zipped.writestr(name, _read_whole(paths[name], name))
     atomic_write(output_file, archive.getvalue())
     return (
         [name for name in SUBMISSION if name in paths],
@@ -47,17 +50,25 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     )
 
 
-def _read_whole(path: str, count: int) -> str:
-    """Returns the text of a file that predicts the examples 0 to `count` - 1, each once."""
+def _read_whole(path: str, name: str) -> str:
+    """Returns the text of a file that predicts every example of its test set once."""
     with tf.io.gfile.GFile(path, "rb") as file:
         text = file.read().decode(errors="replace")
-    lines = text.splitlines()[1:]
+    lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
-        if not line.partition("\t")[2].strip():
-            raise ValueError(f"{path}, line {number:,} has no prediction: predict the test set")
+        _check_prediction(f"{path}, line {number:,}", line.partition("\t")[2], name)
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
             f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "
             f"{count:,} examples with the indices 0 to {count - 1}: predict the whole official file"
         )
     return text
+
+
+def _check_prediction(where: str, label: str, name: str) -> None:
+    if not label.strip():
+        raise ValueError(f"{where} has no prediction: predict the test set")
+    try:
+        _FILES[name].target(label)
+    except ValueError as error:
+        raise ValueError(f"{where}: prediction {error}") from None

@@ -81,11 +81,10 @@ class GlueFiles:
 
     def _targets(self, table: "_Table", rows: "_Rows") -> dict[str, np.ndarray]:
         place = table.header.index(self.label)
-        parse = self._class if self.labels else _number
         targets = []
         for line, fields in rows:
             try:
-                targets.append(parse(fields[place].decode(errors="replace")))
+                targets.append(self.target(fields[place].decode(errors="replace")))
             except ValueError as error:
                 raise ValueError(f"{table.path}, line {line}: {self.label} {error}") from None
         if self.labels:
@@ -102,7 +101,14 @@ class GlueFiles:
                 f"not from {low} to {high}, the first in line {lines[0]}. They stay as they are."
             )
 
-    def _class(self, label: str) -> int:
+    def target(self, label: str) -> float:
+        """Returns the index of a class, or the number, that is written in the files as `label`.
+
+        Raises:
+            ValueError: it is no label of the task.
+        """
+        if not self.labels:
+            return _number(label)
         if label not in self.labels:
             raise ValueError(f"{label!r} is not one of {', '.join(self.labels)}")
         return self.labels.index(label)

@@ -8,10 +8,14 @@ import pytest
 from bert_tf import glue_submission
 from bert_tf.finetuning.tasks.glue import SUBMISSION
 
+# The other tasks have the labels 0 and 1 or, STS-B, numbers.
+ENTAILMENT = ("MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "RTE.tsv", "AX.tsv")
+
 
 def predict(folder, name: str, count: int) -> str:
     folder.mkdir(exist_ok=True)
-    rows = "".join(f"{index}\t1\n" for index in range(count))
+    label = "entailment" if name in ENTAILMENT else "1"
+    rows = "".join(f"{index}\t{label}\n" for index in range(count))
     (folder / name).write_text(f"index\tprediction\n{rows}")
     return str(folder)
 
@@ -38,7 +42,7 @@ def test_the_files_of_all_runs_lie_flat_in_the_zip(tmp_path, capsys):
 
 
 def test_what_is_not_a_submission_is_named(tmp_path):
-    """Oracle: the sizes of the test sets; nothing is written."""
+    """Oracle: the sizes and the labels of the test sets; nothing is written."""
 
     def refuse(match: str, *runs: str) -> None:
         with pytest.raises(ValueError, match=match):
@@ -51,8 +55,16 @@ def test_what_is_not_a_submission_is_named(tmp_path):
     refuse(re.escape(f"{whole}/WNLI.tsv and {again}/WNLI.tsv are for the same task"), whole, again)
     (tmp_path / "b" / "WNLI.tsv").write_bytes(b"index\tprediction\n0\t1\n1\n")
     refuse("b/WNLI.tsv, line 3 has no prediction", again)
-    (tmp_path / "b" / "WNLI.tsv").write_bytes(b"\xff\n0\t\xff\n")
+    (tmp_path / "b" / "WNLI.tsv").write_bytes(b"\xff\n0\t1\n")
     refuse("b/WNLI.tsv has 1 prediction,", again)
+    for name, label, known in (
+        ("WNLI.tsv", "\xff", "is not one of 0, 1"),
+        ("AX.tsv", "not_entailment", "is not one of entailment, neutral, contradiction"),
+        ("STS-B.tsv", "nan", "is not a number"),
+    ):
+        odd = predict(tmp_path / f"odd-{name}", name, 1)
+        (tmp_path / f"odd-{name}" / name).write_text(f"index\tprediction\n0\t{label}\n")
+        refuse(f"odd-{name}/{name}, line 2: prediction '{label}' {known}", odd)
     part = predict(tmp_path / "c", "RTE.tsv", 277)
     refuse("RTE.tsv has 277 predictions, but the official test set has 3,000", whole, part)
     (tmp_path / "a" / "WNLI.tsv").write_text("index\tprediction\n" + "0\t1\n" * 146)

@@ -45,8 +45,9 @@ class Options(ExportOptions):
     max_seq_length: int | None = option(
         None,
         at_least=5,
-        help="Tokens per example; longer examples are truncated. Default: as in the run; for "
-        "models of other programs 128, or the most that the model takes.",
+        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
+        "read in windows. Default: as in the run; for models of other programs 128, or the most "
+        "that the model takes.",
     )
     pairs: bool = option(
         False,
@@ -93,7 +94,8 @@ def export_classifier(
         run_folder: the output folder of run_finetuning, or a classifier of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
-        max_seq_length: longer examples are truncated. Default: as in the run, or 128.
+        max_seq_length: longer texts are truncated, and contexts and tagged texts are read in
+            windows. Default: as in the run, or 128.
         pairs: whether a model of another program classifies pairs of texts.
         license: the license of the weights, for the model card.
 

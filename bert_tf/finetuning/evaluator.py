@@ -69,7 +69,8 @@ class Evaluator:
             return eval_batches(features, self._batch_size, static_length=static, context=context)
 
         batches = strategy.distribute_datasets_from_function(dataset)
-        return self._trainer.predict(batches, self._task.token_outputs)
+        outputs = self._trainer.predict(batches, self._task.token_outputs)
+        return self._task.decode(outputs, features)
 
 
 def _prefix(split: str) -> str:

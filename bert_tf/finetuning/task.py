@@ -14,7 +14,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 
-Outputs = Mapping[str, np.ndarray | list[np.ndarray]]
+Outputs = Mapping[str, np.ndarray | list]
 TRAIN = "train"
 
 
@@ -82,12 +82,21 @@ class Task(abc.ABC):
         outputs = {"span": 2, "multiple_choice": 1}.get(self.head.kind, len(self.head.labels) or 1)
         return BertTaskModel(config, outputs, self.head.kind)
 
+    def decode(self, outputs: Outputs, features: Features) -> Outputs:
+        """Turns outputs of the model into what `score` and `write_predictions` read, once for both.
+
+        Args:
+            outputs: what `Trainer.predict` returned for the objective's outputs.
+            features: what `featurize` returned for the same split.
+        """
+        return outputs
+
     @abc.abstractmethod
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Computes the metrics of predictions for a split with targets.
 
         Args:
-            outputs: what `Trainer.predict` returned for the objective's outputs.
+            outputs: what `decode` returned.
             features: what `featurize` returned for the same split.
         """
 

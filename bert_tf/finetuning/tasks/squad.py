@@ -75,9 +75,14 @@ class SquadTask(Task):
         stride, max_query_length = self._windows
         return make_features(examples, tokenizer, max_seq_length, max_query_length, stride)
 
+    def decode(self, outputs: Outputs, features: SquadFeatures) -> dict[str, list[Answer]]:
+        """Returns the answers to all questions."""
+        found = find_answers(outputs["logits"], features, self._limits, self._nulls)
+        return {"answers": found}
+
     def score(self, outputs: Outputs, features: SquadFeatures) -> dict[str, float]:
         """Returns the metrics of the official scripts, as shares; see `squad.scoring`."""
-        found = self._answers(outputs, features)
+        found = outputs["answers"]
         predictions = [answer.text for answer in found]
         answers = [question.answers for question in features.examples.questions]
         if not self._nulls:
@@ -93,7 +98,7 @@ class SquadTask(Task):
         The names of splits other than "dev" are part of the names: predictions_test.json.
         """
         ids = [question.id for question in features.examples.questions]
-        found = dict(zip(ids, self._answers(outputs, features), strict=True))
+        found = dict(zip(ids, outputs["answers"], strict=True))
         contents: dict[str, dict[str, Any]] = {
             "predictions": {id_: self._text(answer) for id_, answer in found.items()},
             "nbest_predictions": {
@@ -109,9 +114,6 @@ class SquadTask(Task):
             names.append(f"{name}{suffix}.json")
             atomic_write(f"{folder}/{names[-1]}", _json(content))
         return names
-
-    def _answers(self, outputs: Outputs, features: SquadFeatures) -> list[Answer]:
-        return find_answers(outputs["logits"], features, self._limits, self._nulls)
 
     def _text(self, answer: Answer) -> str:
         return "" if self._nulls and answer.null_odds > self._threshold else answer.text

@@ -97,7 +97,7 @@ def test_answers_against_the_loops_of_the_original(
     examples = read_file(write_squad(random_questions(60, seed=3)), "dev", True)
     features = task.featurize(examples, tokenizer, 16)
     logits = random_logits(features, seed=n_best_size)
-    found = task._answers({"logits": logits}, features)
+    found = task.decode({"logits": logits}, features)["answers"]
     windows, max_context = features.windows, original_max_context(features.windows)
     starts, limits = features.starts.to_list(), features.limits.to_list()
 

@@ -35,8 +35,8 @@ def test_the_module_answers_as_the_evaluation(
     task = make_task(threshold)
     model = task.build_model(BertConfig(len(tokenizer.vocab), 16, 1, 2, 32, initializer_range=0.3))
     features = task.featurize(examples, tokenizer, 16)
-    outputs = _outputs(task, model, features)
-    answers = task._answers(outputs, features)
+    outputs = task.decode(_outputs(task, model, features), features)
+    answers = outputs["answers"]
     task.write_predictions(str(tmp_path), "dev", outputs, features)
     predictions = [*json.loads((tmp_path / "predictions.json").read_text()).values()]
 

@@ -11,7 +11,9 @@ from bert_tf import run_finetuning
 from bert_tf.finetuning.options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import FINISHED, with_saved_flags
+from bert_tf.finetuning.squad.answers import find_answers
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks import squad
 from bert_tf.run_folder import RunFolder
 from export import classifier
 
@@ -38,8 +40,15 @@ def _read(folder, name: str) -> dict:
     return json.loads((folder / name).read_text())
 
 
-def test_from_files_to_answers(files, tmp_path, capsys):
-    """Oracles: the word that gives the answer away; the exported module answers the same."""
+def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
+    """Oracles: the word that gives the answer away; the exported module answers the same.
+
+    The answers to the dev set are found once per epoch, and once for its metrics and files.
+    """
+    found = []
+    monkeypatch.setattr(
+        squad, "find_answers", lambda *a: found.append(len(a[1].examples)) or find_answers(*a)
+    )
     _write(tmp_path / "train-v2.0.json", 200, seed=0)
     _write(tmp_path / "dev-v2.0.json", 40, seed=1)
     _write(tmp_path / "test.json", 20, seed=2, answers=False)
@@ -75,6 +84,7 @@ def test_from_files_to_answers(files, tmp_path, capsys):
         assert predictions[id_] == ("" if odds[id_] > 0 else candidates[0]["text"])
 
     assert len(_read(run, "predictions_test.json")) == 20
+    assert found == [40, 40, 40, 20]
     assert not any(name.startswith("test_") for name in results)
 
     classifier.run(classifier.Options(checkpoint=str(run), output_dir=str(tmp_path / "answers")))

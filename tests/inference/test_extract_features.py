@@ -9,6 +9,8 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.extract_features import Options, run
 from bert_tf.inference.encoding import encode_lines
+from bert_tf.inference.vector_files import FORMATS
+from bert_tf.inference.vectors import LineVectors
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -166,6 +168,20 @@ def test_records_hold_half_precision(extract, oracle, vocab):
         assert " ".join(vocab.tokens[i] for i in ids) == TOKENS[index]
         assert feature["line_index"].int64_list.value == [index]
     assert index == len(LINES) - 1
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
+    """Oracle: what is in the folder while a file is written, and after that failed."""
+    path = tmp_path / f"vectors{ending}"
+    path.write_bytes(b"old")
+    vectors = LineVectors(b"a", np.ones((1, 1, 4), np.float32), *np.zeros((3, 1), np.int32))
+    opened = FORMATS[ending](str(path), [-1], vocab, np.dtype(np.float32))
+    with pytest.raises(KeyboardInterrupt), opened as write:
+        write(0, vectors)
+        assert path.read_bytes() == b"old"
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 10, 30])

@@ -71,9 +71,14 @@ class Options(VocabularyOptions):
         help="Type of the values in .npz and .tfrecord. float16 keeps three digits.",
     )
     max_seq_length: int = option(
-        128, at_least=5, help="Tokens per line; longer lines are truncated and counted."
+        128,
+        at_least=5,
+        help="Tokens that the encoder reads together. Longer lines are read in overlapping "
+        "windows, and longer pairs truncated; both are counted.",
     )
-    batch_size: int = option(32, at_least=1, help="Lines per batch.", rare=True)
+    batch_size: int = option(
+        32, at_least=1, help="Lines, or windows of them, per batch.", rare=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,8 +119,14 @@ def run(options: Options) -> None:
     check_length(config, options.max_seq_length)
     tokenizer = load_tokenizer(checkpoint, options)
     encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
-    pad_id = tokenizer.vocab.pad_id
-    extractor = VectorExtractor(encoder, layers, options.pooling, pad_id, options.batch_size)
+    extractor = VectorExtractor(
+        encoder,
+        layers,
+        options.pooling,
+        tokenizer.vocab.pad_id,
+        options.max_seq_length,
+        options.batch_size,
+    )
     counts = extract_file(
         files[0],
         options.output_file,
@@ -130,11 +141,17 @@ def run(options: Options) -> None:
         f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
         f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
     )
+    length, longest = options.max_seq_length, config.max_position_embeddings
+    advice = f"--max_seq_length may be up to {longest}."
+    if counts.in_windows:
+        print(
+            f"Read {counts.in_windows:,} of {counts.lines:,} lines in overlapping windows of "
+            f"{length} tokens: {advice}"
+        )
     if counts.truncated:
         print(
-            f"WARNING: truncated {counts.truncated:,} of {counts.lines:,} lines to "
-            f"{options.max_seq_length} tokens: --max_seq_length may be up to "
-            f"{config.max_position_embeddings}."
+            f"WARNING: truncated {counts.truncated:,} of {counts.lines:,} lines, which are pairs, "
+            f"to {length} tokens: {advice}"
         )
     if counts.not_utf8:
         print(

@@ -1,12 +1,14 @@
 """Turns lines into token ids, with the places of the tokens in the line."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.windows import make_windows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # As in google-research/bert's extract_features.
@@ -23,7 +25,7 @@ class EncodedLine:
         text: the line.
         ids, types: token and segment ids.
         starts, limits: the bytes of the line that a token comes from; -1 for [CLS] and [SEP].
-        truncated: whether tokens at the end were left out.
+        truncated: whether tokens of a pair were left out.
     """
 
     text: bytes
@@ -37,7 +39,7 @@ class EncodedLine:
 def encode_lines(
     lines: Sequence[bytes], tokenizer: WordPieceTokenizer, max_seq_length: int
 ) -> list[EncodedLine]:
-    """Tokenizes lines; "a ||| b" is a pair, which is truncated as in `pack_segments`."""
+    """Tokenizes lines whole; only pairs, "a ||| b", are truncated, as in `pack_segments`."""
     parts = [_segments(line) for line in lines]
     flat = [text for segments in parts for text, _ in segments]
     pieces = tokenizer.tokenize_with_offsets(tf.constant(flat, tf.string, [len(flat)]))
@@ -76,8 +78,36 @@ def _encode(
 
 
 def _kept(lengths: Sequence[int], room: int) -> list[int]:
-    """Returns how many tokens of each segment stay; the longer one is cut first."""
+    """Returns how many tokens of each segment stay; the longer one of a pair is cut first."""
     if len(lengths) == 1:
-        return [min(lengths[0], room)]
+        return list(lengths)
     second = min(lengths[1], max(room // 2, room - lengths[0]))
     return [min(lengths[0], room - second), second]
+
+
+class Window(NamedTuple):
+    """Tokens of a line that the encoder reads together.
+
+    Attributes:
+        line: the index of the line.
+        tokens: their places in the line, int64 [S]; [CLS] first and [SEP] last.
+        own: bool [S], the tokens whose vectors come from this window: every token from the window
+            in which it has the most context, [CLS] and [SEP] from all.
+    """
+
+    line: int
+    tokens: np.ndarray
+    own: np.ndarray
+
+
+def make_line_windows(lines: Sequence[EncodedLine], max_seq_length: int) -> Iterator[Window]:
+    """Yields the windows over each line: one, or overlapping ones if it is too long."""
+    for number, line in enumerate(lines):
+        last = len(line.ids) - 1
+        if last < max_seq_length:
+            yield Window(number, np.arange(last + 1), np.ones(last + 1, bool))
+            continue
+        windows = make_windows(tf.constant([0, last - 1], tf.int64), max_seq_length - 2)
+        for tokens, own in zip(windows.positions, windows.central, strict=True):
+            places = np.concatenate([[0], tokens.numpy() + 1, [last]])
+            yield Window(number, places, np.pad(own.numpy(), 1, constant_values=True))

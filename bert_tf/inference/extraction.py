@@ -1,27 +1,29 @@
 """Computes the vectors of a file's lines and writes them."""
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bert_tf.inference.encoding import encode_lines
+from bert_tf.inference.encoding import EncodedLine, encode_lines
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, is_utf8, read_lines
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.progress import progress_bar
 
-# The most that the vectors in memory take, unless a single batch takes more.
+# The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
 
 
 @dataclass
 class Counts:
-    """How much was written, and how many lines were changed."""
+    """How much was written, and how many lines were read in windows or changed."""
 
     lines: int = 0
     vectors: int = 0
+    in_windows: int = 0
     truncated: int = 0
     not_utf8: int = 0
 
@@ -38,27 +40,39 @@ def extract_file(
 
     Args:
         output_file: its ending is a key of `FORMATS`.
-        max_seq_length: lines with more tokens are truncated.
+        max_seq_length: lines with more tokens are read in windows, and pairs truncated.
         dtype: the type of the values, except in JSON lines.
 
     Raises:
         ValueError, OSError: a file cannot be read or written.
     """
     counts, open_file = Counts(), FORMATS[os.path.splitext(output_file)[1]]
-    line_bytes = extractor.token_bytes * max_seq_length
-    chunk_lines = min(CHUNK_LINES, max(extractor.batch_size, _CHUNK_BYTES // line_bytes))
     total = sum(1 for _ in read_lines(input_file))
     with (
         open_file(output_file, extractor.layers, tokenizer.vocab, dtype) as write,
         progress_bar(total=total, desc="Extracting", unit="line", leave=False) as bar,
     ):
-        for lines in in_chunks(read_lines(input_file), chunk_lines):
+        for lines in in_chunks(read_lines(input_file), CHUNK_LINES):
             encoded = encode_lines(lines, tokenizer, max_seq_length)
-            for vectors in extractor.extract(encoded):
-                write(counts.lines, vectors)
-                counts.lines += 1
-                counts.vectors += len(vectors.starts)
+            for part in _parts(encoded, _CHUNK_BYTES // extractor.token_bytes):
+                for vectors in extractor.extract(part):
+                    write(counts.lines, vectors)
+                    counts.lines += 1
+                    counts.vectors += len(vectors.starts)
+                bar.update(len(part))
+            counts.in_windows += sum(len(line.ids) > max_seq_length for line in encoded)
             counts.truncated += sum(line.truncated for line in encoded)
             counts.not_utf8 += sum(not is_utf8(line) for line in lines)
-            bar.update(len(lines))
     return counts
+
+
+def _parts(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:
+    """Yields lines in parts of up to `num_tokens` tokens, or with a single longer line."""
+    part, size = [], 0
+    for line in lines:
+        if part and size + len(line.ids) > num_tokens:
+            yield part
+            part, size = [], 0
+        part.append(line)
+        size += len(line.ids)
+    yield part

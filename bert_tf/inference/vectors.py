@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.inference.encoding import NOWHERE, EncodedLine
+from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
 from bert_tf.inference.lines import in_chunks
 from bert_tf.models.encoder import BertEncoder
 
@@ -120,10 +120,11 @@ class VectorExtractor:
         layers: as `chosen_layers` returns them.
         pooling: a key of `POOLINGS`.
         pad_id: the id of [PAD].
-        batch_size: lines per call of the encoder.
+        max_seq_length: longer lines are read in windows of this length.
+        batch_size: lines or windows per call of the encoder.
 
     Attributes:
-        layers, batch_size: as given.
+        layers: as given.
         token_bytes: how much memory the vectors of a token take.
     """
 
@@ -133,9 +134,11 @@ class VectorExtractor:
         layers: Sequence[int | str],
         pooling: str,
         pad_id: int,
+        max_seq_length: int,
         batch_size: int,
     ):
-        self.layers, self.batch_size = layers, batch_size
+        self.layers, self._batch_size = layers, batch_size
+        self._max_seq_length = max_seq_length
         self.token_bytes = 4 * len(layers) * encoder.config.hidden_size
         self._pool, self._pad_id = POOLINGS[pooling], pad_id
         spec = tf.TensorSpec([None, None], tf.int32)
@@ -154,20 +157,27 @@ class VectorExtractor:
 
     def extract(self, lines: Sequence[EncodedLine]) -> list[LineVectors]:
         """Returns the vectors of lines, in their order."""
-        results: list[LineVectors | None] = [None] * len(lines)
-        # Lines of similar length need little padding.
-        order = sorted(range(len(lines)), key=lambda index: len(lines[index].ids))
-        for batch in in_chunks(order, self.batch_size):
-            values = self._compute(self._inputs([lines[index] for index in batch])).numpy()
-            for index, row in zip(batch, values, strict=True):
-                line = lines[index]
-                results[index] = self._pool(line, row[: len(line.ids)])
-        return results
+        windows = list(make_line_windows(lines, self._max_seq_length))
+        # Windows of similar length need little padding.
+        windows.sort(key=lambda window: len(window.tokens))
+        values: dict[int, np.ndarray] = {}
+        for batch in in_chunks(windows, self._batch_size):
+            computed = self._compute(self._inputs(batch, lines)).numpy()
+            for (index, tokens, own), rows in zip(batch, computed, strict=True):
+                if index not in values:
+                    values[index] = np.zeros((len(lines[index].ids), *rows.shape[1:]), rows.dtype)
+                values[index][tokens[own]] += rows[: len(tokens)][own]
+        for index, count in enumerate(np.bincount([window.line for window in windows])):
+            values[index][[0, -1]] /= count
+        return [self._pool(line, values[index]) for index, line in enumerate(lines)]
 
-    def _inputs(self, lines: Sequence[EncodedLine]) -> dict[str, np.ndarray]:
-        shape = len(lines), max(len(line.ids) for line in lines)
+    def _inputs(
+        self, windows: Sequence[Window], lines: Sequence[EncodedLine]
+    ) -> dict[str, np.ndarray]:
+        shape = len(windows), max(len(window.tokens) for window in windows)
         ids, mask, types = np.full(shape, self._pad_id, np.int32), *np.zeros((2, *shape), np.int32)
-        for row, line in enumerate(lines):
-            length = len(line.ids)
-            ids[row, :length], mask[row, :length], types[row, :length] = line.ids, 1, line.types
+        for row, (index, tokens, _) in enumerate(windows):
+            line, length = lines[index], len(tokens)
+            ids[row, :length], types[row, :length] = line.ids[tokens], line.types[tokens]
+            mask[row, :length] = 1
         return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}

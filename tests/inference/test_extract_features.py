@@ -8,17 +8,19 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.extract_features import Options, run
+from bert_tf.inference import extraction
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import LineVectors
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
-# Tokens, words, spaces at both ends, a pair, an empty line, too many tokens, bytes of no character.
+# Tokens, words, spaces at both ends, a pair with too many tokens, an empty line, a text with too
+# many tokens, bytes of no character.
 LINES = (
     b"the cats sat.",
     b"  caf\xc3\xa9  cats ",
-    b"the cat ||| cats on",
+    b"the cat ||| cats on a b c d e",
     b"",
     b" ".join([b"a", b"b"] * 9),
     b"mat\xff",
@@ -26,30 +28,31 @@ LINES = (
 TOKENS = (
     "[CLS] the cat ##s sat . [SEP]",
     "[CLS] [UNK] cat ##s [SEP]",
-    "[CLS] the cat [SEP] cat ##s on [SEP]",
+    "[CLS] the cat [SEP] cat ##s on a b c d [SEP]",
     "[CLS] [SEP]",
-    "[CLS] a b a b a b a b a b [SEP]",
+    "[CLS] a b a b a b a b a b a b a b a b a b [SEP]",
     "[CLS] mat [SEP]",
 )
 WORDS = (
     ["the", "cats", "sat."],
     ["café", "cats"],
-    ["the", "cat", "cats", "on"],
+    ["the", "cat", "cats", "on", "a", "b", "c", "d"],
     [],
-    ["a", "b"] * 5,
+    ["a", "b"] * 9,
     ["mat�"],
 )
 LENGTH = 12
+# Where the windows over the words of the long line begin, and the words with most context in each.
+LONG, WINDOWS = 4, {0: range(8), 5: range(8, 12), 8: range(12, 18)}
 LAYERS = ("embeddings", -1, 0)
 
 
 @pytest.fixture(scope="module")
 def oracle(pretrained, vocab) -> list[np.ndarray]:
-    """What the encoder returns at `LAYERS` for every line alone, without padding."""
+    """What the encoder returns at `LAYERS` for every line or window alone, without padding."""
     encoder = bert_tf.load(pretrained[0]).encoder
-    expected = []
-    for line in TOKENS:
-        tokens = line.split()
+
+    def compute(tokens: list[str]) -> np.ndarray:
         ids = tf.constant([[vocab.ids[token] for token in tokens]])
         types = np.zeros_like(ids)
         if tokens.count("[SEP]") == 2:
@@ -61,7 +64,16 @@ def oracle(pretrained, vocab) -> list[np.ndarray]:
         }
         outputs = encoder(inputs, training=False)["encoder_outputs"]
         embeddings = encoder.embeddings(ids, inputs["input_type_ids"], training=False)
-        expected.append(np.stack([embeddings[0], outputs[-1][0], outputs[0][0]], axis=1))
+        return np.stack([embeddings[0], outputs[-1][0], outputs[0][0]], axis=1)
+
+    expected = [compute(line.split()) for line in TOKENS]
+    words = WORDS[LONG]
+    windows = {
+        start: compute(["[CLS]", *words[start : start + LENGTH - 2], "[SEP]"]) for start in WINDOWS
+    }
+    rows = [windows[start][1 + word - start] for start, own in WINDOWS.items() for word in own]
+    cls, sep = (np.mean([values[end] for values in windows.values()], axis=0) for end in (0, -1))
+    expected[LONG] = np.stack([cls, *rows, sep])
     return expected
 
 
@@ -112,12 +124,13 @@ def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, caps
         line[a:b] if a >= 0 else b"|" for line, row in zip(LINES, rows, strict=True) for a, b in row
     ]
     assert b" ".join(texts).decode() == (
-        "| the cat s sat . | | café cat s | | the cat | cat s on | | | "
-        "| a b a b a b a b a b | | mat |"
+        "| the cat s sat . | | café cat s | | the cat | cat s on a b c d | | | "
+        "| a b a b a b a b a b a b a b a b a b | | mat |"
     )
     printed = capsys.readouterr().out
-    assert "Wrote 37 vectors of 3 x 16 numbers for 6 lines to " in printed
-    assert "WARNING: truncated 1 of 6 lines to 12 tokens: --max_seq_length" in printed
+    assert "Wrote 49 vectors of 3 x 16 numbers for 6 lines to " in printed
+    assert "Read 1 of 6 lines in overlapping windows of 12 tokens: --max_seq_length" in printed
+    assert "WARNING: truncated 1 of 6 lines, which are pairs, to 12 tokens: --max_seq" in printed
     assert "WARNING: dropped bytes that are not UTF-8 from 1 of 6 lines." in printed
 
 
@@ -157,8 +170,12 @@ def test_json_lines_are_those_of_the_original(extract, oracle):
     assert [rows[0]["features"][i]["start"] for i in (0, 1, 2, 3)] == [-1, 0, 4, 7]
 
 
-def test_records_hold_half_precision(extract, oracle, vocab):
-    """Oracle: tf.io.parse_tensor, with the encoder's outputs in float16."""
+def test_records_hold_half_precision(extract, oracle, vocab, monkeypatch):
+    """Oracle: tf.io.parse_tensor, with the encoder's outputs in float16.
+
+    The lines are computed in four parts.
+    """
+    monkeypatch.setattr(extraction, "_CHUNK_BYTES", 20 * 3 * 16 * 4)
     path = extract(".tfrecord", dtype="float16")
     for index, record in enumerate(tf.data.TFRecordDataset(path)):
         feature = tf.train.Example.FromString(record.numpy()).features.feature

@@ -29,6 +29,7 @@ _STEPS = {
         "predict": "bert_tf.predict",
         "fill-mask": "bert_tf.fill_mask",
         "extract-features": "bert_tf.extract_features",
+        "explore": "bert_tf.explore",
     },
     "SavedModels and other formats": {
         "export-encoder": "export.encoder",

@@ -139,7 +139,8 @@ def embedding_sum(
         "sum": ([""] * length, values.sum(axis=0)),
     }
     axes = ax or new_axes(1.6 + 0.85 * length, 4.2)
-    limit = np.abs(rows["sum"][1]).max()
+    # A few numbers of trained embeddings are many times as large as all others.
+    limit = np.quantile(np.abs(rows["sum"][1]), 0.95)
     for row, (names, row_values) in enumerate(rows.values()):
         for column, name in enumerate(names):
             _draw_vector(axes, column, row, name, row_values[column], limit)

@@ -15,7 +15,7 @@ _MASK = "[MASK]"
 # What became of a token -> the color of its box.
 _KINDS = {"masked": "#005a8c", "random": "#a84a00", "unchanged": "#006b4e", "": "#f0f0f0"}
 # Characters of text on a line.
-_LINE = 64
+_LINE = 96
 
 
 def word_probabilities(

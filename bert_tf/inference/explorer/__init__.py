@@ -1,0 +1,1 @@
+"""A page to explore what a model does with a text."""

@@ -1,0 +1,108 @@
+"""Serves the page to browsers on this machine, and explores the texts that it sends."""
+
+import http.server
+import json
+import threading
+from collections.abc import Callable
+
+from bert_tf.inference.explorer.exploring import Exploration
+
+_ADDRESS = "127.0.0.1"
+MOST_BYTES = 2**20
+
+
+class PageServer(http.server.ThreadingHTTPServer):
+    """Answers `GET /` with the page, and `POST /` of {"text": ...} with what the model does.
+
+    It listens on 127.0.0.1 only, and refuses requests under other names, which a page elsewhere
+    could make a browser send (DNS rebinding). It reads no file and runs nothing that it is sent.
+
+    Args:
+        port: where to listen; 0 for any free port.
+        page: the HTML.
+        explore: text in UTF-8 -> what the page shows; never called twice at a time.
+
+    Attributes:
+        url: the address of the page.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, port: int, page: str, explore: Callable[[bytes], Exploration]):
+        try:
+            super().__init__((_ADDRESS, port), _Handler)
+        except OSError as error:
+            raise OSError(f"--port={port}: {error.strerror}: choose another, or 0") from None
+        self.page, self.explore, self.lock = page.encode(), explore, threading.Lock()
+        self.names = {f"{name}:{self.server_port}" for name in (_ADDRESS, "localhost")}
+        self.url = f"http://{_ADDRESS}:{self.server_port}/"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    # A browser opens connections that it may never use.
+    timeout = 60
+
+    def do_GET(self) -> None:
+        if self._accepts():
+            self._send(200, "text/html; charset=utf-8", self.server.page)
+
+    def do_POST(self) -> None:
+        if not self._accepts():
+            return
+        # A page elsewhere cannot send this type without asking first, which finds no answer.
+        if self.headers.get_content_type() != "application/json":
+            return self._refuse(415, "send application/json")
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            return self._refuse(411, "Content-Length is missing")
+        if int(length) > MOST_BYTES:
+            return self._refuse(413, f"the text is longer than {MOST_BYTES:,} bytes")
+        text = _text(self.rfile.read(int(length)))
+        if text is None:
+            return self._refuse(400, 'send {"text": "..."}')
+        with self.server.lock:
+            exploration = self.server.explore(text)
+        self._send(200, "application/json", json.dumps(exploration).encode())
+
+    def _accepts(self) -> bool:
+        if self.headers.get("Host") not in self.server.names:
+            self._refuse(403, f"open {self.server.url}")
+        elif self.path != "/":
+            self._refuse(404, "there is only /")
+        else:
+            return True
+        return False
+
+    def _refuse(self, code: int, reason: str) -> None:
+        self._send(code, "application/json", json.dumps({"error": reason}).encode())
+
+    def _send(self, code: int, kind: str, body: bytes) -> None:
+        self.send_response(code)
+        headers = {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "bert_tf"
+
+    def log_message(self, *_: object) -> None:
+        """The page shows what happened."""
+
+
+def _text(body: bytes) -> bytes | None:
+    try:
+        text = json.loads(body)["text"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    # Half of a surrogate pair is no character.
+    return text.encode("utf-8", "replace") if isinstance(text, str) else None

@@ -1,0 +1,243 @@
+"""explore: what the page holds, against the model; the server, against requests of all kinds."""
+
+import base64
+import dataclasses
+import hashlib
+import html.parser
+import http.client
+import json
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.config import ModelSpec
+from bert_tf.explore import Options, load_explorer, run
+from bert_tf.inference.explorer.page import page_of
+from bert_tf.inference.explorer.server import MOST_BYTES, PageServer
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+
+HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"
+
+
+def options(folder: str, **changes) -> Options:
+    return Options(**{"checkpoint": folder, "texts": ("",), "output_file": "page.html"} | changes)
+
+
+def decoded(exploration: dict) -> np.ndarray:
+    size = len(exploration["tokens"])
+    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
+    return values.reshape(exploration["layers"], exploration["heads"], size, size)
+
+
+def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
+    """Oracle: the model itself on the tokens of the pair."""
+    folder, model = pretrained
+    tokens = ["[CLS]", "[MASK]", "cat", "##s", "[SEP]", "on", "[MASK]", "[UNK]", "[SEP]"]
+    found = load_explorer(options(folder, top_k=2)).explore("[MASK] cats ||| on[MASK] 中".encode())
+    assert found["tokens"] == tokens
+    assert found["segments"] == [0] * 5 + [1] * 4
+    assert found["sources"] == ["", "[MASK]", "cat", "s", "", "on", "[MASK]", "中", ""]
+    assert (found["layers"], found["heads"], found["truncated"]) == (3, 2, False)
+    ids = np.array([[vocab.ids[token] for token in tokens]], np.int32)
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.array([found["segments"]], np.int32),
+    }
+    expected = bert_tf.attention_probabilities(model.encoder, inputs)[:, 0]
+    np.testing.assert_allclose(decoded(found), expected, atol=1 / 65535)
+    outputs = model(inputs | {"masked_lm_positions": np.array([[1, 6]], np.int32)})
+    shares = tf.nn.softmax(outputs["mlm_logits"][0, :, : len(vocab)]).numpy()
+    assert [mask["position"] for mask in found["masks"]] == [1, 6]
+    for mask, row in zip(found["masks"], shares, strict=True):
+        best = np.argsort(-row)[:2]
+        assert [word["token"] for word in mask["words"]] == [vocab.tokens[i] for i in best]
+        np.testing.assert_allclose(
+            [word["probability"] for word in mask["words"]], row[best], atol=1e-5
+        )
+
+
+def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
+    """Oracle: the encoder of the pre-trained model, saved without its heads."""
+    folder, model = pretrained
+    encoder = BertEncoder(model.config)
+    encoder.set_weights(model.encoder.get_weights())
+    RunFolder(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
+    step = tf.Variable(9, dtype=tf.int64)
+    Checkpointer(str(tmp_path), encoder, {"step": step}).save()
+    text = b"the [MASK] sat"
+    found = load_explorer(options(str(tmp_path))).explore(text)
+    expected = load_explorer(options(folder)).explore(text)
+    assert found["masks"] is None and len(expected["masks"]) == 1
+    np.testing.assert_array_equal(decoded(found), decoded(expected))
+    assert load_explorer(options(folder)).explore(b"the cat")["masks"] == []
+
+
+def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
+    """Oracle: 24 positions of the model, and 6 as the flag has it."""
+    page = str(tmp_path / "page.html")
+    run(options(pretrained[0], texts=("the cat " * 5000, "the cat"), output_file=page))
+    shown = capsys.readouterr()
+    assert shown.out == f"Wrote {page} (0.1 MB): open it in a browser.\n"
+    assert shown.err == (
+        "WARNING: truncated 1 of 2 texts to 24 tokens: --max_seq_length may be up to 24.\n"
+    )
+    long, short = Page.of((tmp_path / "page.html").read_text("utf-8")).data["texts"]
+    assert (len(long["tokens"]), long["truncated"]) == (24, True)
+    assert (len(short["tokens"]), short["truncated"]) == (4, False)
+    explorer = load_explorer(options(pretrained[0], max_seq_length=6))
+    assert len(explorer.explore(b"the cat sat on the mat")["tokens"]) == 6
+    with pytest.raises(ValueError, match="max_seq_length 25 is more than the max_position_embe"):
+        load_explorer(options(pretrained[0], max_seq_length=25))
+
+
+class Page(html.parser.HTMLParser):
+    """The elements of a page, as browsers read them."""
+
+    @classmethod
+    def of(cls, text: str) -> "Page":
+        page = cls()
+        page.elements, page.texts = [], {}
+        page.feed(text)
+        return page
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        kind = self.elements[-1][1].get("type") if self.elements else None
+        key = "data" if kind == "application/json" else self.lasttag
+        self.texts[key] = self.texts.get(key, "") + data
+
+    @property
+    def data(self) -> dict:
+        return json.loads(self.texts["data"].partition("\n</script")[0])
+
+
+def test_the_page_holds_texts_as_data_only():
+    """Oracles: Python's HTML parser, and the hashes of what the policy allows."""
+    exploration = {"text": HOSTILE, "tokens": [HOSTILE], "sources": [HOSTILE]}
+    text = page_of([exploration], HOSTILE, 64)
+    page, plain = Page.of(text), Page.of(page_of([], "m", 64))
+    assert page.data["texts"] == [exploration] and page.data["model"] == HOSTILE
+    assert page.elements == plain.elements
+    assert HOSTILE not in text.replace(json.dumps(HOSTILE, ensure_ascii=False), "")
+    scripts = [attributes for tag, attributes in page.elements if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "data"}, {}]
+    for _, attributes in page.elements:
+        assert not {"src", "href", "style", "onclick"} & set(attributes)
+    policy = page.elements[3][1]["content"]
+    for kind, directive in (("style", "style-src"), ("script", "script-src")):
+        start = text.rindex(f"<{kind}>") + len(f"<{kind}>")
+        content = text[start : text.index(f"</{kind}>", start)].encode()
+        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+    assert "connect-src 'none'" in policy
+    assert "connect-src 'self'" in page_of([], "m", 64, live=True)
+
+
+@pytest.fixture
+def server():
+    """A server of a page, which answers with the length of the text."""
+    page = PageServer(0, "<p>page ✓", lambda text: {"text": text.decode(), "bytes": len(text)})
+    thread = threading.Thread(target=page.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield page
+    page.shutdown()
+    thread.join()
+    page.server_close()
+
+
+def ask(server: PageServer, method: str, path: str = "/", body: bytes | None = None, **headers):
+    """Returns the status and the body."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, sent)
+    answer = connection.getresponse()
+    try:
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_server_answers_two_requests_only(server):
+    """Oracles: the page; the text, counted in bytes; RFC 9110's codes for everything else."""
+    assert server.server_address[0] == "127.0.0.1"
+    assert ask(server, "GET") == (200, "<p>page ✓".encode())
+    localhost = f"localhost:{server.server_port}"
+    assert ask(server, "GET", Host=localhost)[0] == 200
+    for path in ("/etc/passwd", "/../setup.cfg", "/%2e%2e/", "/page.js", "/?x"):
+        assert ask(server, "GET", path)[0] == 404
+    for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
+        assert ask(server, "GET", Host=host)[0] == 403
+        assert ask(server, "POST", body=b'{"text": "a"}', Host=host)[0] == 403
+    for method in ("PUT", "DELETE", "OPTIONS", "HEAD"):
+        assert ask(server, method)[0] == 501
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "answer"),
+    [
+        ('{"text": "é"}', "application/json", 200, {"text": "é", "bytes": 2}),
+        ('{"text": ""}', "application/json; charset=utf-8", 200, {"text": "", "bytes": 0}),
+        (json.dumps({"text": HOSTILE}), "application/json", 200, None),
+        ('{"text": "\\ud800a"}', "application/json", 200, {"text": "?a", "bytes": 2}),
+        ("", "application/json", 400, {"error": 'send {"text": "..."}'}),
+        ("[1]", "application/json", 400, None),
+        ('{"text": 3}', "application/json", 400, None),
+        ("[" * 100_000, "application/json", 400, None),
+        (b"\xff\xfe", "application/json", 400, None),
+        ('{"text": "a"}', "text/plain", 415, {"error": "send application/json"}),
+        ('{"text": "a"}', "application/x-www-form-urlencoded", 415, None),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_the_server_takes_texts_as_json_only(server, body, kind, status, answer):
+    """Oracles: the text that was sent, and the error codes."""
+    body = body.encode() if isinstance(body, str) else body
+    found = ask(server, "POST", body=body, Content_Type=kind)
+    assert found[0] == status
+    if answer is not None:
+        assert json.loads(found[1]) == answer
+    elif status == 200:
+        assert json.loads(found[1])["text"] == HOSTILE
+
+
+def test_the_server_reads_no_more_than_a_text(server):
+    """Oracle: the lengths that requests state; nothing else of them is sent."""
+    json_type = dict(Content_Type="application/json")
+    for length in ("", "-1", "x", "1_0", "٣", None):
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        connection.putrequest("POST", "/")
+        connection.putheader("Content-Type", "application/json")
+        if length is not None:
+            connection.putheader("Content-Length", length.encode())
+        connection.endheaders()
+        assert connection.getresponse().status == 411
+        connection.close()
+    assert ask(server, "POST", Content_Length=str(MOST_BYTES + 1), **json_type)[0] == 413
+    text = json.dumps({"text": "a" * (MOST_BYTES - 12)}).encode()
+    assert len(text) == MOST_BYTES and ask(server, "POST", body=text, **json_type)[0] == 200
+    with pytest.raises(OSError, match=rf"^--port={server.server_port}: .*: choose another, or 0$"):
+        PageServer(server.server_port, "", dict)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"output_file": None}, "give either --output_file or --serve"),
+        ({"serve": True}, "give either --output_file or --serve"),
+        ({"texts": ()}, "--output_file needs a text, such as --text='The cat [MASK] here.'"),
+    ],
+)
+def test_flags_that_do_not_go_together(changes, line):
+    """Oracle: the line."""
+    with pytest.raises(ValueError) as error:
+        options("run", **changes)
+    assert str(error.value) == line
+    assert dataclasses.replace(options("run"), output_file=None, serve=True, texts=()).port == 8000

@@ -1,0 +1,181 @@
+"""The explorer page in a browser."""
+
+import base64
+import os
+import re
+import shutil
+import threading
+
+import numpy as np
+import pytest
+
+from bert_tf.explore import Options, load_explorer, run
+from bert_tf.inference.explorer.page import page_of
+from bert_tf.inference.explorer.server import PageServer
+
+sync_api = pytest.importorskip(
+    "playwright.sync_api", reason="needs pip install 'bert-tf[browser-test]'"
+)
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+if not CHROMIUM:
+    pytest.skip("needs a Chromium: install it, or name it in CHROMIUM", allow_module_level=True)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+HOSTILE = "<script>document.title = 'run'</script> \u202eאבג 中文 🙂 [MASK]"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page whose errors, and whatever it loads besides itself, fail the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 1600}, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    yield page
+    context.close()
+    assert problems == [] and len(set(requests)) == 1
+
+
+@pytest.fixture(scope="module")
+def file(pretrained, tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("page") / "page.html")
+    texts = ("the [MASK] sat ||| on the mat", HOSTILE, "the cat " * 20)
+    run(Options(checkpoint=pretrained[0], texts=texts, output_file=path, top_k=3))
+    return path
+
+
+def column(panel, side: str):
+    return panel.locator(f".{side} button")
+
+
+def test_the_page_shows_what_the_model_does(page, file, pretrained):
+    """Oracle: the exploration that the page was made from."""
+    expected = load_explorer(
+        Options(checkpoint=pretrained[0], texts=("a",), output_file=file, top_k=3)
+    ).explore(b"the [MASK] sat ||| on the mat")
+    page.goto(f"file://{file}")
+    left, right = page.locator("article").all()
+    assert left.locator(".tokens li").all_inner_texts() == expected["tokens"]
+    assert left.locator(".tokens .second").count() == expected["segments"].count(1)
+    words = [f"{word['token']} {word['probability']:.1%}" for word in expected["masks"][0]["words"]]
+    shown = left.locator(".words li").all_inner_texts()
+    assert [" ".join(text.split()) for text in shown] == words
+    assert left.locator(".note").inner_text() == "Dashed boxes are the second segment."
+    # Texts are shown as they are, and never run.
+    assert page.title() == "bert_tf explorer"
+    assert HOSTILE[:30] in left.locator("select").inner_text()
+    # A longer text replaces the one on the right.
+    right.locator("select").select_option("2")
+    assert (
+        right.locator(".note").inner_text().startswith("The text is longer: the model reads 24 of")
+    )
+    assert right.locator(".no-masks").inner_text() == "The text has no [MASK]."
+
+
+def test_attention_by_keyboard(page, file, pretrained):
+    """Oracle: the probabilities, in percent, beside each token."""
+    exploration = load_explorer(
+        Options(checkpoint=pretrained[0], texts=("a",), output_file=file)
+    ).explore(b"the [MASK] sat ||| on the mat")
+    size = len(exploration["tokens"])
+    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
+    values = values.reshape(3, 2, size, size)
+    page.goto(f"file://{file}")
+    panel = page.locator("article").first
+    lines = panel.locator("svg path")
+    assert lines.count() == (values[0, 0] >= 0.02).sum()
+    panel.locator(".layer").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    panel.locator(".head").focus()
+    page.keyboard.press("ArrowRight")
+    assert panel.locator(".layer-value").inner_text() == "2 of 0 to 2"
+    assert page.locator("article").nth(1).locator(".head-value").inner_text() == "1 of 0 to 1"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    row = values[2, 1, 1]
+    assert column(panel, "to").all_inner_texts() == [
+        f"{token}\n{share * 100:.1f}%"
+        for token, share in zip(exploration["tokens"], row, strict=True)
+    ]
+    assert lines.count() == (row >= 0.02).sum()
+    best = row.argmax()
+    summary = panel.locator(".summary").inner_text()
+    assert re.sub(r"[\u2068\u2069]", "", summary).startswith(
+        f"the (1) attends most to {exploration['tokens'][best]} ({best}) {row[best] * 100:.1f}%"
+    )
+    page.keyboard.press("Enter")
+    assert column(panel, "from").nth(1).get_attribute("aria-pressed") == "true"
+    page.keyboard.press("ArrowRight")
+    shares = [text.split("\n")[1] for text in column(panel, "from").all_inner_texts()]
+    assert shares == [f"{share * 100:.1f}%" for share in values[2, 1, :, 1]]
+    page.keyboard.press("Escape")
+    column(panel, "to").nth(1).evaluate("button => button.blur()")
+    assert lines.count() == (values[2, 1] >= 0.02).sum()
+    assert panel.locator(".summary").inner_text() == ""
+
+
+def test_themes_and_narrow_screens(page, file):
+    """Oracles: the system's theme, then the button; a screen of 400 pixels shows all columns."""
+    page.goto(f"file://{file}")
+    color = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(color)
+    page.get_by_role("button", name="Dark theme").click()
+    dark = page.evaluate(color)
+    assert sum(map(int, dark[4:-1].split(", "))) < sum(map(int, light[4:-1].split(", ")))
+    page.emulate_media(color_scheme="dark")
+    page.reload()
+    assert page.evaluate(color) == dark
+    page.get_by_role("button", name="Light theme").click()
+    assert page.evaluate(color) == light
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+    boxes = [panel.bounding_box() for panel in page.locator("article").all()]
+    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
+
+
+def test_a_served_page_takes_new_texts(page, pretrained):
+    """Oracles: the tokens of the text that was typed; the message after the server is gone."""
+    explorer = load_explorer(Options(checkpoint=pretrained[0], serve=True))
+    server = PageServer(0, page_of([], "run", 24, live=True), explorer.explore)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        page.goto(server.url)
+        panel = page.locator("article").first
+        panel.locator("textarea").fill("the [MASK]<b>")
+        panel.get_by_role("button", name="Explore").click()
+        tokens = panel.locator(".tokens li")
+        tokens.first.wait_for()
+        assert tokens.all_inner_texts()[:3] == ["[CLS]", "the", "[MASK]"]
+        assert panel.locator(".words li").count() == 5
+        # Then there is a second one to compare with.
+        assert page.locator("article").count() == 2
+        assert not panel.locator(".chooser").is_visible()
+        panel.locator("textarea").fill("on")
+        page.keyboard.press("Control+Enter")
+        panel.locator("select option").nth(1).wait_for(state="attached")
+        assert panel.locator("select").input_value() == "1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

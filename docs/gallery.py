@@ -20,14 +20,14 @@ from bert_tf import plots
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 SENTENCES = {
-    "an apple a day": "fruit",
+    "she ate an apple": "fruit",
+    "a basket of apple and plum": "fruit",
     "the apple fell from the tree": "fruit",
-    "an apple and a pear": "fruit",
-    "peel the apple": "fruit",
-    "apple sells phones": "company",
-    "shares of apple rose": "company",
-    "the new phone from apple": "company",
+    "apple juice": "fruit",
     "apple and samsung": "company",
+    "the new phone from apple": "company",
+    "apple opened a store": "company",
+    "shares of apple rose": "company",
 }
 
 

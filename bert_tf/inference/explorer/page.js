@@ -220,7 +220,7 @@
       tokens.forEach((_, i) => tokens.forEach((_, j) => {
         if (place && (place.side === "from" ? i : j) !== place.index) return;
         const share = this.share(i, j);
-        if (share >= SHOWN) paths.push(line(i, j, share));
+        if (share >= SHOWN) paths.push(line(i, j, share, place ? Math.sqrt(share) : share));
       }));
       this.find("svg").replaceChildren(...paths);
       this.find(".summary").textContent = place ? this.sentence(place) : "";
@@ -263,11 +263,11 @@
     }
   }
 
-  function line(i, j, share) {
+  function line(i, j, share, strength) {
     const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
     path.setAttribute("d", `M0,${i + 0.5} C45,${i + 0.5} 55,${j + 0.5} 100,${j + 0.5}`);
     path.setAttribute("stroke-width", 0.6 + 4.4 * share);
-    path.setAttribute("stroke-opacity", 0.15 + 0.85 * share);
+    path.setAttribute("stroke-opacity", 0.15 + 0.85 * strength);
     return path;
   }
 

@@ -91,7 +91,10 @@ def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
     assert (len(long["tokens"]), long["truncated"]) == (24, True)
     assert (len(short["tokens"]), short["truncated"]) == (4, False)
     explorer = load_explorer(options(pretrained[0], max_seq_length=6))
-    assert len(explorer.explore(b"the cat sat on the mat")["tokens"]) == 6
+    found = explorer.explore(b"the cat sat on the mat")["tokens"]
+    assert found == "[CLS] the cat sat on [SEP]".split()
+    pair = explorer.explore(b"the cat sat ||| on the mat")
+    assert pair["tokens"] == "[CLS] the cat [SEP] on [SEP]".split() and pair["truncated"]
     with pytest.raises(ValueError, match="max_seq_length 25 is more than the max_position_embe"):
         load_explorer(options(pretrained[0], max_seq_length=25))
 

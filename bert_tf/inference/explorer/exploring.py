@@ -1,6 +1,7 @@
 """What a model does with a text: tokens, words for each [MASK], attention."""
 
 import base64
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class Explorer:
             layers, heads: L and N.
         """
         (line,) = encode_lines([text], self._tokenizer, self.max_seq_length)
+        line = _shortened(line, self.max_seq_length)
         inputs = {
             "input_word_ids": line.ids[None],
             "input_mask": np.ones_like(line.ids)[None],
@@ -97,6 +99,15 @@ class Explorer:
             {"token": self._vocab.tokens[token], "probability": round(float(probability), 6)}
             for token, probability in zip(ids, probabilities, strict=True)
         ]
+
+
+def _shortened(line: EncodedLine, max_seq_length: int) -> EncodedLine:
+    """Leaves out the tokens beyond `max_seq_length`, but not [SEP]; pairs are short enough."""
+    if len(line.ids) <= max_seq_length:
+        return line
+    kept = [*range(max_seq_length - 1), -1]
+    columns = {name: getattr(line, name)[kept] for name in ("ids", "types", "starts", "limits")}
+    return dataclasses.replace(line, truncated=True, **columns)
 
 
 def _sources(line: EncodedLine) -> list[str]:

@@ -13,6 +13,8 @@ checkpoint of another program (docs/checkpoints.md).
              vectors row_splits[i] to row_splits[i + 1]
   .tfrecord  compact records, one per line, with the same names
   .jsonl     the JSON lines of google-research/bert, 2.6 times as large as float32 arrays
+  .tsv       tab-separated values of one layer, which must be given, as in --layers=-1, with what
+             TensorBoard's embedding projector needs beside them: tensorboard --logdir=FOLDER
 
 Flags have the names and defaults of google-research/bert's extract_features.
 """
@@ -27,7 +29,7 @@ from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
 
-_ENDINGS = (".npz", ".tfrecord", ".jsonl")
+_ENDINGS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +53,7 @@ class Options(VocabularyOptions):
         help='File with one text per line in UTF-8, or a pair as "a ||| b"; compressed or not.'
     )
     output_file: str = option(
-        help="File to write; its ending, .npz, .tfrecord or .jsonl, states the format."
+        help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
     )
     layers: str = option(
         "-1,-2,-3,-4",
@@ -87,8 +89,12 @@ class Options(VocabularyOptions):
             raise ValueError(
                 f"--output_file={self.output_file}: its name must end with {', '.join(_ENDINGS)}"
             )
-        if ending == ".jsonl" and self.dtype != "float32":
-            raise ValueError(f"--dtype={self.dtype} has no effect on .jsonl: omit it")
+        if ending in (".jsonl", ".tsv") and self.dtype != "float32":
+            raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
+        if ending == ".tsv" and "," in self.layers:
+            raise ValueError(
+                f"--output_file={self.output_file} holds one layer: give --layers=-1 for the last"
+            )
 
 
 def run(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Writes vectors: JSON lines as in the original, NumPy arrays, or TFRecords."""
+"""Writes vectors: JSON lines as in the original, NumPy arrays, TFRecords, or for TensorBoard."""
 
 import contextlib
 import json
@@ -9,6 +9,7 @@ from typing import IO, Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.inference.projector import add_to_projector
 from bert_tf.inference.vectors import LineVectors
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import whole_file
@@ -26,13 +27,10 @@ def json_lines(
     def features(vectors: LineVectors) -> Iterator[dict[str, Any]]:
         values = np.round(vectors.values.astype(np.float64), 6).tolist()
         for index, rows in enumerate(values):
-            start, limit = int(vectors.starts[index]), int(vectors.limits[index])
             yield {
-                "token": vocab.tokens[vectors.ids[index]]
-                if vectors.ids is not None
-                else vectors.text[start:limit].decode("utf-8", "replace"),
-                "start": start,
-                "limit": limit,
+                "token": _name(vectors, index, vocab),
+                "start": int(vectors.starts[index]),
+                "limit": int(vectors.limits[index]),
                 "layers": [
                     {"index": layer, "values": row} for layer, row in zip(layers, rows, strict=True)
                 ],
@@ -147,5 +145,39 @@ class _GrowingArray:
                 target.write(block)
 
 
+@contextlib.contextmanager
+def projector(
+    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
+) -> Iterator[Write]:
+    """Writes the vectors of one layer, and beside them what TensorBoard's projector needs."""
+    labels_path = f"{path.removesuffix('.tsv')}.metadata.tsv"
+    with (
+        whole_file(path) as temporary,
+        whole_file(labels_path) as temporary_labels,
+        tf.io.gfile.GFile(temporary, "w") as file,
+        tf.io.gfile.GFile(temporary_labels, "w") as labels,
+    ):
+        labels.write("text\tline\tcontext\n")
+
+        def write(index: int, vectors: LineVectors) -> None:
+            # Tabs and line breaks would begin another cell or row.
+            context = " ".join(vectors.text.decode("utf-8", "replace").split())
+            for number, row in enumerate(vectors.values[:, 0]):
+                file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
+                name = " ".join(_name(vectors, number, vocab).split())
+                labels.write(f"{name}\t{index + 1}\t{context}\n")
+
+        yield write
+    add_to_projector(path, labels_path)
+
+
+def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:
+    """Returns the token, word or line that a vector stands for."""
+    if vectors.ids is not None:
+        return vocab.tokens[vectors.ids[index]]
+    text = vectors.text[vectors.starts[index] : vectors.limits[index]]
+    return text.decode("utf-8", "replace")
+
+
 # By the ending of the file's name.
-FORMATS = {".jsonl": json_lines, ".npz": npz, ".tfrecord": records}
+FORMATS = {".jsonl": json_lines, ".npz": npz, ".tfrecord": records, ".tsv": projector}

@@ -1,15 +1,22 @@
 """extract_features, against the encoder itself."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
+from werkzeug.test import Client
 
 import bert_tf
 from bert_tf.extract_features import Options, run
 from bert_tf.inference import extraction
 from bert_tf.inference.encoding import encode_lines
+from bert_tf.inference.projector import add_to_projector
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import LineVectors
 from bert_tf.text.packing import pack_segments
@@ -231,3 +238,32 @@ def test_what_users_do_wrong(extract, flags, line):
     """Oracle: the line."""
     with pytest.raises(ValueError, match=line):
         extract(**{"ending": ".npz"} | flags)
+
+
+def test_the_projector_of_tensorboard_shows_words(extract, tmp_path):
+    """Oracles: the numbers of the arrays; the words by hand; what TensorBoard itself answers."""
+    flags = {"pooling": "word_first", "layers": "-1"}
+    with np.load(extract(".npz", **flags)) as found:
+        expected = found["values"][:, 0]
+    path = extract(".tsv", **flags)
+    np.testing.assert_allclose(np.loadtxt(path, delimiter="\t"), expected, rtol=1e-5)
+    labels = (tmp_path / "vectors.metadata.tsv").read_text().splitlines()
+    rows = [line.split("\t") for line in labels]
+    assert rows[0] == ["text", "line", "context"]
+    assert [row[0] for row in rows[1:]] == [word for words in WORDS for word in words]
+    assert rows[4] == ["café", "2", "café cats"]
+    # Another file in the same folder, and the same one again.
+    other = shutil.copy(path, tmp_path / "other.tsv")
+    for name in (str(other), path):
+        add_to_projector(name, str(tmp_path / "vectors.metadata.tsv"))
+    provider = MultiplexerDataProvider(EventMultiplexer(), str(tmp_path))
+    plugin = ProjectorPlugin(TBContext(logdir=str(tmp_path), data_provider=provider))
+    answer = Client(plugin.get_plugin_apps()["/info"]).get("/?run=.").get_json()
+    shown = {name: list(expected.shape) for name in ("other", "vectors")}
+    assert {e["tensorName"]: e["tensorShape"] for e in answer["embeddings"]} == shown
+    assert len(answer["embeddings"]) == 2
+
+
+def test_the_projector_takes_one_layer(extract):
+    with pytest.raises(ValueError, match="vectors.tsv holds one layer: give --layers=-1"):
+        extract(".tsv")

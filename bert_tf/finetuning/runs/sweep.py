@@ -13,6 +13,7 @@ import tensorflow as tf
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
+from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, fine_tune_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
@@ -28,7 +29,7 @@ GRID = {
     "learning_rate": (5e-5, 3e-5, 2e-5),
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt))/?$")
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|events\..*)/?$")
 
 Results = Mapping[str, float]
 
@@ -198,8 +199,21 @@ def _report(
     folder = options.output_dir
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
+    if options.grid:
+        write_hparams(folder, metric, _flags_and_values(settings, results, metric))
     print(f"\n{text}\nWrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
     say(next_step(task, f"{folder.rstrip('/')}/{best}"))
+
+
+def _flags_and_values(
+    settings: Sequence[Setting], results: Mapping[str, Results], metric: str
+) -> dict[str, tuple[Mapping[str, float], float, int]]:
+    return {
+        folder: (setting.flags, results[folder][metric], int(results[folder]["global_step"]))
+        for setting in settings
+        for folder in setting.runs
+        if folder in results
+    }
 
 
 def _sentence(

@@ -1,11 +1,11 @@
 """What MkDocs cannot do by itself: the README as the first page, and the flags of the commands."""
 
 import dataclasses
-import html
 import importlib
 import pathlib
 import re
 import textwrap
+from html import escape
 from typing import Any
 
 from mkdocs.structure.files import File, Files
@@ -32,6 +32,15 @@ def on_page_markdown(markdown: str, **kwargs: Any) -> str:
     return markdown.replace("{{ commands }}", "\n\n".join(sections))
 
 
+def on_page_content(html: str, **kwargs: Any) -> str:
+    """Keeps flags in running text on one line: browsers would break them after the hyphens."""
+    return re.sub(
+        r"<code>[^<]+</code>",
+        lambda code: re.sub(r"--\w+", r'<span class="flag">\g<0></span>', code[0]),
+        html,
+    )
+
+
 def _command(name: str, module: str) -> str:
     command = importlib.import_module(module)
     rows = map(_row, ordered_flags(command.Options))
@@ -40,7 +49,8 @@ def _command(name: str, module: str) -> str:
 
 
 def _with_fences(text: str) -> str:
-    """Puts the indented lines of a docstring into code blocks."""
+    """Puts the indented lines of a docstring into code blocks, and a blank line before lists."""
+    text = re.sub(r"^(?!- )(.+)\n(?=- )", r"\1\n\n", text, flags=re.M)
     blocks = re.split(r"^((?:  .*\n)+)", text.strip() + "\n", flags=re.M)
     blocks[::2] = map(_prose, blocks[::2])
     blocks[1::2] = map(_fenced, blocks[1::2])
@@ -55,7 +65,7 @@ def _fenced(block: str) -> str:
 def _prose(text: str) -> str:
     """Puts flags into code, links pages, and escapes what Markdown would read as markup."""
     parts = re.split(r"(--\w+(?:=[\w/.]*\w)?)", text)
-    parts[::2] = [re.sub(r"([|*_\[])", r"\\\1", html.escape(part)) for part in parts[::2]]
+    parts[::2] = [re.sub(r"([|*_\[])", r"\\\1", escape(part)) for part in parts[::2]]
     parts[1::2] = [f"`{flag}`" for flag in parts[1::2]]
     return re.sub(r"docs/(\w+\.md)", r"[docs/\1](../\1)", "".join(parts))
 

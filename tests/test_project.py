@@ -72,8 +72,9 @@ def test_bert_tf_has_every_command():
 
 
 @pytest.mark.parametrize("module", COMMANDS.values())
-def test_help_fits_a_screen_and_begins_with_an_example(module):
+def test_help_fits_a_screen_and_begins_with_an_example(module, monkeypatch):
     """Oracle: 50 lines of 100 columns; the lines that open the docstring."""
+    monkeypatch.setenv("COLUMNS", "100")
     command = importlib.import_module(module)
     text = help_text(command.__doc__, command.Options, full=False)
     lines = text.splitlines()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pytest
+
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_help import help_text
@@ -28,6 +30,11 @@ class Options(Shared):
     fast: bool = option(True, help="Hurry.")
     slow: bool = option(False, help="Wait.")
     number: int | None = option(None, help="How many " + "of these and " * 8 + "those.")
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
 
 
 def test_help_is_short():

@@ -83,8 +83,7 @@ def run(options: Options) -> None:
     page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
     if not options.serve:
         atomic_write(options.output_file, page)
-        size = len(page.encode()) / 1e6
-        print(f"Wrote {options.output_file} ({size:,.1f} MB): open it in a browser.")
+        print(f"Wrote {options.output_file}: open it in a browser.")
     else:
         with PageServer(options.port, page, explorer.explore) as server:
             print(f"Open {server.url} in a browser, and end with Ctrl-C.", flush=True)

@@ -22,12 +22,15 @@ Flags have the names and defaults of google-research/bert's extract_features.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.inference.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
+
+if TYPE_CHECKING:
+    from bert_tf.inference.extraction import Counts
 
 _ENDINGS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 
@@ -120,34 +123,28 @@ def run(options: Options) -> None:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
     check_output_files([options.output_file], files)
     checkpoint = open_checkpoint(options.checkpoint)
-    config = checkpoint.spec.config
+    config, length = checkpoint.spec.config, options.max_seq_length
     layers = chosen_layers(options.layers, config.num_hidden_layers)
-    check_length(config, options.max_seq_length)
+    check_length(config, length)
     tokenizer = load_tokenizer(checkpoint, options)
     encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
+    pad_id = tokenizer.vocab.pad_id
     extractor = VectorExtractor(
-        encoder,
-        layers,
-        options.pooling,
-        tokenizer.vocab.pad_id,
-        options.max_seq_length,
-        options.batch_size,
+        encoder, layers, options.pooling, pad_id, length, options.batch_size
     )
-    counts = extract_file(
-        files[0],
-        options.output_file,
-        extractor,
-        tokenizer,
-        options.max_seq_length,
-        np.dtype(options.dtype),
-    )
+    dtype = np.dtype(options.dtype)
+    counts = extract_file(files[0], options.output_file, extractor, tokenizer, length, dtype)
     size = tf.io.gfile.stat(options.output_file).length
     print(
         f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "
         f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
         f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
     )
-    length, longest = options.max_seq_length, config.max_position_embeddings
+    _report_changes(counts, length, config.max_position_embeddings)
+
+
+def _report_changes(counts: "Counts", length: int, longest: int) -> None:
+    """Says how many lines were read in windows, truncated or changed."""
     advice = f"--max_seq_length may be up to {longest}."
     if counts.in_windows:
         print(

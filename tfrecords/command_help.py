@@ -35,7 +35,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     Args:
         doc: what it does: a summary, examples and a paragraph; further ones are for --helpfull.
         options_type: its flags. Required ones come first, then its own, then shared ones.
-        full: for --helpfull: all flags, and all that is said about them.
+        full: whether to show all flags with their whole help, as --helpfull does.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
     fields = [field for field in ordered_flags(options_type) if full or not field.metadata["rare"]]

@@ -27,7 +27,7 @@ class Objective(Protocol):
     `tf.cond`.
 
     Attributes:
-        measures: the names of what is measured.
+        measures: the names of all measures.
         losses: the names of the measures to minimize.
     """
 

@@ -1,4 +1,4 @@
-"""What MkDocs cannot do by itself: the README as the first page, and the flags of the commands."""
+"""Makes README.md the first page of the site, and lists the flags of all commands."""
 
 import dataclasses
 import importlib

@@ -83,7 +83,7 @@ def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
     page = str(tmp_path / "page.html")
     run(options(pretrained[0], texts=("the cat " * 5000, "the cat"), output_file=page))
     shown = capsys.readouterr()
-    assert shown.out == f"Wrote {page} (0.1 MB): open it in a browser.\n"
+    assert shown.out == f"Wrote {page}: open it in a browser.\n"
     assert shown.err == (
         "WARNING: truncated 1 of 2 texts to 24 tokens: --max_seq_length may be up to 24.\n"
     )

@@ -6,6 +6,15 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 
+SMALL = BertConfig(
+    vocab_size=101,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=40,
+)
+
 
 def randomize(model: keras.Model, seed: int = 0) -> None:
     """Sets all weights to random values, so that every bias and normalization is tested."""

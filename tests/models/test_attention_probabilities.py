@@ -4,20 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from encoders import random_inputs, randomize
+from encoders import SMALL, random_inputs, randomize
 
 import bert_tf
-from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
-
-CONFIG = BertConfig(
-    vocab_size=101,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=40,
-)
 
 
 def split_heads(x: np.ndarray) -> np.ndarray:
@@ -33,9 +23,9 @@ def split_heads(x: np.ndarray) -> np.ndarray:
 def test_probabilities_are_those_of_every_layer(changes):
     """Oracles: the softmax in NumPy, from the input of each layer; with these probabilities and the
     layer's own values and output weights, NumPy computes what the layer computes."""
-    encoder = BertEncoder(dataclasses.replace(CONFIG, **changes))
+    encoder = BertEncoder(dataclasses.replace(SMALL, **changes))
     randomize(encoder)
-    inputs = random_inputs(CONFIG)
+    inputs = random_inputs(SMALL)
     found = bert_tf.attention_probabilities(encoder, inputs).numpy()
     assert found.shape == (3, 3, 4, 17, 17) and found.dtype == np.float32
     allowed = inputs["input_mask"].astype(bool)[:, None, None, :]
@@ -62,11 +52,11 @@ def test_probabilities_are_those_of_every_layer(changes):
 
 def test_probabilities_in_mixed_precision():
     """Oracle: the probabilities in float32, as far as bfloat16 keeps them; their sums are exact."""
-    encoder = BertEncoder(CONFIG)
-    mixed = BertEncoder(CONFIG, dtype="mixed_bfloat16")
+    encoder = BertEncoder(SMALL)
+    mixed = BertEncoder(SMALL, dtype="mixed_bfloat16")
     randomize(encoder)
     randomize(mixed)
-    inputs = random_inputs(CONFIG)
+    inputs = random_inputs(SMALL)
     found = bert_tf.attention_probabilities(mixed, inputs).numpy()
     assert found.dtype == np.float32
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)

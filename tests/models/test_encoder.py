@@ -6,20 +6,11 @@ import keras
 import keras_hub
 import numpy as np
 import pytest
-from encoders import copy_to_keras_hub, random_inputs, randomize
+from encoders import SMALL, copy_to_keras_hub, random_inputs, randomize
 
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.presets import PRESETS, preset_config
-
-SMALL = BertConfig(
-    vocab_size=101,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=40,
-)
 
 
 def test_every_layer_equals_keras_hub_with_the_same_weights():

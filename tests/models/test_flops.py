@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import encoders
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,15 +13,8 @@ from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
 
-SMALL = BertConfig(
-    vocab_size=101,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=40,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
+SMALL = dataclasses.replace(
+    encoders.SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )
 BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 

@@ -153,7 +153,7 @@ def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
     assert rows["batch-32-rate-5e-05-epochs-2"] == ["diverged"]
     warning = "batch-32-rate-5e-05-epochs-4/seed-8 diverged: the loss of step 3 is not finite"
     assert warning in capsys.readouterr().out
-    # Again, to replace what is there.
+    # A second sweep replaces the page of the first.
     sweep(make_options(tmp_path, grid=True, num_seeds=2))
     names = [path.name for path in (tmp_path / "runs").glob("events*")]
     assert len(names) == 1 and names[0].endswith(".hparams")

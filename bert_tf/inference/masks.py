@@ -29,6 +29,17 @@ class _Row(NamedTuple):
     positions: np.ndarray
 
 
+def likeliest_tokens(model: BertPretrainer, inputs, vocab_size: int, top_k: int):
+    """Returns `indices` and `values`, [B, P, top_k]: the best tokens and their probabilities.
+
+    Args:
+        inputs: those of the model, with `masked_lm_positions` [B, P].
+    """
+    # Rows of the table may go beyond the vocabulary.
+    logits = model(inputs, training=False)["mlm_logits"][:, :, :vocab_size]
+    return tf.math.top_k(tf.nn.softmax(logits), top_k)
+
+
 class MaskFiller:
     """Predicts the most likely tokens for every [MASK] in a text, each independently of the others.
 
@@ -47,9 +58,7 @@ class MaskFiller:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def predict(inputs):
-            # Rows of the table may go beyond the vocabulary.
-            logits = model(inputs, training=False)["mlm_logits"][:, :, : len(self._vocab)]
-            return tf.math.top_k(tf.nn.softmax(logits), top_k)
+            return likeliest_tokens(model, inputs, len(self._vocab), top_k)
 
         self._predict = predict
 

@@ -1,6 +1,7 @@
 """CoNLL-2003: named entities in news (Tjong Kim Sang and De Meulder 2003)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -24,15 +25,22 @@ class ConllTask(TaggingTask):
 
     Args:
         files: where the files are.
+        texts: splits that were already read, by name.
         arguments: others of `TaggingTask`.
     """
 
     name = "ner"
     flags = ("data_dir", "train_file", "dev_file", "test_file", "document_context", "feature_based")
 
-    def __init__(self, labels: tuple[str, ...], files: DataFiles, **arguments: Any):
+    def __init__(
+        self,
+        labels: tuple[str, ...],
+        files: DataFiles,
+        texts: Mapping[str, TaggedText] = MappingProxyType({}),
+        **arguments: Any,
+    ):
         super().__init__(labels, **arguments)
-        self._files = files
+        self._files, self._texts = files, texts
 
     @property
     def test_has_targets(self) -> bool:
@@ -43,16 +51,17 @@ class ConllTask(TaggingTask):
     def read_texts(
         self, names: Collection[str], files: DataFiles, seed: int
     ) -> dict[str, TaggedText]:
-        return {name: _read(files, name) for name in names}
+        return {name: self._texts.get(name) or _read(files, name) for name in names}
 
 
 def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
     """Creates the task; its tags are those of the trained model or else of the training file."""
     files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
-    labels = head.labels if head else label_names(_read(files, TRAIN))
+    texts = {} if head else {TRAIN: _read(files, TRAIN)}
     return ConllTask(
-        labels,
+        head.labels if head else label_names(texts[TRAIN]),
         files,
+        texts,
         document_context=options.document_context,
         feature_based=options.feature_based,
     )

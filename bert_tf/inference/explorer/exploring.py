@@ -5,9 +5,9 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
+from bert_tf.inference.masks import likeliest_tokens
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -84,13 +84,11 @@ class Explorer:
         if not len(positions):
             return []
         inputs = inputs | {"masked_lm_positions": positions[None].astype(np.int32)}
-        # Rows of the table may go beyond the vocabulary.
-        logits = self._pretrainer(inputs, training=False)["mlm_logits"][0, :, : len(self._vocab)]
-        best = tf.math.top_k(tf.nn.softmax(logits), self._top_k)
+        best = likeliest_tokens(self._pretrainer, inputs, len(self._vocab), self._top_k)
         return [
             {"position": int(position), "words": self._words(ids, values)}
             for position, ids, values in zip(
-                positions, best.indices.numpy(), best.values.numpy(), strict=True
+                positions, best.indices[0].numpy(), best.values[0].numpy(), strict=True
             )
         ]
 

@@ -61,7 +61,7 @@ def read_tfds(split: str) -> TaggedText:
     documents = []
     for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split)), start=1):
         words = tuple(word.decode() for word in row["tokens"])
-        # What stands before the first document is an empty example.
+        # The blank line at the end of a file makes an empty example.
         if words:
             lines = (number,) * len(words)
             documents.append([Sentence(words, tuple(map(name, row["ner"])), lines)])

@@ -138,7 +138,7 @@ def test_real_files_are_read_and_written_line_for_line(tmp_path, shared_data):
 def test_tfds_has_the_sentences_of_the_files(tmp_path, monkeypatch):
     """Oracle: the files from which tensorflow-datasets makes the dataset, in another order."""
     for name in ("train.txt", "valid.txt", "test.txt"):
-        (tmp_path / name).write_text(_TEXT)
+        (tmp_path / name).write_text(_TEXT + "\n")
     builder = tfds.builder("conll2003", data_dir=str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds, "builder", lambda name: builder)
     monkeypatch.setattr("bert_tf.finetuning.tagging.conll.prepare_tfds", lambda _: None)

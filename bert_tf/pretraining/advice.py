@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -88,12 +88,14 @@ class Baseline:
         )
 
 
-def summary(options: PretrainingOptions, run: RunFolder) -> str:
-    """Describes what the run wrote."""
+def summary(options: PretrainingOptions, run: RunFolder, results: Mapping[str, float]) -> str:
+    """Describes the results of the last evaluation, if there was one, and what the run wrote."""
+    metrics = [f"{name} {x:.4f}" for name, x in results.items() if name.endswith("accuracy")]
+    evaluated = f"{', '.join(metrics)} at step {results['global_step']:,}.\n" if metrics else ""
     files = ["eval_results.txt"] * options.do_eval
     files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
     return (
-        f"Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
+        f"{evaluated}Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
         f"tensorboard --logdir={shlex.quote(run.path)}"
     )
 

@@ -102,7 +102,7 @@ def _pretrain(
     with _bad_records_explained(phases):
         results = _run(options, spec, trainer, driver, phases)
     if is_chief(strategy):
-        print(summary(options, run))
+        print(summary(options, run, results))
     say(next_step(spec, run))
     return results
 

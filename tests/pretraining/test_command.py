@@ -116,13 +116,15 @@ def test_starts_from_a_checkpoint_of_another_run(copied, finished, tmp_path, cap
 
 
 def test_evaluation_alone_uses_the_input_file(copied, finished, data, monkeypatch, capsys):
-    """Oracle: the evaluation of the same file as --eval_input_file; --quiet leaves two lines."""
+    """Oracle: the evaluation of the same file as --eval_input_file; --quiet leaves three lines."""
     monkeypatch.setenv("BERT_TF_QUIET", "1")
     same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
     assert run(Options(**copied | same | {"do_train": False})) == finished.results
     printed = capsys.readouterr()
-    warning, result = printed.out.splitlines()
+    warning, metrics, result = printed.out.splitlines()
     assert warning.startswith("WARNING: step 12: masked_lm_accuracy 1.0000 is no better than")
+    assert metrics.startswith("masked_lm_accuracy 1.0000, next_sentence_accuracy ")
+    assert metrics.endswith(" at step 12.")
     assert result.startswith(f"Wrote {copied['output_dir']}: eval_results.txt.")
     assert printed.err == ""
 

@@ -7,6 +7,7 @@ import importlib
 import os
 import pathlib
 import shlex
+import sys
 
 import pytest
 
@@ -18,7 +19,11 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 @functools.cache
 def make_two_devices() -> None:
     """Makes two devices of the CPU, so that a test can share a batch between replicas."""
-    import tensorflow as tf
+    with pytest.MonkeyPatch.context() as patch:
+        # Keras would import them for parts of it that nothing here uses.
+        for name in ("matplotlib", "sklearn"):
+            patch.setitem(sys.modules, name, None)
+        import tensorflow as tf
 
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
@@ -32,8 +37,9 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Saves the garbage collector from visiting all imported modules again and again."""
+    """Saves the garbage collector from visiting all modules and new graphs again and again."""
     gc.freeze()
+    gc.set_threshold(50_000)
     gc.enable()
 
 

@@ -48,15 +48,25 @@ def values(model: keras.Model) -> list[np.ndarray]:
     return [weight.numpy() for weight in model.trainable_weights]
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
-def test_learns_from_raw_strings(preprocessor, policy):
-    """Oracles: the loss falls, and every weight changes."""
+def learn(preprocessor) -> tuple[keras.Model, list[np.ndarray], list[float]]:
+    """Trains a model on raw strings; returns it, its weights before, and the losses."""
     keras.utils.set_random_seed(0)
-    keras.config.set_dtype_policy(policy)
     text = text_input()
     model = classifier(BertEncoder(CONFIG), text, preprocessor(text))
     before = values(model)
-    losses = fit(model, DATASET)
+    return model, before, fit(model, DATASET)
+
+
+@pytest.fixture(scope="module")
+def learned(preprocessor):
+    return learn(preprocessor)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_learns_from_raw_strings(preprocessor, learned, policy):
+    """Oracles: the loss falls, and every weight changes."""
+    keras.config.set_dtype_policy(policy)
+    model, before, losses = learned if policy == "float32" else learn(preprocessor)
     assert losses[-1] < 0.8 * losses[0]
     for weight, old in zip(model.trainable_weights, before, strict=True):
         assert not np.array_equal(weight, old), weight.path
@@ -96,25 +106,20 @@ def test_a_model_of_pairs_is_saved_loaded_and_exported(preprocessor, tmp_path):
     np.testing.assert_allclose(outputs, expected[:3], atol=1e-6)
 
 
-def test_several_replicas_train_from_a_mapped_dataset(preprocessor):
-    """Oracle: the weights after the same steps on one device."""
-    weights = []
-    for strategy in (
-        tf.distribute.get_strategy(),
-        # Collective operations of several strategies in one process disturb each other.
-        tf.distribute.MirroredStrategy(
-            ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-        ),
-    ):
-        keras.utils.set_random_seed(0)
-        with strategy.scope():
-            inputs = {
-                name: keras.Input([None], dtype="int32", name=name) for name in preprocessor(["a"])
-            }
-            model = classifier(BertEncoder(CONFIG), inputs, inputs)
-            fit(model, DATASET.map(lambda text, label: (preprocessor(text), label)))
-        weights.append(values(model))
-    for one, two in zip(*weights, strict=True):
+def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
+    """Oracle: the weights after the same steps on one device, on raw strings."""
+    # Collective operations of several strategies in one process disturb each other.
+    strategy = tf.distribute.MirroredStrategy(
+        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+    keras.utils.set_random_seed(0)
+    with strategy.scope():
+        inputs = {
+            name: keras.Input([None], dtype="int32", name=name) for name in preprocessor(["a"])
+        }
+        model = classifier(BertEncoder(CONFIG), inputs, inputs)
+        fit(model, DATASET.map(lambda text, label: (preprocessor(text), label)))
+    for one, two in zip(values(learned[0]), values(model), strict=True):
         np.testing.assert_allclose(one, two, atol=2e-3)
     text = text_input()
     whole = keras.Model(text, model(preprocessor(text)))

@@ -91,6 +91,14 @@ def losses(make_trainer, make_iterator):
     return losses
 
 
+@pytest.fixture
+def eagerly():
+    """Runs the steps without tracing them, which takes longer than a few steps."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session")
 def one_loss():
     return _one_loss

@@ -84,7 +84,7 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
         assert results == pytest.approx(expected, abs=1e-5)
 
 
-def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
+def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator, eagerly):
     """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
     strategy = make_strategy("cpu")
     trainer = make_trainer(strategy, clip_norm=0.05)
@@ -94,7 +94,7 @@ def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator):
     assert np.linalg.norm(m) == pytest.approx(0.1 * 0.05, rel=1e-4)
 
 
-def test_an_infinite_norm_does_not_pass_for_a_small_step(make_trainer, make_iterator):
+def test_an_infinite_norm_does_not_pass_for_a_small_step(make_trainer, make_iterator, eagerly):
     """Oracle: tf.clip_by_global_norm, which returns NaN then."""
     strategy = make_strategy("cpu")
     trainer = make_trainer(strategy)

@@ -100,6 +100,8 @@ def _note_empty(columns: list[list[bytes]]) -> tuple[str, ...]:
 def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int) -> Callable:
     """Returns a function that packs texts; all splits share it, because tracing it takes seconds.
 
+    So do the runs of one process whose tokenizers are equal.
+
     It maps `num_columns` string tensors [B] to ids and types [B, (length)] and the number of
     examples that were truncated.
     """

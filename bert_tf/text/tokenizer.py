@@ -41,7 +41,7 @@ class WordPieceTokenizer(tf.Module):
     know. The locale of the machine has no effect.
 
     The tokenizer works eagerly, in `tf.data` and in `tf.function`. A SavedModel of it contains the
-    vocabulary.
+    vocabulary. Tokenizers that split every text in the same way are equal.
 
     Args:
         vocab: the vocabulary; ids are its line numbers.
@@ -73,6 +73,16 @@ class WordPieceTokenizer(tf.Module):
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
             marked = [len(token) for token in SPECIAL_TOKENS]
             self._marked_bytes = tf.constant([0] * len(vocab) + marked, tf.int64)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WordPieceTokenizer) and self._arguments == other._arguments
+
+    def __hash__(self) -> int:
+        return hash(self._arguments)
+
+    @property
+    def _arguments(self) -> tuple[Vocabulary, bool, bool]:
+        return self.vocab, self.lower_case, self.special_tokens_in_text
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches, train_batches, train_order
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import encode_texts
+from bert_tf.finetuning.features import _packer, encode_texts
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -59,8 +59,9 @@ def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
 def test_eval_batches_hold_every_example_once(pairs):
     examples = make_examples(pairs=pairs)
     batches = list(eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8).as_numpy_iterator())
+    expected = packed(examples)
     for batch in batches:
-        assert_rows(batch, packed(examples))
+        assert_rows(batch, expected)
     assert {len(batch["labels"]) for batch in batches} == {8}
     assert len({batch["input_word_ids"].shape[1] for batch in batches}) > 1
     seen = np.concatenate([batch["labels"][batch["example_weights"] == 1] for batch in batches])
@@ -75,9 +76,9 @@ def test_train_batches_are_shuffled_anew_each_epoch_and_can_be_continued():
     def take(seed: int = 5, skip: int = 0) -> list[dict]:
         return list(train_batches(encoded, 8, 12, seed, skip=skip).as_numpy_iterator())
 
-    batches = take()
+    batches, expected = take(), packed(examples)
     for batch in batches:
-        assert_rows(batch, packed(examples))
+        assert_rows(batch, expected)
     labels = np.stack([batch["labels"] for batch in batches])
     first, second = labels[:6].flatten(), labels[6:].flatten()
     assert sorted(first) == sorted(second) == list(range(48))
@@ -114,11 +115,12 @@ def test_training_order_holds_every_example_once_per_epoch(count, batch_size):
 
 
 def test_static_length_is_known_to_the_graph():
-    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
-    dataset = eval_batches(encoded, 8, static_length=True)
+    examples = make_examples()
+    dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, static_length=True)
     assert dataset.element_spec["input_word_ids"].shape == [8, LONGEST]
+    expected = packed(examples)
     for batch in dataset.as_numpy_iterator():
-        assert_rows(batch, packed(make_examples()))
+        assert_rows(batch, expected)
 
 
 def test_padding_does_not_change_the_logits():
@@ -130,14 +132,6 @@ def test_padding_does_not_change_the_logits():
         real = batch["example_weights"] == 1
         logits = model(batch).numpy()[real]
         np.testing.assert_allclose(logits, expected[batch["labels"][real]], atol=1e-6)
-
-
-def test_counts_truncated_and_broken_texts():
-    texts = [b"a b c d e", b"a b c d e f", b"a \xff b", "é".encode()]
-    encoded = encode_texts(TextExamples(texts, None, {}), TOKENIZER, max_seq_length=7)
-    assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)
-    pairs = TextExamples(texts, [b"a", b"", b"", b"a b c d"], {})
-    assert encode_texts(pairs, TOKENIZER, max_seq_length=8).num_truncated == 2
 
 
 @pytest.mark.parametrize("pipelines", [1, 2])
@@ -168,3 +162,24 @@ def test_targets_per_token_are_padded_with_minus_one():
     for batch in eval_batches(encoded, 8).as_numpy_iterator():
         expected = np.where(batch["input_mask"], batch["input_word_ids"], -1)
         np.testing.assert_array_equal(batch["copy"], expected)
+
+
+def test_equal_tokenizers_share_the_function_that_packs():
+    """Oracle: the function itself; it takes seconds to trace."""
+    vocab = Vocabulary((*TOKENIZER.vocab.tokens,))
+    shared = _packer(TOKENIZER, LONGEST, 1)
+    assert _packer(WordPieceTokenizer(vocab), LONGEST, 1) is shared
+    for other in (
+        WordPieceTokenizer(vocab, lower_case=False),
+        WordPieceTokenizer(vocab, special_tokens_in_text=True),
+        WordPieceTokenizer(Vocabulary((*vocab.tokens, "k"))),
+    ):
+        assert _packer(other, LONGEST, 1) is not shared
+
+
+def test_counts_truncated_and_broken_texts():
+    texts = [b"a b c d e", b"a b c d e f", b"a \xff b", "é".encode()]
+    encoded = encode_texts(TextExamples(texts, None, {}), TOKENIZER, max_seq_length=7)
+    assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)
+    pairs = TextExamples(texts, [b"a", b"", b"", b"a b c d"], {})
+    assert encode_texts(pairs, TOKENIZER, max_seq_length=8).num_truncated == 2

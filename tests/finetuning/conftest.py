@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.tasks import classification, tagging
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training import checkpoints
@@ -31,7 +32,11 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(quick_runs):
-    pass
+    """Saves the time that drawing confusion matrices takes, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (classification, tagging):
+            patch.setattr(module, "draw_confusion", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.training import driver as driver_module
+from bert_tf.training import reports
 from bert_tf.training.driver import Driver, NonFiniteLoss, Phase
 from bert_tf.training.metrics import read_metrics
 from bert_tf.training.optimizers import AdamW
@@ -128,6 +129,12 @@ def whole_run(tmp_path_factory) -> Run:
 
     run.train(evaluate=evaluate)
     return run
+
+
+@pytest.fixture(autouse=True)
+def quick(whole_run, monkeypatch):
+    """Saves the seconds that drawing the curves takes, except in `whole_run`."""
+    monkeypatch.setattr(reports, "draw_curves", lambda *_: None)
 
 
 def test_what_is_logged_saved_and_evaluated_when(whole_run, losses):

@@ -7,6 +7,7 @@ import pytest
 
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.tasks import classification
 from bert_tf.plots.confusion import count_pairs, draw_confusion
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
@@ -37,10 +38,11 @@ def test_a_task_names_its_metrics():
         assert scores[metric] == pytest.approx(expected[metric])
 
 
-def test_files_with_predictions(tmp_path):
+def test_files_with_predictions(tmp_path, monkeypatch):
     """Oracles: the probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; the ids."""
     logits = np.log(np.array([[3.0, 1.0], [1.0, 3.0]]))
     task, folder = TASKS["imdb"], str(tmp_path)
+    monkeypatch.setattr(classification, "draw_confusion", draw_confusion)
 
     def features(targets, ids=None):
         examples = TextExamples([b"a", b"b"], None, targets, ids)

@@ -16,9 +16,11 @@ from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks import tagging
 from bert_tf.finetuning.tasks.ner import ConllTask
 from bert_tf.models import feature_tagger
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.plots.confusion import draw_confusion
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
@@ -89,8 +91,9 @@ def test_sentences_and_documents_become_windows():
 
 
 @pytest.mark.parametrize("length", [5, 6, 8, 16])
-def test_scores_and_files_do_not_depend_on_windows(length, tmp_path):
+def test_scores_and_files_do_not_depend_on_windows(length, tmp_path, monkeypatch):
     """Oracle: the scores and lines, worked out: of 3 entities, the first one is found."""
+    monkeypatch.setattr(tagging, "draw_confusion", draw_confusion)
     features = _task().featurize(TEXT, TOKENIZER, length)
     outputs = _outputs(features, ["B-X", "I-X", "O", "O", "I-X"])
     scores = _task().score(outputs, features)

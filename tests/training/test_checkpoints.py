@@ -25,7 +25,7 @@ def strategy():
 
 
 def test_a_checkpoint_restores_the_whole_state(
-    tmp_path, strategy, make_trainer, make_iterator, make_checkpointer
+    tmp_path, strategy, make_trainer, make_iterator, make_checkpointer, eagerly
 ):
     """Oracle: the uninterrupted run, bit for bit."""
     whole, iterator = make_trainer(strategy), make_iterator(strategy)

@@ -16,13 +16,13 @@ HEADS = ("classifier", "multiple_choice", "tagger", "span")
 
 # Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
-    """_name_or_path architectures attention_type bos_token_id classifier_dropout
-    classifier_dropout_prob cls_token_id directionality do_lower_case dtype eos_token_id
-    finetuning_task gradient_checkpointing id2label label2id language language_model_type
-    max_seq_length model_type num_labels output_attentions output_hidden_states output_past
-    pad_token_id pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
-    pooler_size_per_head pooler_type problem_type sep_token_id tie_word_embeddings
-    tokenizer_class torch_dtype torchscript transformers_version use_cache""".split()
+    """_name_or_path architectures attention_type bos_token_id classifier_dropout cls_token_id
+    directionality do_lower_case dtype eos_token_id finetuning_task gradient_checkpointing
+    id2label label2id language language_model_type max_seq_length model_type num_labels
+    output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+    problem_type sep_token_id tie_word_embeddings tokenizer_class torch_dtype torchscript
+    transformers_version use_cache""".split()
 )
 # Keys that would affect what the encoder computes, with the only supported value.
 _FIXED = {
@@ -47,7 +47,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last five fields, which are written only if they are set:
+    BERT's own files lack the last six fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
@@ -56,6 +56,8 @@ class BertConfig:
     - `is_decoder` makes attention causal: a position attends to itself and to earlier ones.
     - `masked_lm_act` and `masked_lm_layer_norm_eps` are those of the masked-LM head, if they differ
       from `hidden_act` and `layer_norm_eps`, as in KerasHub.
+    - `classifier_dropout_prob` is the dropout rate of the input of a fine-tuned head, if it differs
+      from `hidden_dropout_prob`, as in ALBERT.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -81,6 +83,7 @@ class BertConfig:
     is_decoder: bool = False
     masked_lm_act: str | None = None
     masked_lm_layer_norm_eps: float | None = None
+    classifier_dropout_prob: float | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -118,6 +121,12 @@ class BertConfig:
             self.masked_lm_act or self.hidden_act,
             self.layer_norm_eps if epsilon is None else epsilon,
         )
+
+    @property
+    def head_dropout_prob(self) -> float:
+        """The dropout rate of the input of a fine-tuned head."""
+        rate = self.classifier_dropout_prob
+        return self.hidden_dropout_prob if rate is None else rate
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], *, ignore_unknown: bool = False) -> Self:

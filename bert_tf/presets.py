@@ -1,7 +1,8 @@
 """The published sizes: 24 miniatures (arXiv:1908.08962), BERT-large (arXiv:1810.04805), ALBERT.
 
-ALBERT base and large (arXiv:1909.11942 table 1) have the sizes of BERT base and large, but
-embeddings of width 128 and a single set of weights for all layers.
+ALBERT (arXiv:1909.11942 table 1) has embeddings of width 128 and a single set of weights for all
+layers; its base and large otherwise have the sizes of BERT's. The heads of its xlarge, which the
+table lacks, are those of the published albert_config.json.
 
 A preset narrower than base starts from wider weights than the published 0.02. A dense layer
 multiplies the standard deviation of its normalized input by initializer_range * sqrt(width), and
@@ -20,12 +21,17 @@ from bert_tf.config import BertConfig
 
 
 class Size(NamedTuple):
-    """Depth and width; heads are hidden_size / 64, feed-forward layers 4 times as wide."""
+    """Depth and width; heads are hidden_size / 64 if None, feed-forward layers 4 times as wide."""
 
     num_hidden_layers: int
     hidden_size: int
     embedding_size: int | None = None
     num_hidden_groups: int | None = None
+    num_attention_heads: int | None = None
+
+
+def _albert(layers: int, width: int, heads: int | None = None) -> Size:
+    return Size(layers, width, 128, 1, heads)
 
 
 NAMED_SIZES = {
@@ -35,8 +41,10 @@ NAMED_SIZES = {
     "medium": Size(8, 512),
     "base": Size(12, 768),
     "large": Size(24, 1024),
-    "albert-base": Size(12, 768, embedding_size=128, num_hidden_groups=1),
-    "albert-large": Size(24, 1024, embedding_size=128, num_hidden_groups=1),
+    "albert-base": _albert(12, 768),
+    "albert-large": _albert(24, 1024),
+    "albert-xlarge": _albert(24, 2048, heads=16),
+    "albert-xxlarge": _albert(12, 4096),
 }
 MINIATURES = {
     f"L-{layers}_H-{hidden}": Size(layers, hidden)
@@ -92,8 +100,8 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """Returns the configuration of a published size, with training values for its width.
 
     Args:
-        name: tiny, mini, small, medium, base, large, albert-base, albert-large, or a miniature
-            such as "L-6_H-256".
+        name: tiny, mini, small, medium, base, large, albert-base, albert-large, albert-xlarge,
+            albert-xxlarge, or a miniature such as "L-6_H-256".
         vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
 
     Raises:
@@ -105,12 +113,12 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     dropout = 0.0 if size.hidden_size <= _WIDTH_WITHOUT_DROPOUT else 0.1
     return BertConfig(
         vocab_size=vocab_size,
-        num_attention_heads=size.hidden_size // 64,
         intermediate_size=4 * size.hidden_size,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         initializer_range=_initializer_range(size.hidden_size),
-        **size._asdict(),
+        **size._asdict()
+        | {"num_attention_heads": size.num_attention_heads or size.hidden_size // 64},
     )
 
 

@@ -20,7 +20,12 @@ from tfrecords.vocabulary import Vocabulary, load_vocab
 # Configuration values that affect training only. They may differ from those of the initial
 # checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.
 _TRAINING_VALUES = frozenset(
-    ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+    (
+        "hidden_dropout_prob",
+        "attention_probs_dropout_prob",
+        "classifier_dropout_prob",
+        "initializer_range",
+    )
 )
 
 
@@ -65,6 +70,8 @@ def resolve_model(
         # A checkpoint that is about to grow has the old vocabulary.
         if not (replace_vocab or mapping):
             vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
+        if not replace_vocab:
+            _check_readable(init)
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
     _, lower_case = agreed("do_lower_case", casings)
     if mapping and not replace_vocab:
@@ -154,6 +161,16 @@ def _differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str]
         for name in wanted
         if name not in ignored and wanted[name] != saved[name]
     )
+
+
+def _check_readable(checkpoint: Checkpoint) -> None:
+    """Raises a ValueError if a checkpoint has a vocabulary that cannot be read."""
+    if checkpoint.sentencepiece_file:
+        raise ValueError(
+            f"{checkpoint.sentencepiece_file} is a SentencePiece vocabulary, but bert_tf splits "
+            f"text into WordPiece tokens: only the weights of {checkpoint.path} can be used, with "
+            "bert_tf.load, convert_checkpoint and export.lite"
+        )
 
 
 def _agreed_vocab(
@@ -272,6 +289,7 @@ def resolve_vocab(
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:
         if not replace_vocab:
+            _check_readable(checkpoint)
             vocabs[checkpoint.vocab_file or checkpoint.path] = checkpoint.spec.vocab
         casings[checkpoint.path] = checkpoint.spec.lower_case
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)

@@ -66,7 +66,7 @@ class Options(VocabularyOptions):
     huggingface: bool = option(
         True,
         help="Add the form for transformers. It needs the package safetensors, and transformers "
-        "lacks some configurations, such as ALBERT's.",
+        "lacks some configurations, such as an ALBERT with is_decoder.",
     )
 
 

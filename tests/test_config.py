@@ -3,9 +3,11 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.presets import preset_config
 
 BASE = {"vocab_size": 100, "hidden_size": 12, "num_attention_heads": 3}
@@ -58,6 +60,19 @@ def test_an_albert_file_is_read():
     no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     expected = dataclasses.replace(preset_config("albert-base", 30000), **no_dropout)
     assert BertConfig.from_dict(values) == expected
+
+
+def test_the_dropout_of_a_head_of_its_own():
+    """Oracle: google-research/albert drops 0.1 before a classifier, and nothing in the encoder."""
+    config = BertConfig(8, 4, 1, 1, 4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = dataclasses.replace(config, classifier_dropout_prob=0.5)
+    model = BertTaskModel(config, 300)
+    inputs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), np.ones((1, 3), int))
+    np.testing.assert_array_equal(
+        model.encoder(inputs, training=True)["pooled_output"],
+        model.encoder(inputs)["pooled_output"],
+    )
+    assert np.any(model(inputs, training=True) != model(inputs))
 
 
 def test_a_plain_file_has_only_the_keys_of_bert():

@@ -17,7 +17,7 @@ from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.completing import complete
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.growing import load_mapping
-from bert_tf.weights.names import PARTS, part_of
+from bert_tf.weights.names import PARTS, has_projection, part_of
 from bert_tf.weights.reshaping import (
     grow_vocabulary,
     keep_layers,
@@ -142,7 +142,7 @@ def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
 def _parts(config: BertConfig, target: _Target) -> list[str]:
     """Returns the parts that every checkpoint of a format has."""
     parts = ["encoder"]
-    if config.embedding_size:
+    if has_projection(config):
         parts.append("projection")
     if target.needs_pooler:
         parts.append("pooler")

@@ -82,7 +82,8 @@ class BertEncoder(keras.Model):
             for index in range(config.num_hidden_groups or config.num_hidden_layers)
         ]
         self.pooler = Pooler(config.initializer_range, name="pooler", dtype=self.dtype_policy)
-        if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
+        rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+        if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
         else:
             self.seed_generator = None

@@ -70,7 +70,7 @@ class FeatureTagger(keras.Model):
         ]
         self.head = DenseHead(
             num_outputs,
-            dropout=config.hidden_dropout_prob,
+            dropout=config.head_dropout_prob,
             initializer_range=config.initializer_range,
             name="head",
             dtype="float32",

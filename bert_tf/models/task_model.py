@@ -49,7 +49,7 @@ class BertTaskModel(keras.Model):
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         self.head = DenseHead(
             num_outputs,
-            dropout=0.0 if kind == "span" else config.hidden_dropout_prob,
+            dropout=0.0 if kind == "span" else config.head_dropout_prob,
             initializer_range=config.initializer_range,
             name="head",
             dtype=self.dtype_policy,

@@ -32,7 +32,7 @@ class PretrainingOptions(DeviceOptions):
     preset: str | None = option(
         None,
         help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
-        "large, albert-base, albert-large, or one such as L-6_H-256.",
+        "large, albert-base (-large, -xlarge, -xxlarge), or one such as L-6_H-256.",
     )
     vocab_file: str | None = option(
         None,

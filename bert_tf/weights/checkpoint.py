@@ -19,6 +19,7 @@ class Checkpoint:
         tensors: the weights by the paths of our models; see `weights.names`.
         head: what `task_model/head` predicts, if the checkpoint has such a head.
         config_file, vocab_file: the files of configuration and vocabulary, if there are any.
+        sentencepiece_file: a vocabulary that came with the checkpoint but cannot be read.
         unused: the names in the file that stand for no weight, such as optimizer states.
     """
 
@@ -29,6 +30,7 @@ class Checkpoint:
     head: Head | None = None
     config_file: str | None = None
     vocab_file: str | None = None
+    sentencepiece_file: str | None = None
     unused: tuple[str, ...] = ()
 
 

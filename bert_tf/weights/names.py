@@ -62,6 +62,11 @@ def part_of(path: str) -> str:
     return "encoder" if top == "encoder" else name
 
 
+def has_projection(config: BertConfig) -> bool:
+    """Returns whether a dense layer widens the embeddings."""
+    return config.embedding_size not in (None, config.hidden_size)
+
+
 def num_layers(config: BertConfig) -> int:
     """Returns how many layers have weights of their own."""
     return config.num_hidden_groups or config.num_hidden_layers

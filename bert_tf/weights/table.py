@@ -3,14 +3,14 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import matches
-from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
+from bert_tf.weights.names import PARTS, has_projection, num_layers, part_of, sizes
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
@@ -35,6 +35,12 @@ class Row:
     theirs: str | tuple[str, ...]
     transposed: bool = False
     shape: tuple[str, ...] | None = None
+
+    def renamed(self, rename: Callable[[str], str]) -> "Row":
+        """Returns the row with other names of theirs."""
+        whole = isinstance(self.theirs, str)
+        theirs = rename(self.theirs) if whole else tuple(map(rename, self.theirs))
+        return dataclasses.replace(self, theirs=theirs)
 
 
 # Our own format.
@@ -135,7 +141,7 @@ def import_tensors(
         )
     tensors, used, missing, misshapen = {}, set(), [], []
     for part in PARTS:
-        if part == "projection" and not config.embedding_size:
+        if part == "projection" and not has_projection(config):
             continue
         found = list(entries(rows, config, [part], classes))
         names = [name for entry in found for name in entry.theirs]

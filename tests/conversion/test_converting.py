@@ -87,6 +87,16 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
     assert pairs == {pair for pair in itertools.permutations(formats, 2)}
 
 
+def test_an_albert_travels(tmp_path):
+    """Oracle: the weights and the configuration at the start."""
+    narrow = dict(embedding_size=4, num_hidden_groups=1, classifier_dropout_prob=0.1)
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, **narrow)
+    start = path = save(tmp_path / "0", (*PARTS, "projection", *HEADS), config)
+    for number, step in enumerate("google huggingface google run huggingface run".split()):
+        path = to(step, path, tmp_path / f"{number}{step}")
+    assert_equal(path, start)
+
+
 @pytest.mark.parametrize(
     "kind, tour",
     [

@@ -1,16 +1,19 @@
 """Factorized embeddings and shared layers against KerasHub's ALBERT."""
 
+import collections
 import dataclasses
+import re
 
 import keras
 import keras_hub
 import numpy as np
 import pytest
+import tensorflow as tf
 from encoders import copy_to_keras_hub, random_inputs, randomize
 
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 
 SMALL = BertConfig(
     vocab_size=101,
@@ -95,6 +98,41 @@ def test_each_layer_uses_its_group(layers, groups, used, monkeypatch):
     outputs = encoder(random_inputs(config, batch=1, length=3))["encoder_outputs"]
     assert calls == list(used)
     assert len(outputs) == layers
+
+
+def test_gradients_of_shared_layers_add_up():
+    """Oracle: the same weights without sharing; masked-LM and sentence-order losses."""
+    separate = BertPretrainer(dataclasses.replace(SMALL, num_hidden_groups=None))
+    shared = BertPretrainer(SMALL)
+    randomize(shared)
+    values = {weight.path: weight for weight in shared.weights}
+    for weight in separate.weights:
+        weight.assign(values[re.sub(r"layer_\d", "layer_0", weight.path)])
+    positions = np.array([[1, 4], [0, 2]], np.int32)
+    batch = random_inputs(SMALL, batch=2) | {
+        "masked_lm_positions": positions,
+        "masked_lm_ids": positions + 7,
+        "masked_lm_weights": np.ones((2, 2), np.float32),
+        "next_sentence_labels": np.array([1, 0]),
+        "example_weights": np.ones(2, np.float32),
+    }
+    found, parts = _gradients(shared, batch), _gradients(separate, batch)
+    expected = collections.defaultdict(float)
+    for path, gradient in parts.items():
+        expected[re.sub(r"layer_\d", "layer_0", path)] += gradient
+    assert found.keys() == expected.keys()
+    for path, gradient in expected.items():
+        np.testing.assert_allclose(found[path], gradient, rtol=1e-3, atol=1e-3, err_msg=path)
+
+
+def _gradients(model, batch: dict) -> dict[str, np.ndarray]:
+    with tf.GradientTape() as tape:
+        sums = PretrainingObjective().sums(model, batch, training=False)
+        loss = sums["masked_lm_loss"] + sums["next_sentence_loss"]
+    weights = model.trainable_weights
+    gradients = tape.gradient(loss, [weight.value for weight in weights])
+    dense = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    return {weight.path: x for weight, x in zip(weights, dense, strict=True)}
 
 
 def _recorder(call, calls: list, index: int):

@@ -1,4 +1,7 @@
-"""Checkpoints of google-research/bert: TensorFlow 1, with bert_config.json and vocab.txt beside."""
+"""Checkpoints of google-research/bert and google-research/albert, which are TensorFlow 1's.
+
+bert_config.json or albert_config.json, and vocab.txt, lie beside them.
+"""
 
 import dataclasses
 import json
@@ -13,6 +16,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import albert
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.writer import atomic_write
 
@@ -47,6 +51,8 @@ ROWS = (
     Row("encoder/layer_{}/output_bias", f"{_LAYER}/output/dense/bias"),
     Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/output/LayerNorm/gamma"),
     Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/output/LayerNorm/beta"),
+    Row("encoder/embeddings/projection_kernel", "bert/encoder/embedding_hidden_mapping_in/kernel"),
+    Row("encoder/embeddings/projection_bias", "bert/encoder/embedding_hidden_mapping_in/bias"),
     Row("encoder/pooler/dense_kernel", "bert/pooler/dense/kernel"),
     Row("encoder/pooler/dense_bias", "bert/pooler/dense/bias"),
     Row("pretrainer/masked_lm/transform_kernel", "cls/predictions/transform/dense/kernel"),
@@ -71,19 +77,22 @@ _IGNORED = (
 # What the names of Google's models say about their casing; google-research/bert tokenization.py
 # `validate_case_matches_checkpoint`.
 _CASINGS = ((r"uncased", True), (r"cased", False), (r"(multilingual|chinese)_L-\d", True))
-# The epsilon that google-research/bert computes with, whatever bert_config.json says.
+# The epsilon that Google's programs compute with, whatever bert_config.json says.
 _EPSILON = 1e-12
 # The last eight bytes of a checkpoint of version 1, which is a single file.
 _V1_END = bytes.fromhex("57fb808b247547db")
 
 
-def _rows(kind: str | None) -> Sequence[Row]:
+def _rows(config: BertConfig, kind: str | None) -> Sequence[Row]:
     """Returns the table for a model with this kind of head."""
+    rows = ROWS
+    if albert.is_albert(config):
+        rows = [row.renamed(albert.renaming(albert.GOOGLE_NAMES)) for row in ROWS]
     if kind is None:
-        return ROWS
+        return rows
     kernel, bias = (f"{_HEADS[kind]}output_{name}" for name in ("weights", "bias"))
     return (
-        *ROWS,
+        *rows,
         Row("task_model/head/dense_kernel", kernel, transposed=True),
         Row("task_model/head/dense_bias", bias),
     )
@@ -106,7 +115,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
     Args:
         path: the prefix of its files, any of them, or the folder that holds them.
-        config: the configuration if there is no bert_config.json beside it.
+        config: the configuration if there is no file with one beside it.
         ignored: patterns of additional variables to leave out, beside those of optimizers.
 
     Raises:
@@ -123,13 +132,16 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
     folder = RunFolder(os.path.dirname(prefix))
+    names = (CONFIG, albert.GOOGLE_CONFIG)
+    config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
+    if config_file == folder.file(albert.GOOGLE_CONFIG):
+        config = albert.read_google_config(config_file)
     spec = folder.read(config)
-    config_file = folder.file(CONFIG) if tf.io.gfile.exists(folder.file(CONFIG)) else None
-    _check(spec.config, config_file or prefix, "only plain BERT can be read")
+    _check(spec.config, config_file or prefix, "it cannot be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
     classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
     tensors, unused = import_tensors(
-        prefix, _rows(kind), spec.config, theirs, (*_IGNORED, *ignored), classes
+        prefix, _rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
     )
     if spec.lower_case is None:
         spec = dataclasses.replace(spec, lower_case=_casing(folder.path))
@@ -141,6 +153,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         head=kind and Head(kind),
         config_file=config_file,
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
+        sentencepiece_file=None if spec.vocab else albert.sentencepiece_file(folder.path),
         unused=unused,
     )
 
@@ -150,7 +163,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     casing in tokenizer_config.json.
 
     Raises:
-        ValueError: google-research/bert has no such model or head.
+        ValueError: Google's programs have no such model or head.
         OSError: a file cannot be read or written.
     """
     spec, kind = checkpoint.spec, checkpoint.head and checkpoint.head.kind
@@ -164,7 +177,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         )
     check_name(folder)
     # Sorted, as in Google's files.
-    arrays = dict(sorted(export_tensors(_rows(kind), spec.config, checkpoint.tensors)))
+    arrays = dict(sorted(export_tensors(_rows(spec.config, kind), spec.config, checkpoint.tensors)))
     try:
         tf.raw_ops.SaveV2(
             prefix=os.path.join(folder, "bert_model.ckpt"),
@@ -181,19 +194,18 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
 
 def _config_values(config: BertConfig) -> dict:
     """Returns the keys and values of bert_config.json, in which both forms of GELU are "gelu"."""
-    values = config.to_dict()
+    values = albert.config_values(config) if albert.is_albert(config) else config.to_dict()
     if config.hidden_act in ("gelu", "gelu_new"):
         values |= {"hidden_act": "gelu", "gelu_approximate": config.hidden_act == "gelu_new"}
     return values
 
 
 def _check(config: BertConfig, source: str, advice: str) -> None:
-    """Raises a ValueError if google-research/bert has no such model."""
-    for key in ("embedding_size", "num_hidden_groups", "is_decoder"):
-        if value := getattr(config, key):
-            raise ValueError(
-                f"{source}: {key} is {value!r}, which google-research/bert does not have: {advice}"
-            )
+    """Raises a ValueError if Google's programs have no such model."""
+    if config.is_decoder:
+        raise ValueError(
+            f"{source}: is_decoder is True, which google-research/bert does not have: {advice}"
+        )
 
 
 def _find(path: str) -> str | None:

@@ -11,12 +11,14 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.json_files import read_json
 from bert_tf.run_folder import TOKENIZER, VOCAB
 from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
 from bert_tf.weights.formats.huggingface_table import copies, rows
 from bert_tf.weights.formats.huggingface_tokenizer import (
     WHOLE,
     read_lower_case,
     read_vocab,
+    sentencepiece_file,
     write_tokenizer,
 )
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
@@ -47,7 +49,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         ignored: patterns of additional tensors to leave out.
 
     Raises:
-        ValueError: the model is not a BERT, or its files contradict each other.
+        ValueError: the model is neither a BERT nor an ALBERT, or its files contradict each other.
         OSError: a file is missing or damaged.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
@@ -61,23 +63,26 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         )
     _check_weights(folder, values)
     vocab, vocab_file = read_vocab(folder, config.vocab_size)
+    sentencepiece = None if vocab else sentencepiece_file(folder)
     theirs, types = open_tensors(folder)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
-    prefix = any(name.startswith("bert.") for name in wanted)
+    model_type = "albert" if albert.is_albert(config) else "bert"
+    prefix = any(name.startswith(f"{model_type}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
     head, classes = read_head(config_file, values, wanted)
-    table = rows(head and head.kind, prefix, old)
-    left_out = (*copies(folder, wanted), *ignored)
+    table = rows(model_type, head and head.kind, prefix, old)
+    left_out = (*copies(folder, model_type, wanted), *ignored)
     tensors, unused = import_tensors(folder, table, config, theirs, left_out, classes)
     halves = sorted(types & {"float16", "bfloat16"})
     return Checkpoint(
         path=folder,
         format=f"{NAME}, {' and '.join(halves)}" if halves else NAME,
-        spec=ModelSpec(config, vocab, read_lower_case(folder)),
+        spec=ModelSpec(config, vocab, None if sentencepiece else read_lower_case(folder)),
         tensors=tensors,
         head=head,
         config_file=config_file if values else None,
         vocab_file=vocab_file,
+        sentencepiece_file=sentencepiece,
         unused=unused,
     )
 
@@ -107,8 +112,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         folder: an empty folder.
 
     Raises:
-        ValueError: transformers' BERT cannot express the model; names the key of the configuration.
-            Or safetensors is not installed.
+        ValueError: transformers cannot express the model, or safetensors is not installed.
         OSError: a file cannot be written.
     """
     try:
@@ -119,7 +123,8 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         ) from None
     values = config_values(checkpoint)
     kind = checkpoint.head and checkpoint.head.kind
-    table = rows(kind, prefix=values["architectures"] != ["BertModel"])
+    prefix = values["architectures"][0] not in ("BertModel", "AlbertModel")
+    table = rows(values["model_type"], kind, prefix)
     tensors = dict(export_tensors(table, checkpoint.spec.config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))

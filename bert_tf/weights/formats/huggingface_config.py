@@ -1,4 +1,4 @@
-"""Configuration and labels in config.json of Hugging Face's BERT models."""
+"""Configuration and labels in config.json of Hugging Face's BERT and ALBERT models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,19 +6,22 @@ from typing import Any
 from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.names import part_of
+from bert_tf.weights.formats import albert
+from bert_tf.weights.names import has_projection, part_of
 
 # The other names of both forms of GELU in transformers' activations.py.
 _ACTIVATIONS = {"gelu_python": "gelu"} | dict.fromkeys(
     ("gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"), "gelu_new"
 )
-# By `Head.kind`.
+# By `Head.kind`. ALBERT's begin with "Albert".
 _ARCHITECTURES = {
     "classifier": "BertForSequenceClassification",
     "multiple_choice": "BertForMultipleChoice",
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
+# By model_type, for keys that config.json lacks.
+_DEFAULTS = {"bert": {"vocab_size": 30522}, "albert": albert.HUGGINGFACE_DEFAULTS}
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -31,13 +34,19 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     Raises:
         ValueError: it describes another model, or a BERT that ours cannot compute.
     """
-    kind = values.get("model_type", "bert")
-    if kind != "bert":
-        raise ValueError(f"{path}: model_type is {kind!r}: only models of type 'bert' can be read")
+    model_type = values.get("model_type", "bert")
+    if model_type not in _DEFAULTS:
+        raise ValueError(
+            f"{path}: model_type is {model_type!r}: only models of type 'bert' and 'albert' can be "
+            "read"
+        )
     for key, kind in (("architectures", list), ("id2label", dict)):
         if not isinstance(values.get(key) or kind(), kind):
             raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
-    values = {"vocab_size": 30522, **values}
+    values = {**_DEFAULTS[model_type], **values}
+    if model_type == "bert":
+        # transformers' BERT ignores them.
+        values |= {"embedding_size": None, "num_hidden_groups": None}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     try:
@@ -66,12 +75,16 @@ def read_head(
     if not layer:
         return None, 0
     names = config.get("architectures") or []
-    kinds = [kind for kind, name in _ARCHITECTURES.items() if name in names]
+    known = {
+        kind: name.replace("Bert", "Albert") if config.get("model_type") == "albert" else name
+        for kind, name in _ARCHITECTURES.items()
+    }
+    kinds = [kind for kind, name in known.items() if name in names]
     kind = layers[layer] or next(iter(kinds), None)
     if not kind:
         raise ValueError(
             f"{path}: architectures is {names}, which does not tell what the head predicts: set it "
-            f"to one of {', '.join(_ARCHITECTURES.values())}"
+            f"to one of {', '.join(known.values())}"
         )
     if kind in _OUTPUTS:
         return Head(kind), _OUTPUTS[kind]
@@ -106,17 +119,14 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the content of config.json.
 
     Raises:
-        ValueError: transformers' BERT cannot express the model; names the key.
+        ValueError: transformers cannot express the model; says why.
     """
     spec, head = checkpoint.spec, checkpoint.head
-    for key in ("embedding_size", "num_hidden_groups"):
-        if value := getattr(spec.config, key):
-            raise ValueError(
-                f"{checkpoint.path} has {key} {value}, which Hugging Face's BERT lacks: it cannot "
-                "be written in this format"
-            )
     architecture = _architecture(checkpoint)
     values = {"architectures": [architecture], "model_type": "bert", **spec.config.to_dict()}
+    if albert.is_albert(spec.config):
+        values["architectures"] = [_albert_architecture(checkpoint, architecture)]
+        values |= {"model_type": "albert", **albert.config_values(spec.config)}
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:
@@ -148,3 +158,23 @@ def _architecture(checkpoint: Checkpoint) -> str:
     if "masked_lm" in parts:
         return "BertLMHeadModel" if checkpoint.spec.config.is_decoder else "BertForMaskedLM"
     return "BertForNextSentencePrediction" if "next_sentence" in parts else "BertModel"
+
+
+def _albert_architecture(checkpoint: Checkpoint, architecture: str) -> str:
+    """Returns the class in place of BERT's.
+
+    Raises:
+        ValueError: transformers' ALBERT cannot express the model.
+    """
+    config = checkpoint.spec.config
+    problems = {
+        "embeddings as wide as its layers": not has_projection(config),
+        "is_decoder": config.is_decoder,
+        "a sentence-order head without a masked-LM head": "NextSentence" in architecture,
+    }
+    for problem in (text for text, found in problems.items() if found):
+        raise ValueError(
+            f"{checkpoint.path} has {problem}, which Hugging Face's ALBERT lacks: it cannot be "
+            "written in this format"
+        )
+    return architecture.replace("Bert", "Albert")

@@ -1,11 +1,11 @@
-"""The names of the weights in Hugging Face's BERT models."""
+"""The names of the weights in Hugging Face's BERT and ALBERT models."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.formats import albert
 from bert_tf.weights.table import Row
 
 _LAYER = "bert.encoder.layer.{}"
@@ -44,6 +44,12 @@ ROWS = (
     Row("encoder/layer_{}/output_bias", f"{_LAYER}.output.dense.bias"),
     Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}.output.LayerNorm.weight"),
     Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}.output.LayerNorm.bias"),
+    Row(
+        "encoder/embeddings/projection_kernel",
+        "bert.encoder.embedding_hidden_mapping_in.weight",
+        transposed=True,
+    ),
+    Row("encoder/embeddings/projection_bias", "bert.encoder.embedding_hidden_mapping_in.bias"),
     Row("encoder/pooler/dense_kernel", "bert.pooler.dense.weight", transposed=True),
     Row("encoder/pooler/dense_bias", "bert.pooler.dense.bias"),
     Row("pretrainer/masked_lm/transform_kernel", f"{_MLM}.transform.dense.weight", transposed=True),
@@ -63,50 +69,55 @@ _TIED = {
 }
 
 
-def rows(kind: str | None, prefix: bool = True, old: bool = False) -> Sequence[Row]:
+def rows(
+    model_type: str, kind: str | None, prefix: bool = True, old: bool = False
+) -> Sequence[Row]:
     """Returns the table as a file spells it.
 
     Args:
+        model_type: "bert" or "albert".
         kind: the kind of the head.
-        prefix: whether names of the encoder begin with "bert.", as in all models with heads.
+        prefix: whether names of the encoder begin with the type, as in all models with heads.
         old: whether LayerNorms have "gamma" and "beta", as in files of before 2019.
     """
 
     def spelled(name: str) -> str:
-        if kind == "span":
+        name = _renaming(model_type)(name)
+        if kind == "span" and name.startswith("classifier."):
             name = name.replace("classifier.", "qa_outputs.")
         if old:
             name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
             name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-        return name if prefix else name.removeprefix("bert.")
+        return name if prefix else name.removeprefix(f"{model_type}.")
 
-    return [
-        dataclasses.replace(
-            row,
-            theirs=spelled(row.theirs)
-            if isinstance(row.theirs, str)
-            else tuple(map(spelled, row.theirs)),
-        )
-        for row in ROWS
-    ]
+    return [row.renamed(spelled) for row in ROWS]
 
 
-def copies(path: str, theirs: Mapping[str, Tensor]) -> list[str]:
+def _renaming(model_type: str) -> Callable[[str], str]:
+    return albert.renaming(albert.HUGGINGFACE_NAMES if model_type == "albert" else {})
+
+
+def copies(path: str, model_type: str, theirs: Mapping[str, Tensor]) -> list[str]:
     """Returns the names of tensors that add nothing: tied weights and positions.
+
+    Args:
+        path: the folder, for messages.
+        model_type: "bert" or "albert".
 
     Raises:
         ValueError: one of them does add something: an output layer of its own, or positions in
             another order.
     """
     found = []
-    for copy, original in _TIED.items():
+    spelled = _renaming(model_type)
+    for copy, original in ((spelled(copy), spelled(name)) for copy, name in _TIED.items()):
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):
                 raise ValueError(
                     f"{path}: {copy} differs from {original}: only tied weights are supported"
                 )
-    for name in ("embeddings.position_ids", "bert.embeddings.position_ids"):
+    for name in ("embeddings.position_ids", f"{model_type}.embeddings.position_ids"):
         if name in theirs:
             found.append(name)
             positions = theirs[name].read().ravel()

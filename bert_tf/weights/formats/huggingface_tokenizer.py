@@ -10,12 +10,16 @@ from typing import Any
 from bert_tf.config import ModelSpec
 from bert_tf.json_files import read_json
 from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
+from bert_tf.weights.formats import albert
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 # The whole tokenizer in one file. Newer versions of transformers write no vocab.txt beside it.
 WHOLE = "tokenizer.json"
 # The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+
+# The type of such models in tokenizer.json.
+_SENTENCEPIECE = "Unigram"
 
 
 def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | None]:
@@ -46,12 +50,17 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
 
 
 def _vocab_of(path: str, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
-    """Returns the vocabulary in the content of a tokenizer.json; None if that is empty."""
+    """Returns the vocabulary in the content of a tokenizer.json.
+
+    Returns None if there is no content, or if it is a SentencePiece model.
+    """
     if not tokenizer:
         return None
     try:
         model = tokenizer["model"]
-        if (kind := model.get("type", "WordPiece")) != "WordPiece":
+        if (kind := model.get("type", "WordPiece")) == _SENTENCEPIECE:
+            return None
+        if kind != "WordPiece":
             raise ValueError(f"its model is {kind}, but BERT's is WordPiece")
         ids = dict(model["vocab"])
         ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
@@ -68,6 +77,14 @@ def _vocab_of(path: str, tokenizer: Mapping[str, Any]) -> Vocabulary | None:
         ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def sentencepiece_file(folder: str) -> str | None:
+    """Returns the file with a SentencePiece vocabulary; None if there is none."""
+    whole = os.path.join(folder, WHOLE)
+    model = read_json(whole).get("model")
+    found = isinstance(model, dict) and model.get("type") == _SENTENCEPIECE
+    return albert.sentencepiece_file(folder) or (whole if found else None)
 
 
 def _temporary_vocab_file(vocab: Vocabulary) -> str:

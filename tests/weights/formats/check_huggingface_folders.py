@@ -25,13 +25,13 @@ def check_model(folder: pathlib.Path) -> None:
     for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         assert not report[problem], f"{name}: {problem}: {report[problem]}"
     inputs = {key: torch.tensor(GOLDEN[f"{name}/{key}"]) for key in INPUTS}
-    if name == "BertForMultipleChoice":
+    if name.endswith("ForMultipleChoice"):
         inputs = {key: x[None] for key, x in inputs.items()}
     for key, array in run(model.eval(), inputs).items():
         np.testing.assert_allclose(array, GOLDEN[f"{name}/{key}"], atol=1e-5, err_msg=name)
     transformers.AutoModel.from_pretrained(folder)
     expected = transformers.AutoConfig.from_pretrained(folder).id2label
-    if name == "BertForSequenceClassification":
+    if name.endswith("ForSequenceClassification"):
         assert expected == {0: "bad", 1: "good", 2: "neither"}, expected
 
 
@@ -44,7 +44,7 @@ def check_tokens(folder: pathlib.Path, expected: dict[str, list[str]]) -> None:
 
 if __name__ == "__main__":
     root = pathlib.Path(sys.argv[1])
-    models = sorted(path for path in root.iterdir() if path.name.startswith("Bert"))
+    models = sorted(path for path in root.iterdir() if path.name.startswith(("Bert", "Albert")))
     for path in models:
         check_model(path)
     for path in (path for path in root.iterdir() if (path / "tokens.json").exists()):

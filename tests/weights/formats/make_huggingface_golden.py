@@ -29,6 +29,13 @@ MODELS = {
     "BertForMultipleChoice": {},
     "BertForTokenClassification": {"num_labels": 4},
     "BertForQuestionAnswering": {},
+    "AlbertModel": {"num_hidden_layers": 4, "num_hidden_groups": 2},
+    "AlbertForPreTraining": {},
+    "AlbertForMaskedLM": {"hidden_act": "gelu", "layer_norm_eps": 0.01},
+    "AlbertForSequenceClassification": {"id2label": {0: "bad", 1: "good", 2: "neither"}},
+    "AlbertForMultipleChoice": {},
+    "AlbertForTokenClassification": {"num_labels": 4},
+    "AlbertForQuestionAnswering": {},
 }
 
 
@@ -41,9 +48,11 @@ def make_tokenizer(folder: str) -> transformers.PreTrainedTokenizerBase:
 
 def make_model(name: str, changes: dict, vocab_size: int) -> transformers.PreTrainedModel:
     sizes = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12)
-    config = transformers.BertConfig(
-        vocab_size=vocab_size, max_position_embeddings=20, **sizes, **changes
-    )
+    sizes |= dict(vocab_size=vocab_size, max_position_embeddings=20)
+    if name.startswith("Albert"):
+        config = transformers.AlbertConfig(**sizes | dict(embedding_size=4) | changes)
+    else:
+        config = transformers.BertConfig(**sizes, **changes)
     torch.manual_seed(len(name))
     model = getattr(transformers, name)(config).eval()
     with torch.no_grad():
@@ -69,7 +78,7 @@ def small_models() -> dict[str, np.ndarray]:
             model = make_model(name, changes, len(tokenizer))
             inputs = tokenizer(*zip(*PAIRS, strict=True), padding=True, return_tensors="pt")
             shaped = inputs
-            if name == "BertForMultipleChoice":
+            if name.endswith("ForMultipleChoice"):
                 shaped = {key: x[None] for key, x in inputs.items()}
             arrays = {key: x.numpy() for key, x in inputs.items()} | run(model, shaped)
             pathlib.Path(folder, "vocab.txt").unlink()

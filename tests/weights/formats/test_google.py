@@ -1,4 +1,4 @@
-"""Checkpoints of google-research/bert, against those that TensorFlow 1's own Saver writes."""
+"""Checkpoints of google-research/bert and google-research/albert, against TensorFlow 1's own."""
 
 import dataclasses
 import json
@@ -90,6 +90,83 @@ VALUES = random_values(variables(CONFIG))
 SQUAD = random_values({"cls/squad/output_weights": (2, 8), "cls/squad/output_bias": (2,)})
 CLASSES = random_values({"output_weights": (3, 8), "output_bias": (3,)})
 ENCODER = {name: value for name, value in VALUES.items() if name.startswith("bert/")}
+
+
+ALBERT = dataclasses.replace(
+    CONFIG,
+    hidden_act="gelu_new",
+    embedding_size=4,
+    num_hidden_groups=1,
+    classifier_dropout_prob=0.1,
+)
+
+
+def albert_variables(config: BertConfig) -> dict[str, tuple[int, ...]]:
+    """Returns the variables of google-research/albert's run_pretraining.py, for a single group.
+
+    Written down from its modeling.py and run_pretraining.py, not from the table under test.
+    """
+    hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
+    narrow, block = config.embedding_size, "bert/encoder/transformer/group_0/inner_group_0"
+    dense = {
+        "bert/encoder/embedding_hidden_mapping_in": (narrow, hidden),
+        f"{block}/attention_1/self/query": (hidden, hidden),
+        f"{block}/attention_1/self/key": (hidden, hidden),
+        f"{block}/attention_1/self/value": (hidden, hidden),
+        f"{block}/attention_1/output/dense": (hidden, hidden),
+        f"{block}/ffn_1/intermediate/dense": (hidden, inner),
+        f"{block}/ffn_1/intermediate/output/dense": (inner, hidden),
+        "bert/pooler/dense": (hidden, hidden),
+        "cls/predictions/transform/dense": (hidden, narrow),
+    }
+    layer_norms = {
+        "bert/embeddings/LayerNorm": narrow,
+        f"{block}/LayerNorm": hidden,
+        f"{block}/LayerNorm_1": hidden,
+        "cls/predictions/transform/LayerNorm": narrow,
+    }
+    shapes = {
+        "bert/embeddings/word_embeddings": (vocab, narrow),
+        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, narrow),
+        "bert/embeddings/position_embeddings": (config.max_position_embeddings, narrow),
+        "cls/predictions/output_bias": (vocab,),
+        "cls/seq_relationship/output_weights": (2, hidden),
+        "cls/seq_relationship/output_bias": (2,),
+    }
+    for name, shape in dense.items():
+        shapes |= {f"{name}/kernel": shape, f"{name}/bias": shape[1:]}
+    for name, width in layer_norms.items():
+        shapes |= {f"{name}/beta": (width,), f"{name}/gamma": (width,)}
+    return shapes
+
+
+def test_an_albert_of_tensorflow_1_travels_in_both_directions(tmp_path):
+    """Oracle: the variables of google-research/albert, and the keys of its albert_config.json."""
+    folder, values = tmp_path / "albert_base", random_values(albert_variables(ALBERT))
+    folder.mkdir()
+    theirs = {name: getattr(ALBERT, name) for name in BertConfig(8).to_dict()} | {
+        "hidden_act": "gelu",
+        "embedding_size": 4,
+        "num_hidden_groups": 1,
+        "gap_size": 0,
+    }
+    del theirs["layer_norm_eps"]
+    (folder / "albert_config.json").write_text(json.dumps(theirs))
+    (folder / "30k-clean.model").write_bytes(b"")
+    save(str(folder / "model.ckpt-best"), values | CLASSES)
+    opened = open_checkpoint(str(folder))
+    assert (opened.format, opened.head, opened.unused) == ("Google", Head("classifier"), ())
+    # Its gelu() is the tanh form, and its create_model() drops 0.1 before the classifier.
+    assert opened.spec == ModelSpec(ALBERT)
+    assert opened.sentencepiece_file == str(folder / "30k-clean.model")
+    written = tmp_path / "written"
+    written.mkdir()
+    google.write(opened, str(written))
+    assert read_all(written) == {name: x.tobytes() for name, x in (values | CLASSES).items()}
+    assert open_checkpoint(str(written)).spec == ModelSpec(ALBERT)
+    (folder / "albert_config.json").write_text(json.dumps(theirs | {"hidden_act": "swish"}))
+    with pytest.raises(ValueError, match="^.*/albert_config.json: hidden_act 'swish' is not one"):
+        open_checkpoint(str(folder))
 
 
 @pytest.fixture
@@ -295,11 +372,9 @@ def test_the_name_of_the_folder_states_the_casing(tmp_path, name, lower_case):
 
 def test_models_that_google_does_not_have_are_named(tmp_path, capsys):
     """Oracle: google-research/bert modeling.py, which has no such keys and a fixed epsilon."""
-    for key, value in (("embedding_size", 4), ("num_hidden_groups", 1), ("is_decoder", True)):
-        config = dataclasses.replace(CONFIG, **{key: value})
-        spec = ModelSpec(config)
-        with pytest.raises(ValueError, match=f"^run/ckpt-1: {key} is {value}, which google-res"):
-            google.write(Checkpoint("run/ckpt-1", "", spec, {}), str(tmp_path))
+    spec = ModelSpec(dataclasses.replace(CONFIG, is_decoder=True))
+    with pytest.raises(ValueError, match="^run/ckpt-1: is_decoder is True, which google-research"):
+        google.write(Checkpoint("run/ckpt-1", "", spec, {}), str(tmp_path))
     with pytest.raises(ValueError, match="run/ckpt-1: google-research/bert has no head of kind ta"):
         google.write(made_up(CONFIG, Head("tagger")), str(tmp_path))
     assert not os.listdir(tmp_path)
@@ -353,11 +428,11 @@ def test_bad_checkpoints_are_one_clear_line(folder):
     message = "vocab.txt has 8 tokens, more than the vocab_size 7 of bert_config.json: use the"
     assert message in problem()
     write_vocab(str(folder / "vocab.txt"), VOCAB)
-    values = CONFIG.to_dict() | {"embedding_size": 4}
+    values = CONFIG.to_dict() | {"is_decoder": True}
     (folder / "bert_config.json").write_text(json.dumps(values))
     assert problem() == (
-        f"{folder}/bert_config.json: embedding_size is 4, which google-research/bert does not "
-        "have: only plain BERT can be read"
+        f"{folder}/bert_config.json: is_decoder is True, which google-research/bert does not have: "
+        "it cannot be read"
     )
     (folder / "bert_config.json").unlink()
     assert "bert_config.json: no such file" in problem()

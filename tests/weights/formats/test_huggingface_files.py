@@ -16,11 +16,14 @@ from safetensors.numpy import load_file, save_file
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.resolution import resolve_model, resolve_vocab
+from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_values
 from bert_tf.weights.formats.huggingface_table import ROWS
+from bert_tf.weights.names import has_projection
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -39,6 +42,7 @@ def folder(tmp_path) -> pathlib.Path:
 def written(path: pathlib.Path, kind: str | None = "classifier", config=CONFIG) -> pathlib.Path:
     path.mkdir()
     parts = ["encoder", "pooler", "masked_lm", "next_sentence"] + ["head"] * bool(kind)
+    parts += ["projection"] * has_projection(config)
     random = np.random.default_rng(0)
     tensors = {}
     classes = {None: 0, "span": 2, "multiple_choice": 1}.get(kind, 3)
@@ -246,7 +250,7 @@ def test_tensors_that_do_not_fit(folder, change, message):
     "changes, message",
     [
         ({"model_type": "roberta"}, "config.json: model_type is 'roberta': only models of type"),
-        ({"model_type": "albert"}, "config.json: model_type is 'albert': only models of type"),
+        ({"model_type": "albert", "inner_group_num": 2}, "config.json: inner_group_num 2 is not"),
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
         ({"hidden_act": ["x"]}, "config.json: hidden_act"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
@@ -376,12 +380,44 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
     assert open_checkpoint(str(folder)).spec.lower_case is None
 
 
-@pytest.mark.parametrize("key", ["embedding_size", "num_hidden_groups"])
-def test_models_that_transformers_cannot_express(tmp_path, key):
-    spec = ModelSpec(BertConfig(8, 4, 2, 2, 6, **{key: 1}))
-    with pytest.raises(ValueError, match=f"made up has {key} 1, which Hugging Face's BERT lacks"):
-        huggingface.write(Checkpoint("made up", "", spec, {}), str(tmp_path))
+@pytest.mark.parametrize(
+    ("keys", "what"),
+    [
+        ({"num_hidden_groups": 1}, "embeddings as wide as its layers"),
+        ({"embedding_size": 2, "is_decoder": True}, "is_decoder"),
+        ({"embedding_size": 2}, "a sentence-order head without a masked-LM head"),
+    ],
+)
+def test_models_that_transformers_cannot_express(tmp_path, keys, what):
+    """Oracle: transformers' modeling_albert.py, which always projects and has no such class."""
+    spec = ModelSpec(BertConfig(8, 4, 2, 2, 6, **keys))
+    tensors = {"pretrainer/next_sentence/dense_bias": Tensor((2,), lambda: np.zeros(2))}
+    with pytest.raises(ValueError, match=f"made up has {what}, which Hugging Face's ALBERT lacks"):
+        huggingface.write(Checkpoint("made up", "", spec, tensors), str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
+    """Oracle: transformers' AlbertTokenizer writes spiece.model or a Unigram tokenizer.json."""
+    folder = written(tmp_path / "model", None, dataclasses.replace(CONFIG, embedding_size=2))
+    edit(folder / "tokenizer_config.json", tokenizer_class="AlbertTokenizer")
+    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
+    assert open_checkpoint(str(folder)).sentencepiece_file == f"{folder}/tokenizer.json"
+    (folder / "spiece.model").write_bytes(b"")
+    checkpoint = open_checkpoint(str(folder))
+    assert checkpoint.spec == ModelSpec(checkpoint.spec.config)
+    message = (
+        f"^{folder}/spiece.model is a SentencePiece vocabulary, .* only the weights of {folder}"
+    )
+    with pytest.raises(ValueError, match=message):
+        resolve_vocab(checkpoint)
+    sources = dict(vocabs={"the records": VOCAB}, casings={}, init=checkpoint)
+    with pytest.raises(ValueError, match=message):
+        resolve_model(RunFolder(str(tmp_path / "run")), **sources)
+    spec = resolve_model(RunFolder(str(tmp_path / "run")), **sources, replace_vocab=True)
+    assert spec.vocab == VOCAB
+    assert not capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ _STEPS = {
         "export-encoder": "export.encoder",
         "export-preprocessor": "export.preprocessor",
         "export-classifier": "export.classifier",
+        "export-lite": "export.lite",
         "export-bundle": "export.bundle",
         "export-check": "export.check",
         "convert-checkpoint": "bert_tf.convert_checkpoint",

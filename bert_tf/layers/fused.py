@@ -17,9 +17,10 @@ Two rules apply to every function with a custom gradient:
 This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
 """
 
+import contextlib
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 from keras import ops
@@ -204,6 +205,17 @@ _GELUS = {
     "gelu": (_erf_form, _erf_form_and_slope),
     "gelu_new": (_tanh_form, _tanh_form_and_slope),
 }
+
+
+@contextlib.contextmanager
+def convertible_gelu() -> Iterator[None]:
+    """Computes the exact GELU in the only form that LiteRT's converter knows: it has no erf."""
+    fast = _GELUS["gelu"]
+    _GELUS["gelu"] = (plain_gelu, fast[1])
+    try:
+        yield
+    finally:
+        _GELUS["gelu"] = fast
 
 
 def plain_layer_norm(x, gamma, beta, epsilon: float):

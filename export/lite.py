@@ -1,0 +1,199 @@
+"""Exports an encoder or a classifier as a LiteRT model, for small devices.
+
+  python -m export.lite --checkpoint=run-sst2 --output_file=sst2.tflite --quantize=int8
+
+--checkpoint is the output folder of run_finetuning, whose best weights become a model from token
+ids to probabilities; or the output folder of run_pretraining, or a checkpoint of another program,
+whose encoder is exported.
+
+The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and
+input_type_ids. What turns text into them is not part of it. Its file is also a zip archive of
+vocab.txt, labels.txt and tokenizer_config.json, for the text side on the device
+(docs/exports.md):
+
+  unzip sst2.tflite
+
+After writing, the command runs the model and prints how much its outputs differ.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tfrecords import command
+from tfrecords.command import option
+from tfrecords.progress import say
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.config import Head
+    from bert_tf.finetuning.task import Task
+    from bert_tf.weights.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(command.Options):
+    """The flags of the command."""
+
+    checkpoint: str = option(
+        help="Output folder of run_finetuning or run_pretraining, or a checkpoint of another "
+        "program (docs/checkpoints.md)."
+    )
+    output_file: str = option(help="The file to write, such as model.tflite; must be new.")
+    quantize: str = option(
+        "none",
+        choices=("none", "float16", "int8"),
+        help="How to store the weights. float16 halves the file. int8 quarters it, computes with "
+        "8 bits and changes the outputs a little.",
+    )
+    max_seq_length: int | None = option(
+        None,
+        at_least=3,
+        help="Tokens per example; shorter examples are padded and take as long. Default: as in a "
+        "fine-tuning run; otherwise 128, or the most that the model takes.",
+    )
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What to export.
+
+    Attributes:
+        kind: what to call it.
+        checkpoint: where it comes from.
+        length: tokens per example.
+        labels: the names of its classes.
+        function: maps the encoder's inputs to outputs by name.
+        model: the model that `function` calls.
+    """
+
+    kind: str
+    checkpoint: "Checkpoint"
+    length: int
+    labels: tuple[str, ...]
+    function: Callable[[dict], dict]
+    model: "keras.Model"
+
+
+def run(options: Options) -> None:
+    """Exports a model, compares it with the original, and prints what was written.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    import tensorflow as tf
+
+    from bert_tf.training.strategy import set_precision
+    from export import lite_model
+    from tfrecords.writer import atomic_write
+
+    if tf.io.gfile.exists(options.output_file):
+        raise ValueError(f"{options.output_file} exists: remove it or name another file")
+    set_precision("float32")
+    source = _open(options)
+    weights = source.model.trainable_weights
+    model = lite_model.convert(source.function, weights, source.length, options.quantize)
+    data = lite_model.with_files(model, _files(source))
+    vocab_size = source.checkpoint.spec.config.vocab_size
+    differences = lite_model.differences(
+        source.function, lite_model.runner(data), vocab_size, source.length
+    )
+    atomic_write(options.output_file, data)
+    print(_report(options.output_file, source, len(data), differences))
+    say(
+        "To run it:\n  import tensorflow as tf\n"
+        f"  run = tf.lite.Interpreter({options.output_file!r}).get_signature_runner()\n"
+        "  run(input_word_ids=..., input_mask=..., input_type_ids=...)  # int32 "
+        f"[1, {source.length}]"
+    )
+
+
+def _open(options: Options) -> _Source:
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.finetuning.fine_tuned import open_fine_tuned
+    from bert_tf.run_folder import RunFolder
+
+    path, length = options.checkpoint, options.max_seq_length
+    if "task" not in RunFolder(path).read_flags():
+        checkpoint = open_checkpoint(path)
+        if not checkpoint.head:
+            return _encoder(checkpoint, length)
+    return _classifier(*open_fine_tuned(path, None, length, pairs=False))
+
+
+def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
+    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.resolution import check_length
+    from bert_tf.weights.loading import load_weights
+
+    config = checkpoint.spec.config
+    length = length or min(128, config.max_position_embeddings)
+    check_length(config, length)
+    model = BertEncoder(config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+
+    def encode(inputs):
+        outputs = model(inputs, training=False)
+        return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
+
+    return _Source("encoder", checkpoint, length, (), encode, model)
+
+
+def _classifier(checkpoint: "Checkpoint", task: "Task", length: int) -> _Source:
+    from bert_tf.weights.loading import load_weights
+
+    if not task.head or task.head.kind != "classifier":
+        raise ValueError(
+            f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
+            "predict classes or a number for a text or a pair of texts can be exported to LiteRT"
+        )
+    model = task.build_model(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+
+    def classify(inputs):
+        return _predictions(task.head, model(inputs, training=False))
+
+    return _Source("classifier", checkpoint, length, task.head.labels, classify, model)
+
+
+def _predictions(head: "Head", logits) -> dict:
+    import tensorflow as tf
+
+    if not head.labels:
+        return {"value": logits}
+    return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
+
+
+def _files(source: _Source) -> dict[str, str]:
+    """Returns what the text side needs, as far as it is known: file name -> content."""
+    spec = source.checkpoint.spec
+    files = {}
+    if spec.vocab:
+        tokenizer = {"do_lower_case": spec.lower_case, "model_max_length": source.length}
+        files["vocab.txt"] = "".join(f"{token}\n" for token in spec.vocab.tokens)
+        files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
+    if source.labels:
+        files["labels.txt"] = "".join(f"{label}\n" for label in source.labels)
+    return files
+
+
+def _report(path: str, source: _Source, size: int, differences: dict[str, float]) -> str:
+    before = 4 * source.model.count_params()
+    files = "".join(f", {name}" for name in _files(source))
+    shown = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
+    return (
+        f"Wrote the {source.kind} of {source.checkpoint.path} to {path}: {size / 1e6:.2f} MB; its "
+        f"weights are {before / 1e6:.2f} MB in float32. Inside: the model{files}.\n"
+        f"Largest differences from the model's outputs for random inputs: {shown}."
+    )
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

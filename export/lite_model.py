@@ -1,0 +1,107 @@
+"""Converts functions of Keras models to LiteRT, and runs the result."""
+
+import contextlib
+import io
+import os
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.layers.fused import convertible_gelu
+from export.encoder_module import INPUTS
+
+Function = Callable[[dict], dict[str, tf.Tensor]]
+
+
+def convert(
+    function: Function, weights: Sequence[keras.Variable], length: int, quantize: str = "none"
+) -> bytes:
+    """Returns the LiteRT model of a function.
+
+    Args:
+        function: maps the encoder's inputs, int32 [1, length], to float32 tensors by name.
+        weights: the variables that it uses.
+        length: tokens per example.
+        quantize: how the weights are stored: "none" (float32), "float16", or "int8", LiteRT's
+            dynamic range, which also computes with them and quantizes their inputs meanwhile.
+    """
+    module = tf.Module()
+    module.weights = [weight.value for weight in weights]
+    signature = {name: tf.TensorSpec([1, length], tf.int32, name) for name in INPUTS}
+    serving = tf.function(function, input_signature=[signature], autograph=False)
+    with tempfile.TemporaryDirectory() as folder, _silent():
+        with convertible_gelu():
+            # Without a SavedModel, the converter loses the variables.
+            tf.saved_model.save(module, folder, signatures=serving.get_concrete_function())
+        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        if quantize != "none":
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if quantize == "float16":
+            converter.target_spec.supported_types = [tf.float16]
+        return converter.convert()
+
+
+def runner(model: bytes) -> Callable[..., dict[str, np.ndarray]]:
+    """Returns a function that runs a LiteRT model: its inputs by name -> its outputs by name."""
+    with _silent(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a package of its own will replace tf.lite
+        interpreter = tf.lite.Interpreter(model_content=model)
+        interpreter.allocate_tensors()
+    return interpreter.get_signature_runner()
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Hides what LiteRT's C++ code writes to standard error."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def differences(
+    function: Function, run: Callable, vocab_size: int, length: int, count: int = 4
+) -> dict[str, float]:
+    """Returns the largest difference between a function and its LiteRT model, for each output.
+
+    Args:
+        run: what `runner` returned.
+        count: the number of random inputs that both get.
+    """
+    largest: dict[str, float] = {}
+    for seed in range(count):
+        inputs = random_inputs(vocab_size, length, seed)
+        found = run(**inputs)
+        for name, expected in function(inputs).items():
+            difference = float(np.max(np.abs(found[name] - expected)))
+            largest[name] = max(largest.get(name, 0.0), difference)
+    return largest
+
+
+def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarray]:
+    """Returns random tokens in two segments, and padding: int32 [1, length] by name."""
+    random = np.random.default_rng(seed)
+    tokens = random.integers(2, length + 1)
+    mask = np.arange(length) < tokens
+    ids = random.integers(0, vocab_size, length) * mask
+    types = (np.arange(length) >= random.integers(1, tokens)) * mask
+    return {n: x[None].astype(np.int32) for n, x in zip(INPUTS, (ids, mask, types), strict=True)}
+
+
+def with_files(model: bytes, files: Mapping[str, str]) -> bytes:
+    """Appends text files to a model, as a zip archive that LiteRT does not read."""
+    target = io.BytesIO(model)
+    with zipfile.ZipFile(target, "a") as archive:
+        for name, text in files.items():
+            # A ZipInfo has no time of its own: the same files give the same bytes.
+            archive.writestr(zipfile.ZipInfo(name), text)
+    return target.getvalue()

@@ -1,0 +1,104 @@
+"""LiteRT models, run by LiteRT's interpreter, against the Keras models they were made from."""
+
+import json
+import os
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+from export import lite, lite_model
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
+CONFIG = BertConfig(400, 64, 2, 2, 128, max_position_embeddings=20, initializer_range=0.1)
+
+
+def save(folder: str, model: keras.Model, head: Head | None = None) -> str:
+    run = RunFolder(folder)
+    run.write(ModelSpec(model.config, VOCAB if head else None, True))
+    if head:
+        run.write_head(head)
+    Checkpointer(folder, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pretrainer() -> BertPretrainer:
+    keras.utils.set_random_seed(0)
+    return BertPretrainer(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("quantize", "error", "size"),
+    [("none", 1e-5, 1.0), ("float16", 5e-3, 0.55), ("int8", 0.2, 0.4)],
+)
+def test_an_encoder_computes_what_the_model_computes(
+    pretrainer, tmp_path, capsys, quantize, error, size
+):
+    """Oracles: the Keras model, which has the exact GELU; the size of its weights."""
+    run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
+    lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
+    inputs = lite_model.random_inputs(400, 20, seed=9)
+    found = lite_model.runner(pathlib.Path(file).read_bytes())(**inputs)
+    expected = pretrainer.encoder(inputs)
+    for name in ("pooled_output", "sequence_output"):
+        np.testing.assert_allclose(found[name], expected[name], atol=error)
+    weights = 4 * pretrainer.encoder.count_params()
+    assert os.path.getsize(file) < size * weights + 30_000  # and the graph
+    printed = capsys.readouterr().out
+    assert f"Wrote the encoder of {run}/ckpt-0 to {file}: " in printed
+    assert f"its weights are {weights / 1e6:.2f} MB in float32." in printed
+    measured = printed.split("random inputs: pooled_output ")[1].split(",")[0]
+    assert float(measured) < error
+
+
+@pytest.mark.parametrize(
+    ("head", "outputs", "name", "function"),
+    [
+        (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax),
+        (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid),
+        (Head("classifier"), 1, "value", tf.identity),
+    ],
+)
+def test_a_classifier_and_what_its_text_side_needs(tmp_path, head, outputs, name, function):
+    """Oracles: the Keras model; the vocabulary, casing and labels of the run."""
+    model = BertTaskModel(CONFIG, outputs)
+    file = f"{tmp_path}/classifier.tflite"
+    run = save(f"{tmp_path}/run", model, head)
+    lite.run(lite.Options(checkpoint=run, output_file=file, max_seq_length=8))
+    inputs = lite_model.random_inputs(400, 8, seed=9)
+    found = lite_model.runner(pathlib.Path(file).read_bytes())(**inputs)
+    assert found.keys() == {name}
+    np.testing.assert_allclose(found[name], function(model(inputs)), atol=1e-5)
+    with zipfile.ZipFile(file) as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert files.pop("vocab.txt").splitlines() == list(VOCAB.tokens)
+    tokenizer = {"do_lower_case": True, "model_max_length": 8}
+    assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
+    labels = files.pop("labels.txt", "")
+    assert (tuple(labels.splitlines()), files) == (head.labels, {})
+
+
+def test_what_cannot_be_exported(pretrainer, tmp_path):
+    """Oracle: one line that says what to do; no file is written."""
+    run = save(f"{tmp_path}/run", pretrainer)
+
+    def refuse(message: str, **flags):
+        flags = {"checkpoint": run, "output_file": f"{tmp_path}/new.tflite"} | flags
+        with pytest.raises((ValueError, OSError), match=message):
+            lite.run(lite.Options(**flags))
+        assert not os.path.exists(f"{tmp_path}/new.tflite")
+
+    refuse("run exists: remove it or name another file", output_file=run)
+    refuse("max_seq_length 21 is more than the max_position_embeddings 20", max_seq_length=21)
+    tagger = save(f"{tmp_path}/tagger", BertTaskModel(CONFIG, 2, "tagger"), Head("tagger"))
+    refuse("has a head of the kind tagger: .* only classifiers can be used", checkpoint=tagger)

@@ -30,3 +30,16 @@ PLACEMENTS = ("append", "unused")
 
 # What the label column of a user's own file holds.
 LABEL_TYPES = ("class", "classes", "number", "tags")
+
+# How a fine-tuned model is compressed.
+RECIPES = (
+    "layers",
+    "distilbert",
+    "pkd6",
+    "pkd3",
+    "pd",
+    "tinybert",
+    "internal",
+    "internal-progressive",
+    "theseus",
+)

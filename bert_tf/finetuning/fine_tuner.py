@@ -86,7 +86,7 @@ class FineTuner:
         """Returns the task's objective with the weights of --class_weights."""
         value, task = self._options.class_weights, self._task
         if not value:
-            return task.objective
+            return task.training_objective(self.num_train_steps)
         classifies = task.head and task.head.kind == "classifier"
         if not (classifies and isinstance(task.objective, ClassificationObjective)):
             raise ValueError(
@@ -101,7 +101,7 @@ class FineTuner:
     def set_initial_weights(
         self, init: Checkpoint | None, mapping: VocabularyMapping | None, say: Callable[[str], None]
     ) -> None:
-        """Resumes, or sets the encoder's weights; see `weights.starting`.
+        """Resumes, or sets the task's `initial_weights`; see `weights.starting`.
 
         Args:
             init: the initial checkpoint.
@@ -111,7 +111,7 @@ class FineTuner:
         set_initial_weights(
             self.driver,
             self.model,
-            self.model.encoder.weights,
+            self._task.initial_weights(self.model),
             init,
             mapping,
             say,

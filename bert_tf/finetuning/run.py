@@ -42,11 +42,14 @@ from tfrecords.writer import atomic_write
 EVAL_RESULTS_JSON = "eval_results.json"
 
 
-def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str, float]:
+def fine_tune(
+    options: FineTuningOptions, task: Task | None = None, init: Checkpoint | None = None
+) -> dict[str, float]:
     """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
+        init: replaces `options.init_checkpoint`; a run that resumes needs neither.
 
     Returns:
         the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
@@ -63,11 +66,14 @@ def fine_tune(options: FineTuningOptions, task: Task | None = None) -> dict[str,
     strategy = make_strategy(options)
     lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
     with explain_lost_workers(), lock:
-        return _fine_tune(options, task, strategy)
+        return _fine_tune(options, task, init, strategy)
 
 
 def _fine_tune(
-    options: FineTuningOptions, task: Task | None, strategy: tf.distribute.Strategy
+    options: FineTuningOptions,
+    task: Task | None,
+    init: Checkpoint | None,
+    strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
     options = with_length(with_saved_flags(options, run), options.task)
@@ -75,7 +81,7 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    init = open_init_checkpoint(
+    init = init or open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
     trained = None if trains else _open_trained(run, init)
@@ -88,10 +94,10 @@ def _fine_tune(
     set_precision(options.precision)
     reported = _reported_splits(options, task)
     trained_on = [] if trained else [TRAIN, task.dev_splits[0]]
-    splits = _read(options, task, spec, list(dict.fromkeys([*trained_on, *reported])), say)
+    splits = read_features(options, task, spec, list(dict.fromkeys([*trained_on, *reported])), say)
     if trained:
         results = _best_results(run)
-        evaluator = _load(options, task, spec, trained, splits, strategy)
+        evaluator = load_evaluator(options, task, spec, trained, splits, strategy)
     else:
         results, evaluator = _train(options, task, spec, splits, init, mapping, strategy)
     files = []
@@ -166,7 +172,7 @@ def _train(
     return results, tuner.evaluator
 
 
-def _load(
+def load_evaluator(
     options: FineTuningOptions,
     task: Task,
     spec: ModelSpec,
@@ -196,7 +202,7 @@ def _resolve_model(
     if mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
     resumes = run.has_checkpoint()
-    if not (options.init_checkpoint or options.preset or options.bert_config_file or resumes):
+    if not (init or options.preset or options.bert_config_file or resumes):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
     spec = resolve_model(
@@ -220,7 +226,7 @@ def _resolve_model(
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)
 
 
-def _read(
+def read_features(
     options: FineTuningOptions,
     task: Task,
     spec: ModelSpec,

@@ -82,6 +82,14 @@ class Task(abc.ABC):
         outputs = {"span": 2, "multiple_choice": 1}.get(self.head.kind, len(self.head.labels) or 1)
         return BertTaskModel(config, outputs, self.head.kind)
 
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns the weights of the model that are set from the initial checkpoint."""
+        return model.encoder.weights
+
+    def training_objective(self, num_train_steps: int) -> Objective:
+        """Returns the objective of a training run."""
+        return self.objective
+
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Turns outputs of the model into what `score` and `write_predictions` read, once for both.
 

@@ -74,9 +74,13 @@ class SelfAttention(keras.layers.Layer):
 
         Row i is what token i attends to. There is no dropout.
         """
+        return ops.softmax(self.scores(x) + _bias(attention_mask))
+
+    def scores(self, x):
+        """Returns what the softmax of `probabilities` reads, unmasked, float32 [B, N, S, S]."""
         query, key, _ = self._heads(x)
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        return ops.softmax(ops.cast(scores, "float32") + _bias(attention_mask))
+        return ops.cast(scores, "float32")
 
     def _heads(self, x):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, H/N]."""

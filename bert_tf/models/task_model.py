@@ -71,13 +71,16 @@ class BertTaskModel(keras.Model):
         seeds = self.encoder.dropout_seeds(inputs, training)
         trains_encoder = training and self.encoder.trainable
         outputs = self.encoder(inputs, seeds=seeds, training=trains_encoder)
+        logits = self.logits(outputs, seeds, training)
+        return ops.reshape(logits, shape[:2]) if self.kind == "multiple_choice" else logits
+
+    def logits(self, outputs, seeds=None, training=None):
+        """Applies the head to the encoder's outputs; of "multiple_choice", it returns [B * K]."""
         per_token = self.kind in ("tagger", "span")
         x = outputs["sequence_output" if per_token else "pooled_output"]
         if not self.encoder.trainable:
             x = ops.stop_gradient(x)
         logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
-        if self.kind == "multiple_choice":
-            return ops.reshape(logits, shape[:2])
         return logits[:, 0] if self.num_outputs == 1 and not per_token else logits
 
     def get_config(self):

@@ -29,6 +29,9 @@ class Objective(Protocol):
     Attributes:
         measures: the names of all measures.
         losses: the names of the measures to minimize.
+
+    An objective whose attribute `reads_step` is true finds the number of finished steps in the
+    batches of training, `step`, int64 [].
     """
 
     measures: tuple[str, ...]
@@ -205,6 +208,8 @@ class Trainer:
         """
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)
+        if getattr(self.objective, "reads_step", False):
+            batch = batch | {"step": tf.identity(self.step)}
         global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
         gradients, sums = self._gradients(batch, global_counts, self._dropout_seed(replica))
         gradients = replica.all_reduce("SUM", gradients)

@@ -17,8 +17,11 @@ _POSITIONS = "encoder/embeddings/position_embeddings"
 _LAYER = re.compile(r"encoder/layer_(\d+)/(.*)")
 
 
-def parse_layers(text: str, num_layers: int) -> list[int]:
+def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
     """Reads indices and ranges of layers, such as "0-5" or "0,2,4,11".
+
+    Args:
+        flag: the name of the flag, for messages.
 
     Raises:
         ValueError: it is malformed, not in increasing order, or names a layer that does not exist.
@@ -27,12 +30,12 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", item.strip())
         if not match:
-            raise ValueError(f"--layers={text}: {item!r} is not an index or a range such as 0-5")
+            raise ValueError(f"--{flag}={text}: {item!r} is not an index or a range such as 0-5")
         layers += range(int(match[1]), int(match[2] or match[1]) + 1)
     if not layers or layers != sorted(set(layers)):
-        raise ValueError(f"--layers={text}: name each layer once, in increasing order")
+        raise ValueError(f"--{flag}={text}: name each layer once, in increasing order")
     if layers[-1] >= num_layers:
-        raise ValueError(f"--layers={text}: the layers are 0 to {num_layers - 1}")
+        raise ValueError(f"--{flag}={text}: the layers are 0 to {num_layers - 1}")
     return layers
 
 

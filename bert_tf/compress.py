@@ -1,0 +1,40 @@
+"""Compresses a fine-tuned model: a smaller student learns from it.
+
+  python -m bert_tf.compress --recipe=pkd6 --teacher=run-sst2 --task=sst2 \\
+    --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
+
+The output is the folder of a fine-tuned model, which predict, export.classifier, results and
+convert_checkpoint read. Run the same command again to resume an interrupted run.
+
+Recipes (docs/compression.md has their papers and published results):
+  layers      no teacher: fine-tunes the lowest half of the layers
+  distilbert  the teacher's probabilities, its last hidden states, and the labels
+  pkd6, pkd3  the teacher's probabilities, [CLS] of every second or fourth layer, and the labels
+  pd          the teacher's probabilities alone; for any --init_checkpoint
+  tinybert    attention scores, hidden states and embeddings, then the teacher's probabilities
+  internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
+              internal-progressive: one layer at a time
+  theseus     layers replace modules of the teacher at random, more and more of them
+
+The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
+names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
+"""
+
+from bert_tf.compression.options import CompressionOptions as Options
+from tfrecords import command
+
+
+def run(options: Options) -> dict[str, float]:
+    """Compresses; see `bert_tf.compression.run.compress`."""
+    from bert_tf.compression.run import compress
+
+    return compress(options)
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The losses of distillation, each as its paper states it.
+
+Every function returns one loss per example, float32 [B]. `teacher` and `student` are what the two
+models computed, as float32 tensors of one shape; each loss is 0 where they are equal. `mask` is
+the `input_mask`, int [B, S]: padding has no influence. Where a paper adds up over the layers, the
+caller does.
+"""
+
+import tensorflow as tf
+
+
+def soft_labels(teacher: tf.Tensor, student: tf.Tensor, temperature: float = 1.0) -> tf.Tensor:
+    """The divergence of the student's probabilities from the teacher's, softened.
+
+        T^2 sum_c p_c log(p_c / q_c),  p = softmax(teacher / T),  q = softmax(student / T)
+
+    The papers state the cross-entropy, -T^2 sum_c p_c log q_c: it differs by the entropy of p,
+    which the student does not influence, so the gradient is the same.
+
+    Args:
+        teacher, student: logits [B, C].
+
+    Source: Distilling the Knowledge in a Neural Network (arXiv:1503.02531) section 2.
+    """
+    log_p = tf.nn.log_softmax(teacher / temperature)
+    log_q = tf.nn.log_softmax(student / temperature)
+    return temperature**2 * tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
+
+
+def squared_error(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
+    """The squared error of outputs.
+
+        ||teacher - student||^2
+
+    Args:
+        teacher, student: logits [B, C], or numbers [B].
+
+    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) equation 3.
+    """
+    errors = tf.square(teacher - student)
+    return errors if errors.shape.rank == 1 else tf.reduce_sum(errors, axis=-1)
+
+
+def token_cosine(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """One minus the cosine between the two models' states of a token, the mean over the tokens.
+
+        mean_i (1 - cos(teacher_i, student_i))
+
+    Args:
+        teacher, student: hidden states [B, S, H].
+
+    Source: DistilBERT (arXiv:1910.01108) section 2.
+    """
+    return _token_mean(1.0 - _cosine(teacher, student), mask)
+
+
+def first_token_cosine(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
+    """One minus the cosine between the two models' states of [CLS].
+
+        1 - cos(teacher_0, student_0)
+
+    Args:
+        teacher, student: hidden states [B, S, H].
+
+    Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
+    the [CLS] activation.
+    """
+    return 1.0 - _cosine(teacher[:, 0], student[:, 0])
+
+
+def patience(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
+    """The squared error of the normalized states of [CLS], the mean over the width.
+
+        1/H || teacher_0 / ||teacher_0|| - student_0 / ||student_0|| ||^2
+
+    The paper has no 1/H; the authors' code does, to which the published weights belong.
+
+    Args:
+        teacher, student: hidden states [B, S, H].
+
+    Source: Patient Knowledge Distillation (arXiv:1908.09355) section 3.2.
+    """
+    teacher, student = (tf.math.l2_normalize(x[:, 0], axis=-1) for x in (teacher, student))
+    return tf.reduce_mean(tf.square(teacher - student), axis=-1)
+
+
+def hidden_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The mean squared error of the states of all tokens.
+
+        mean_{i,d} (teacher_id - student_id)^2
+
+    Args:
+        teacher, student: hidden states or embeddings [B, S, H]; a narrower student's are projected.
+
+    Source: TinyBERT (arXiv:1909.10351) equations 8 and 9.
+    """
+    return _token_mean(tf.reduce_mean(tf.square(teacher - student), axis=-1), mask)
+
+
+def attention_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The mean squared error of the attention scores before the softmax.
+
+        1/N sum_n mean_{i,j} (teacher_nij - student_nij)^2,  i and j over the tokens
+
+    Args:
+        teacher, student: scores [B, N, S, S].
+
+    Source: TinyBERT (arXiv:1909.10351) equation 7.
+    """
+    errors = tf.reduce_mean(tf.square(teacher - student), axis=1)
+    mask = tf.cast(mask, tf.float32)
+    pairs = mask[:, :, tf.newaxis] * mask[:, tf.newaxis]
+    return tf.reduce_sum(errors * pairs, axis=[1, 2]) / tf.reduce_sum(pairs, axis=[1, 2])
+
+
+def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """The divergence of the student's attention probabilities from the teacher's.
+
+        1/N sum_n mean_i sum_j p_nij log(p_nij / q_nij)
+
+    p and q are the softmax of the scores over the tokens j.
+
+    Args:
+        teacher, student: scores before the softmax [B, N, S, S].
+
+    Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
+    the self-attention probabilities.
+    """
+    # As far below all scores as in `SelfAttention`; p is exactly 0 there.
+    bias = tf.where(tf.cast(mask, tf.bool), 0.0, -1e9)[:, tf.newaxis, tf.newaxis]
+    log_p, log_q = (tf.nn.log_softmax(scores + bias) for scores in (teacher, student))
+    divergences = tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
+    return _token_mean(tf.reduce_mean(divergences, axis=1), mask)
+
+
+def _cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(
+        tf.math.l2_normalize(a, axis=-1) * tf.math.l2_normalize(b, axis=-1), axis=-1
+    )
+
+
+def _token_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the means [B] of values [B, S] over the tokens."""
+    mask = tf.cast(mask, tf.float32)
+    return tf.reduce_sum(values * mask, axis=-1) / tf.reduce_sum(mask, axis=-1)

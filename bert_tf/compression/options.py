@@ -1,0 +1,61 @@
+"""The flags of compress."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_tf.choices import RECIPES
+from bert_tf.finetuning.options import FineTuningOptions
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressionOptions(FineTuningOptions):
+    """Which model to compress, how, and on which task; the other flags are those of fine-tuning."""
+
+    absent_flags: ClassVar[Mapping[str, str]] = FineTuningOptions.absent_flags | {
+        "teacher_model": "use --teacher",
+        "student_model": "use --init_checkpoint",
+    }
+
+    recipe: str = option(choices=RECIPES, help="The method; docs/compression.md describes each.")
+    teacher: str = option(
+        help="The model to compress: the output folder of run_finetuning on the same task, or a "
+        "fine-tuned model of another program."
+    )
+    student_layers: str | None = option(
+        None,
+        help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
+        "Default: those of the recipe, or all layers of --init_checkpoint.",
+    )
+    init_checkpoint: str | None = option(
+        None,
+        help="The student's initial encoder, which must read the teacher's vocabulary. Default: "
+        "the teacher, whose head the student then has, too.",
+    )
+    do_train: bool = option(True, help="Train the student; always on.", rare=True)
+    do_eval: bool = option(
+        True, help="Evaluate the best weights on the dev set and on a test set with answers."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.do_train:
+            raise ValueError(
+                "--nodo_train: to evaluate a student, use run_finetuning --do_eval with its folder "
+                "as --output_dir"
+            )
+        if self.is_sweep:
+            raise ValueError("--num_seeds and --grid: compress makes one run; vary --random_seed")
+        if self.worker_hosts or self.strategy == "multi_worker":
+            raise ValueError("--worker_hosts: compress runs on one machine")
+        if self.student_layers and not self.init_checkpoint and self.is_random:
+            raise ValueError(
+                "--student_layers has no effect on a student with random weights: omit it, or "
+                "omit --preset and --bert_config_file"
+            )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the student starts with random weights."""
+        return not self.init_checkpoint and bool(self.preset or self.bert_config_file)

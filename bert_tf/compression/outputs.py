@@ -1,0 +1,62 @@
+"""What distillation compares: logits, hidden states and attention scores of two models."""
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf.models.task_model import BertTaskModel
+
+HIDDEN, ATTENTION = "hidden", "attention"
+
+
+class Outputs(NamedTuple):
+    """What a model computed for a batch, in float32.
+
+    Attributes:
+        logits: the output of the model.
+        hidden: the embeddings and the output of every layer, [B, S, H]; hidden[l] is that of the
+            layer number l, counted from 1. Empty if not asked for.
+        scores: the attention scores of every layer before the softmax, [B, N, S, S]. Empty if not
+            asked for.
+    """
+
+    logits: tf.Tensor
+    hidden: list[tf.Tensor]
+    scores: list[tf.Tensor]
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.hidden) - 1
+
+
+def compute(
+    model: BertTaskModel, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
+) -> Outputs:
+    """Calls a model and returns what `reads` names beside the logits.
+
+    Attention scores are computed from the input of each layer, because the attention itself does
+    not keep them.
+
+    Args:
+        batch: the inputs of a model of single sequences.
+        reads: HIDDEN, or HIDDEN and ATTENTION.
+    """
+    encoder = model.encoder
+    seeds = encoder.dropout_seeds(batch, training)
+    outputs = encoder(batch, seeds=seeds, training=training)
+    logits = model.logits(outputs, seeds, training)
+    if not reads:
+        return Outputs(logits, [], [])
+    # With the seeds of the call above, so that the same elements are dropped.
+    embeddings = encoder.embeddings(
+        batch["input_word_ids"],
+        batch["input_type_ids"],
+        seeds=encoder.dropout_seeds(batch, training),
+        training=training,
+    )
+    hidden = [embeddings, *outputs["encoder_outputs"]]
+    scores = []
+    if ATTENTION in reads:
+        scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
+    return Outputs(logits, [tf.cast(x, tf.float32) for x in hidden], scores)

@@ -1,0 +1,184 @@
+"""The recipes: a table of methods, each made of a student, the terms of a loss and a schedule.
+
+Every recipe fine-tunes a student on a task; the teacher is a model that was fine-tuned on the same
+task. `PUBLISHED` values are those of Compressing Large-Scale Transformer-Based Models
+(arXiv:2002.11985), relative to BERT-base.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bert_tf.choices import RECIPES as NAMES
+from bert_tf.compression.terms import (
+    ALWAYS,
+    Span,
+    Term,
+    attention_scores,
+    embeddings,
+    hidden_states,
+    internal_attention,
+    internal_states,
+    last_states,
+    patient_layers,
+    soft_labels,
+    teacher_layer,
+)
+
+
+class Published(NamedTuple):
+    """The row of a method in the survey.
+
+    Attributes:
+        compression: how many times smaller the model is.
+        quality: the share of BERT-base's quality that it keeps.
+        speed_up: how many times faster it is; None if not stated.
+    """
+
+    compression: float
+    quality: float
+    speed_up: float | None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method.
+
+    Attributes:
+        paper: its authors or name, and where to find it.
+        layers: maps the teacher's number of layers to the indices of those that the student starts
+            with, counted from 0.
+        labels: the factor of the task's own loss.
+        labels_during: when that loss counts.
+        terms: the other terms of the loss.
+        replaces: whether training mixes layers of teacher and student; see `theseus`.
+        published: its row in the survey, if it has one.
+    """
+
+    paper: str
+    layers: Callable[[int], list[int]]
+    labels: float = 1.0
+    labels_during: Span = ALWAYS
+    terms: tuple[Term, ...] = ()
+    replaces: bool = False
+    published: Published | None = None
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """What the terms need beside the logits; see `outputs.compute`."""
+        return frozenset(name for term in self.terms for name in term.reads)
+
+    @property
+    def has_teacher(self) -> bool:
+        """Whether training calls the teacher."""
+        return bool(self.terms) or self.replaces
+
+    @property
+    def in_stages(self) -> bool:
+        """Whether a term of the loss counts in a part of the steps only."""
+        return {ALWAYS} != {self.labels_during, *(term.during for term in self.terms)}
+
+
+def lowest(divisor: int) -> Callable[[int], list[int]]:
+    """Keeps the lowest layers: one out of `divisor`, as a number."""
+    return lambda layers: list(range(_kept(layers, divisor)))
+
+
+def spread(divisor: int) -> Callable[[int], list[int]]:
+    """Keeps one layer out of `divisor`: those that the student's layers are compared with."""
+
+    def layers(num_teacher: int) -> list[int]:
+        kept = _kept(num_teacher, divisor)
+        return [teacher_layer(layer, kept, num_teacher) - 1 for layer in range(1, kept + 1)]
+
+    return layers
+
+
+def _kept(layers: int, divisor: int) -> int:
+    return max(1, round(layers / divisor))
+
+
+# Intermediate layers first, then predictions. With one learning rate that falls over both stages,
+# the second begins near the rate that TinyBERT uses for it.
+_FIRST, _SECOND = (0.0, 0.7), (0.7, 1.0)
+_BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
+
+_RECIPES = {
+    "layers": Recipe(
+        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
+        layers=lowest(2),
+    ),
+    # The weights are in the ratio of the authors' code, 5 : 2 : 1; labels are in the place of the
+    # masked LM.
+    "distilbert": Recipe(
+        "Sanh et al., DistilBERT (arXiv:1910.01108)",
+        layers=spread(2),
+        labels=0.25,
+        terms=(soft_labels(0.625, temperature=2.0), last_states(0.125)),
+        published=Published(2.5, 0.90, 1.6),
+    ),
+    "pkd6": Recipe(
+        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+        layers=lowest(2),
+        labels=0.5,
+        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
+        published=Published(1.6, 0.97, 1.9),
+    ),
+    "pkd3": Recipe(
+        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+        layers=lowest(4),
+        labels=0.5,
+        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
+        published=Published(2.4, 0.92, 3.7),
+    ),
+    "pd": Recipe(
+        "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
+        layers=lowest(2),
+        labels=0.0,
+        terms=(soft_labels(1.0, temperature=1.0),),
+        published=Published(1.6, 0.98, 2.5),
+    ),
+    "tinybert": Recipe(
+        "Jiao et al., TinyBERT (arXiv:1909.10351)",
+        layers=spread(3),
+        labels=0.0,
+        terms=(
+            attention_scores(1.0, _FIRST),
+            hidden_states(1.0, _FIRST),
+            embeddings(1.0, _FIRST),
+            soft_labels(1.0, temperature=1.0, during=_SECOND),
+        ),
+        published=Published(7.5, 0.96, 9.4),
+    ),
+    "internal": Recipe(
+        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+        layers=spread(2),
+        labels=0.5,
+        labels_during=_AFTERWARDS,
+        terms=(
+            internal_attention(1.0, _BOTTOM_UP, stacked=True),
+            internal_states(1.0, _BOTTOM_UP, stacked=True),
+            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+        ),
+        published=Published(2.0, 0.94, None),
+    ),
+    "internal-progressive": Recipe(
+        "Aguilar et al., as internal, one layer at a time",
+        layers=spread(2),
+        labels=0.5,
+        labels_during=_AFTERWARDS,
+        terms=(
+            internal_attention(1.0, _BOTTOM_UP, stacked=False),
+            internal_states(1.0, _BOTTOM_UP, stacked=False),
+            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+        ),
+    ),
+    "theseus": Recipe(
+        "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
+        layers=lowest(2),
+        replaces=True,
+        published=Published(1.6, 0.98, None),
+    ),
+}
+RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}
+"""The recipes by the values of --recipe."""

@@ -1,0 +1,106 @@
+"""Compresses a fine-tuned model, from flags to the run folder of a student."""
+
+import json
+
+import numpy as np
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.student import StudentTask, initial_student
+from bert_tf.finetuning.registry import make_task, task_name, with_length
+from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
+from bert_tf.finetuning.task import Task
+from bert_tf.flags import make_strategy
+from bert_tf.resolution import check_length
+from bert_tf.run_folder import RunFolder
+from bert_tf.weights.checkpoint import Checkpoint
+from tfrecords.writer import atomic_write
+
+COMPRESSION = "compression.json"
+
+
+def compress(options: CompressionOptions) -> dict[str, float]:
+    """Trains a student of a fine-tuned model; resumes the run in output_dir.
+
+    The output folder is that of a fine-tuning run, with `compression.json` in addition: the recipe,
+    the teacher, and parameters and metrics of both models.
+
+    Returns:
+        the results of the student; see `fine_tune`.
+
+    Raises:
+        ValueError, OSError, Interrupted: see `fine_tune`; also if teacher, student, task and recipe
+            do not suit each other.
+    """
+    options = with_length(options, task_name(options.task))
+    recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
+    _check_stages(options)
+    teacher = open_checkpoint(options.teacher)
+    if not teacher.head:
+        raise ValueError(
+            f"--teacher={options.teacher} is not a fine-tuned model: give the output folder of "
+            "run_finetuning on this task"
+        )
+    check_length(teacher.spec.config, options.max_seq_length)
+    task = make_task(options, teacher.head)
+    student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
+    init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
+    results = fine_tune(options, student, init)
+    print(_report(options, task, teacher, results))
+    return results
+
+
+def _check_stages(options: CompressionOptions) -> None:
+    """Raises a ValueError for flags of fine-tuning that do not suit the recipe."""
+    recipe = RECIPES[options.recipe]
+    if options.early_stopping and (recipe.in_stages or recipe.replaces):
+        raise ValueError(
+            f"--early_stopping would end --recipe={options.recipe} before its last stage: omit it"
+        )
+    for name in ("class_weights", "freeze_encoder"):
+        if recipe.has_teacher and getattr(options, name):
+            raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
+
+
+def _report(
+    options: CompressionOptions, task: Task, teacher: Checkpoint, results: dict[str, float]
+) -> str:
+    """Writes `compression.json` and returns the line that compares student and teacher."""
+    run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
+    values = run.read_json(COMPRESSION)
+    if not values:
+        values = {
+            "recipe": options.recipe,
+            "teacher": options.teacher,
+            "teacher_parameters": num_parameters(teacher),
+            "student_parameters": num_parameters(open_checkpoint(run.path)),
+            "metric": metric,
+            "teacher_value": _evaluate(options, task, teacher)[metric],
+            "student_value": results[metric],
+        }
+        atomic_write(run.file(COMPRESSION), json.dumps(values, indent=2) + "\n")
+    before, after = values["teacher_parameters"], values["student_parameters"]
+    theirs, ours = values["teacher_value"], values["student_value"]
+    kept = f" ({ours / theirs:.1%} kept)" if theirs > 0 else ""
+    return (
+        f"Teacher and student: {before:,} and {after:,} parameters ({before / after:.2f} times "
+        f"fewer); {task.metric} {theirs:.4f} and {ours:.4f} on {task.dev_set}{kept}."
+    )
+
+
+def num_parameters(checkpoint: Checkpoint) -> int:
+    """Returns the number of parameters of an encoder and its head."""
+    return sum(
+        int(np.prod(tensor.shape))
+        for path, tensor in checkpoint.tensors.items()
+        if path.split("/")[0] in ("encoder", "task_model")
+    )
+
+
+def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:
+    """Returns the teacher's metrics on the dev set."""
+    dev, spec = task.dev_splits[0], RunFolder(options.output_dir).read()
+    splits = read_features(options, task, spec, [dev], lambda line: None)
+    arguments = options, task, teacher.spec, teacher, splits, make_strategy(options)
+    return load_evaluator(*arguments).evaluate(dev)

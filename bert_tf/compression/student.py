@@ -1,0 +1,147 @@
+"""The student: the weights that it starts with, and the task that it learns with its teacher."""
+
+from typing import Any
+
+import keras
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.recipes import Recipe
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.objectives import ClassificationObjective, RegressionObjective
+from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.trained_head import check_kind, order_classes
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.trainer import Objective
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.reshaping import keep_layers, parse_layers
+from tfrecords.progress import say
+
+
+def initial_student(
+    options: CompressionOptions, recipe: Recipe, teacher: Checkpoint
+) -> Checkpoint | None:
+    """Returns what the student starts with; None for random weights.
+
+    Raises:
+        ValueError: --student_layers is wrong, or layers share weights, so that none can be chosen.
+        OSError: --init_checkpoint cannot be read.
+    """
+    if options.is_random:
+        return None
+    source = open_checkpoint(options.init_checkpoint) if options.init_checkpoint else teacher
+    count = source.spec.config.num_hidden_layers
+    if options.student_layers:
+        return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
+    return source if options.init_checkpoint else keep_layers(source, recipe.layers(count))
+
+
+class StudentTask:
+    """A task that a student learns from its teacher; in all else, the task itself.
+
+    Args:
+        task: the task.
+        teacher: a model that was fine-tuned on it.
+        keeps_head: whether the student starts with the teacher's head.
+
+    Raises:
+        ValueError: the recipe or the teacher does not suit the task.
+    """
+
+    def __init__(self, task: Task, recipe: Recipe, teacher: Checkpoint, keeps_head: bool):
+        self._task, self._recipe, self._teacher = task, recipe, teacher
+        check_kind(task.name, task.head, teacher.head, teacher.path)
+        same = teacher.head and task.head and teacher.head.labels == task.head.labels
+        self._keeps_head = keeps_head and same
+        if recipe.has_teacher and not _is_supported(task):
+            raise ValueError(
+                f"--task={task.name}: this recipe compresses models that choose one class or "
+                "predict a number for a text or a pair; for other tasks, use --recipe=layers"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._task, name)
+
+    @property
+    def objective(self) -> Objective:
+        return self.training_objective(1)
+
+    def training_objective(self, num_train_steps: int) -> Objective:
+        """See `Task.training_objective`."""
+        if not self._recipe.has_teacher:
+            return self._task.objective
+        return DistillationObjective(self._task.objective, self._recipe, num_train_steps)
+
+    def featurize(
+        self, examples: Any, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        """See `Task.featurize`.
+
+        Raises:
+            ValueError: the student's vocabulary or casing is not the teacher's.
+        """
+        ours, theirs = tokenizer.vocab, self._teacher.spec.vocab
+        other_casing = self._teacher.spec.lower_case not in (None, tokenizer.lower_case)
+        if other_casing or (theirs and ours.sha256 != theirs.sha256):
+            raise ValueError(
+                f"the student's vocabulary ({len(ours):,} tokens) or casing is not that of the "
+                f"teacher, {self._teacher.path}: give --vocab_file={self._teacher.vocab_file} or "
+                "another --init_checkpoint"
+            )
+        return self._task.featurize(examples, tokenizer, max_seq_length)
+
+    def build_model(self, config: BertConfig) -> keras.Model:
+        """See `Task.build_model`.
+
+        Raises:
+            ValueError: the recipe cannot compare these two models.
+        """
+        student = self._task.build_model(config)
+        if not self._recipe.has_teacher:
+            return student
+        _check_comparable(self._recipe, config, self._teacher.spec.config)
+        return Distillation(student, load_teacher(self._task, self._teacher))
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """See `Task.initial_weights`."""
+        return model.encoder.weights + (model.head.weights if self._keeps_head else [])
+
+
+def load_teacher(task: Task, teacher: Checkpoint) -> BertTaskModel:
+    """Returns the teacher with its classes in the order of the task's."""
+    model = task.build_model(teacher.spec.config)
+    load_weights(teacher.path, teacher.tensors, model.weights)
+    order_classes(model, task.head, teacher.head, say)
+    return model
+
+
+def _is_supported(task: Task) -> bool:
+    kinds = ClassificationObjective, RegressionObjective
+    return task.head and task.head.kind == "classifier" and isinstance(task.objective, kinds)
+
+
+def _check_comparable(recipe: Recipe, student: BertConfig, teacher: BertConfig) -> None:
+    for reason, name, matters in (
+        ("layers of one width", "hidden_size", recipe.replaces or _compares_widths(recipe)),
+        ("as many heads", "num_attention_heads", "attention" in recipe.reads),
+    ):
+        ours, theirs = getattr(student, name), getattr(teacher, name)
+        if matters and ours != theirs:
+            raise ValueError(
+                f"this recipe needs {reason} in student and teacher, but their {name} are {ours} "
+                f"and {theirs}: use another --init_checkpoint, or --recipe=pd, which compares "
+                "predictions alone"
+            )
+    if recipe.has_teacher and student.num_hidden_layers > teacher.num_hidden_layers:
+        raise ValueError(
+            f"the student has {student.num_hidden_layers} layers, more than the "
+            f"{teacher.num_hidden_layers} of the teacher: use a smaller --init_checkpoint"
+        )
+
+
+def _compares_widths(recipe: Recipe) -> bool:
+    return not all(term.projects for term in recipe.terms)

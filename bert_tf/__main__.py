@@ -22,6 +22,7 @@ _STEPS = {
     },
     "Fine-tuning": {
         "finetune": "bert_tf.run_finetuning",
+        "compress": "bert_tf.compress",
         "results": "bert_tf.results",
         "glue-submission": "bert_tf.glue_submission",
     },

@@ -60,6 +60,8 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
         return False
     if not run.has_checkpoint():
         return False  # stopped before its first checkpoint: there is nothing to resume
+    if "recipe" in saved and not hasattr(options, "recipe"):
+        raise ValueError(f"{run.path} holds a run of compress: resume it with the same command")
     changed = run.changed_flags(dataclasses.asdict(options))
     for name, (then, now) in changed.items():
         if name not in _FREE | _READING:

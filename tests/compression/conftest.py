@@ -1,0 +1,66 @@
+"""A teacher of three layers with random weights, and a task for it."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+from tfrecords.vocabulary import Vocabulary
+
+WORDS = tuple("abcdefgh")
+VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
+CONFIG = BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16, initializer_range=0.3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(quick_runs):
+    pass
+
+
+@pytest.fixture(scope="session")
+def config() -> BertConfig:
+    return CONFIG
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> pathlib.Path:
+    """SST-2 made of random words, in which the first one is the label."""
+    folder = tmp_path_factory.mktemp("files")
+    random = np.random.default_rng(0)
+    for split, count in {"train": 32, "dev": 16}.items():
+        texts = [random.choice(WORDS, random.integers(1, 10)) for _ in range(count)]
+        lines = [f"{' '.join(text)}\t{int(text[0] < 'e')}\n" for text in texts]
+        (folder / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def teacher(tmp_path_factory) -> str:
+    """A fine-tuned model for SST-2."""
+    folder = str(tmp_path_factory.mktemp("teacher"))
+    RunFolder(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    RunFolder(folder).write_head(Head("classifier", ("negative", "positive")))
+    model = BertTaskModel(CONFIG, 2)
+    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    return folder
+
+
+@pytest.fixture
+def batch() -> dict[str, tf.Tensor]:
+    """Four examples, the last of which only fills the batch, with padding."""
+    lengths = np.array([8, 3, 5, 8])
+    mask = (np.arange(8) < lengths[:, None]).astype(np.int32)
+    ids = np.random.default_rng(1).integers(5, 13, [4, 8], np.int32) * mask
+    return {
+        "input_word_ids": tf.constant(ids),
+        "input_mask": tf.constant(mask),
+        "input_type_ids": tf.zeros_like(ids),
+        "labels": tf.constant([0, 1, 1, 0]),
+        "example_weights": tf.constant([1.0, 1.0, 1.0, 0.0]),
+        "dropout_seed": tf.constant([1, 2]),
+    }

@@ -1,0 +1,168 @@
+"""The command, from a fine-tuned model to the run folder of its student."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compress import Options, run
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.student import StudentTask, initial_student
+from bert_tf.conversion.converting import write_run
+from bert_tf.finetuning.evaluator import Evaluator
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.runs.comparison import read_groups
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_finetuning import Options as FineTuningOptions
+from bert_tf.run_finetuning import run as run_finetuning
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import latest_checkpoint
+from bert_tf.weights.formats import huggingface
+from bert_tf.weights.loading import load_weights
+from tfrecords.vocabulary import Vocabulary
+
+
+def make_options(teacher, files, output_dir="unused", **changes) -> Options:
+    values = dict(
+        recipe="layers",
+        teacher=teacher,
+        task="sst2",
+        data_dir=str(files),
+        output_dir=str(output_dir),
+        max_seq_length=12,
+        train_batch_size=8,
+        num_train_epochs=2.0,
+    )
+    return Options(**values | changes)
+
+
+def test_all_layers_of_the_teacher_are_the_teacher(teacher, files, batch, config):
+    """Oracle: the teacher's outputs; half of its layers by default."""
+    options = make_options(teacher, files, student_layers="0-2")
+    source = open_checkpoint(teacher)
+    task = StudentTask(TASKS["sst2"], RECIPES["layers"], source, keeps_head=True)
+    student = initial_student(options, RECIPES["layers"], source)
+    model, expected = task.build_model(student.spec.config), BertTaskModel(config, 2)
+    load_weights(teacher, student.tensors, task.initial_weights(model))
+    load_weights(teacher, source.tensors, expected.weights)
+    np.testing.assert_array_equal(model(batch), expected(batch))
+    options = make_options(teacher, files)
+    assert initial_student(options, RECIPES["layers"], source).spec.config.num_hidden_layers == 2
+    with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
+        initial_student(make_options(teacher, files, student_layers="0-3"), RECIPES["pd"], source)
+
+
+@pytest.mark.slow
+def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
+    teacher, files, tmp_path, config, capsys, monkeypatch
+):
+    """Oracles: the uninterrupted run; the parameters of the two models; what reads run folders."""
+    narrow = dataclasses.replace(config, num_hidden_layers=1, hidden_size=8)
+    narrow.to_json_file(str(tmp_path / "narrow.json"))
+    options = make_options(
+        teacher,
+        files,
+        tmp_path / "student",
+        recipe="tinybert",
+        bert_config_file=str(tmp_path / "narrow.json"),
+        vocab_file=f"{teacher}/vocab.txt",
+        learning_rate=1e-2,
+    )
+    broken = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
+    evaluate = Evaluator.evaluate
+
+    def copy_once(self, split):
+        if not (tmp_path / "broken").exists():
+            shutil.copytree(options.output_dir, broken.output_dir)
+        return evaluate(self, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "evaluate", copy_once)
+        results = run(options)
+    line = capsys.readouterr().out.splitlines()[-1]
+    before, after = (BertTaskModel(c, 2).count_params() for c in (config, narrow))
+    assert line.startswith(f"Teacher and student: {before:,} and {after:,} parameters (")
+    values = json.loads((tmp_path / "student" / "compression.json").read_text())
+    assert values["student_value"] == results["eval_accuracy"]
+    assert f"accuracy {values['teacher_value']:.4f} and {values['student_value']:.4f} on" in line
+    with pytest.raises(ValueError, match="holds a run of compress: resume it"):
+        run_finetuning(
+            FineTuningOptions(
+                task="sst2", data_dir=str(files), output_dir=broken.output_dir, do_train=True,
+                max_seq_length=12, train_batch_size=8, num_train_epochs=2.0, learning_rate=1e-2,
+                vocab_file=options.vocab_file, bert_config_file=options.bert_config_file,
+            )
+        )  # fmt: skip
+    assert run(broken) == results
+    assert "Resuming from" in capsys.readouterr().out
+    states = [latest_checkpoint(folder) for folder in (options.output_dir, broken.output_dir)]
+    readers = [tf.train.load_checkpoint(state) for state in states]
+    for key in readers[0].get_variable_to_shape_map():
+        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+            np.testing.assert_allclose(*(r.get_tensor(key) for r in readers), atol=1e-6)
+
+    # A finished run prints its comparison again.
+    assert run(options) == results
+    assert capsys.readouterr().out.splitlines()[-1] == line
+    checkpoint, task, length = open_fine_tuned(options.output_dir, None, None, False)
+    assert (checkpoint.spec.config, task.name, length) == (narrow, "sst2", 12)
+    assert read_groups(str(tmp_path / "student"))[0][0].size == 1
+    evaluation = FineTuningOptions(
+        task="sst2", data_dir=str(files), output_dir=options.output_dir, do_eval=True
+    )
+    assert run_finetuning(evaluation)["eval_accuracy"] == results["eval_accuracy"]
+    model = BertTaskModel(narrow, 2)
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    for write in (write_run, huggingface.write):
+        folder = tmp_path / write.__module__
+        folder.mkdir()
+        write(checkpoint, str(folder))
+        tensors = open_checkpoint(str(folder)).tensors
+        for weight in model.weights:
+            np.testing.assert_array_equal(tensors[weight.path].read(), weight)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"early_stopping": 1, "recipe": "tinybert"}, "--early_stopping would end --recipe=tinyb"),
+        ({"class_weights": "balanced", "recipe": "pd"}, "--class_weights does not suit --recipe=p"),
+        ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
+        ({"num_seeds": 2}, "compress makes one run"),
+        ({"do_train": False}, "use run_finetuning --do_eval"),
+        ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
+    ],
+)
+def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run(make_options(teacher, files, tmp_path / "out", **changes))
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
+    """Oracle: the message, which names what differs."""
+    source, task = open_checkpoint(teacher), TASKS["sst2"]
+    for recipe, changes, message in (
+        ("pkd6", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
+        ("theseus", {"hidden_size": 8}, "layers of one width"),
+        ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
+        ("pd", {"num_hidden_layers": 4}, "has 4 layers, more than the 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            StudentTask(task, RECIPES[recipe], source, False).build_model(
+                dataclasses.replace(config, **changes)
+            )
+    with pytest.raises(ValueError, match="--task=swag needs the kind multiple_choice"):
+        StudentTask(TASKS["swag"], RECIPES["pd"], source, False)
+    shutil.copytree(teacher, headless := tmp_path / "headless")
+    (headless / "head.json").unlink()
+    with pytest.raises(ValueError, match="is not a fine-tuned model"):
+        run(make_options(str(headless), files, tmp_path / "out"))
+    other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
+    with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
+        StudentTask(task, RECIPES["pd"], source, False).featurize(None, other, 12)

@@ -1,0 +1,165 @@
+"""A student and its teacher: what they compute, what is compared, and when."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.terms import Pair, teacher_layer
+from bert_tf.compression.theseus import mixed_logits, replacing_rate
+from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.models.attention_probabilities import attention_probabilities
+from bert_tf.models.task_model import BertTaskModel
+
+BOTH = (HIDDEN, ATTENTION)
+
+
+def without_dropout(config, **changes):
+    rates = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return dataclasses.replace(config, **rates | changes)
+
+
+def test_outputs_are_the_models(config, batch):
+    """Oracles: the model itself, with and without dropout; `attention_probabilities`."""
+    model = BertTaskModel(config, 2)
+    for training in (False, True):
+        outputs = compute(model, batch, BOTH, training)
+        np.testing.assert_array_equal(outputs.logits, model(batch, training=training))
+        layers = model.encoder(batch, training=training)["encoder_outputs"]
+        assert outputs.num_layers == 3
+        for found, expected in zip(outputs.hidden[1:], layers, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    outputs = compute(model, batch, BOTH, False)
+    bias = np.where(batch["input_mask"], 0, -1e9)[:, None, None]
+    expected = attention_probabilities(model.encoder, batch)
+    np.testing.assert_allclose(tf.nn.softmax(np.stack(outputs.scores) + bias), expected, atol=1e-6)
+    # The embeddings have the dropout of the same call.
+    outputs, encoder = compute(model, batch, BOTH, True), model.encoder
+    seeds = encoder.dropout_seeds(batch, True)
+    encoder.embeddings.dropout(outputs.hidden[0], seeds=seeds, training=True)
+    mask = encoder.attention_mask(batch["input_mask"])
+    first = encoder.block(0)(outputs.hidden[0], mask, seeds=seeds, training=True)
+    np.testing.assert_array_equal(first, outputs.hidden[1])
+    assert compute(model, batch, (), False).hidden == []
+
+
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.terms])
+def test_a_student_that_is_its_teacher_has_no_loss(name, config, batch):
+    """Oracle: 0 for every term, whatever its weight."""
+    model = BertTaskModel(config, 2)
+    outputs = compute(model, batch, BOTH, False)
+    for progress in (0.0, 0.4, 0.9):
+        pair = Pair(
+            outputs, outputs, batch["input_mask"], tf.constant(progress), lambda x, embeddings: x
+        )
+        for term in RECIPES[name].terms:
+            np.testing.assert_allclose(term.loss(pair), np.zeros(4), atol=1e-5, err_msg=term.name)
+
+
+def test_layers_are_compared_as_published():
+    """Oracles: PKD (arXiv:1908.09355) section 3.2 and TinyBERT (arXiv:1909.10351) section 4.2."""
+    assert [teacher_layer(i, 6, 12) for i in range(1, 6)] == [2, 4, 6, 8, 10]
+    assert [teacher_layer(i, 3, 12) for i in range(1, 3)] == [4, 8]
+    assert [teacher_layer(i, 4, 12) for i in range(5)] == [0, 3, 6, 9, 12]
+    kept = {name: recipe.layers(12) for name, recipe in RECIPES.items()}
+    assert kept["pkd6"] == kept["layers"] == kept["theseus"] == [0, 1, 2, 3, 4, 5]
+    assert kept["pkd3"] == [0, 1, 2]
+    assert kept["distilbert"] == [1, 3, 5, 7, 9, 11]
+    assert kept["tinybert"] == [2, 5, 8, 11]
+    assert all(recipe.layers(1) == [0] for recipe in RECIPES.values())
+
+
+def make(config, recipe, student=None, steps=10):
+    student = BertTaskModel(student or dataclasses.replace(config, num_hidden_layers=2), 2)
+    model = Distillation(student, BertTaskModel(config, 2))
+    return model, DistillationObjective(ClassificationObjective(), RECIPES[recipe], steps)
+
+
+def sums_at(step, model, objective, batch, training=True):
+    batch = batch | {"step": tf.constant(step, tf.int64)}
+    return {name: float(x) for name, x in objective.sums(model, batch, training).items()}
+
+
+def test_the_loss_has_the_weights_of_the_recipe(config, batch):
+    """Oracle: PKD's (1 - alpha) CE + alpha KD + beta PT over the rows that count, in NumPy."""
+    model, objective = make(config, "pkd6")
+    assert objective.losses == ("labels", "soft_labels", "patience")
+    assert {name: float(x) for name, x in objective.counts(batch).items()} == dict.fromkeys(
+        ("labels", "soft_labels", "patience", "accuracy"), 3.0
+    )
+    found = sums_at(0, model, objective, batch, training=False)
+    student, teacher = (m(batch).numpy() for m in (model.student, model.teacher))
+    log_q = tf.nn.log_softmax(student).numpy()
+    labels = -log_q[np.arange(3), [0, 1, 1]].sum()
+    assert found["labels"] == pytest.approx(0.5 * labels, rel=1e-5)
+    p, q = (tf.nn.softmax(x[:3] / 10).numpy() for x in (teacher, student))
+    assert found["soft_labels"] == pytest.approx(50 * np.sum(p * np.log(p / q)), rel=1e-3)
+    layers = [m.encoder(batch)["encoder_outputs"] for m in (model.teacher, model.student)]
+    t, s = (x.numpy()[:3, 0] for x in (layers[0][1], layers[1][0]))
+    t, s = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (t, s))
+    assert found["patience"] == pytest.approx(100 * np.sum((t - s) ** 2) / 16, rel=1e-4)
+    np.testing.assert_array_equal(objective.outputs(model, batch)["logits"], student)
+
+
+def test_stages_follow_the_steps(config, batch):
+    """Oracle: the spans in the table of recipes, of 10 steps."""
+    model, objective = make(config, "tinybert")
+    early, late = (sums_at(step, model, objective, batch) for step in (6, 7))
+    assert min(early[name] for name in ("attention", "hidden", "embeddings")) > 0
+    assert early["soft_labels"] == 0 < late["soft_labels"]
+    assert late["attention"] == late["hidden"] == late["embeddings"] == 0
+    assert objective.losses == ("attention", "hidden", "embeddings", "soft_labels")
+    # Two layers: the second joins, or follows, after a quarter of the steps.
+    found = {}
+    for recipe in ("internal", "internal-progressive"):
+        _, objective = make(config, recipe)
+        found[recipe] = [sums_at(i, model, objective, batch, False)["cosine"] for i in (0, 3, 5)]
+    stacked, progressive = found["internal"], found["internal-progressive"]
+    assert stacked[0] == progressive[0] > 0 and stacked[2] == progressive[2] == 0
+    assert stacked[1] == pytest.approx(progressive[0] + progressive[1], rel=1e-5)
+
+
+def test_the_teacher_is_no_part_of_what_is_trained_and_saved(config):
+    """Oracles: the paths of the student alone; one projection each for a narrower student."""
+    narrow = dataclasses.replace(config, num_hidden_layers=2, hidden_size=8)
+    model, _ = make(config, "tinybert", narrow)
+    student = [weight.path for weight in model.student.weights]
+    paths = [weight.path for weight in model.weights]
+    projections = [f"distillation/{x}_projection/kernel" for x in ("hidden", "embedding")]
+    assert sorted(paths) == sorted(student + projections)
+    assert model.project(tf.zeros([1, 2, 8]), False).shape == (1, 2, 16)
+    assert make(config, "tinybert")[0].weights[0].path in student
+    assert len(make(config, "tinybert")[0].weights) == len(student)
+
+
+def test_theseus_replaces_modules(config, batch):
+    """Oracles: the teacher at a rate of 0, the student at 1, and both kinds of layers between."""
+    config = without_dropout(config, num_hidden_layers=4)
+    student = BertTaskModel(without_dropout(config, num_hidden_layers=2), 2)
+    teacher = BertTaskModel(config, 2)
+    for path in ("embeddings", "pooler"):
+        getattr(student.encoder, path).set_weights(getattr(teacher.encoder, path).get_weights())
+    student.head.set_weights(teacher.head.get_weights())
+    call = tf.function(mixed_logits)
+    np.testing.assert_allclose(call(student, teacher, batch, 0.0), teacher(batch), atol=1e-5)
+    np.testing.assert_allclose(call(student, teacher, batch, 1.0), student(batch), atol=1e-5)
+    mixed = [
+        call(student, teacher, batch | {"dropout_seed": tf.constant([seed, 0])}, 0.5).numpy()
+        for seed in range(12)
+    ]
+    assert len({values.tobytes() for values in mixed}) == 4
+    rates = [float(replacing_rate(tf.constant(x))) for x in (0.0, 1 / 3, 2 / 3, 1.0)]
+    assert rates == pytest.approx([0.3, 0.65, 1.0, 1.0])
+
+
+def test_theseus_trains_the_student_on_the_labels(config, batch):
+    """Oracle: with a rate of 1, the student's own loss."""
+    model, objective = make(without_dropout(config), "theseus")
+    found = sums_at(9, model, objective, batch)
+    expected = ClassificationObjective().sums(model.student, batch, False)
+    assert objective.losses == ("labels",)
+    assert found["labels"] == pytest.approx(float(expected["loss"]), rel=1e-5)

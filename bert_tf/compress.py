@@ -25,10 +25,13 @@ from tfrecords import command
 
 
 def run(options: Options) -> dict[str, float]:
-    """Compresses; see `bert_tf.compression.run.compress`."""
-    from bert_tf.compression.run import compress
+    """Compresses; see `bert_tf.compression.run.compress`.
 
-    return compress(options)
+    With --num_seeds or --grid it returns the results of the best student.
+    """
+    from bert_tf.finetuning.runs.sweep import sweep
+
+    return sweep(options) if options.is_sweep else options.start()
 
 
 def main() -> None:

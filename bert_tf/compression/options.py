@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.choices import RECIPES
 from bert_tf.finetuning.options import FineTuningOptions
 from tfrecords.command import option
+
+if TYPE_CHECKING:
+    from bert_tf.finetuning.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +48,6 @@ class CompressionOptions(FineTuningOptions):
                 "--nodo_train: to evaluate a student, use run_finetuning --do_eval with its folder "
                 "as --output_dir"
             )
-        if self.is_sweep:
-            raise ValueError("--num_seeds and --grid: compress makes one run; vary --random_seed")
         if self.worker_hosts or self.strategy == "multi_worker":
             raise ValueError("--worker_hosts: compress runs on one machine")
         if self.student_layers and not self.init_checkpoint and self.is_random:
@@ -54,6 +55,12 @@ class CompressionOptions(FineTuningOptions):
                 "--student_layers has no effect on a student with random weights: omit it, or "
                 "omit --preset and --bert_config_file"
             )
+
+    def start(self, task: "Task | None" = None) -> dict[str, float]:
+        """Makes one run; see `bert_tf.compression.run.compress`."""
+        from bert_tf.compression.run import compress
+
+        return compress(self, task)
 
     @property
     def is_random(self) -> bool:

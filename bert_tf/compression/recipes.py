@@ -1,8 +1,7 @@
 """The recipes: a table of methods, each made of a student, the terms of a loss and a schedule.
 
 Every recipe fine-tunes a student on a task; the teacher is a model that was fine-tuned on the same
-task. `PUBLISHED` values are those of Compressing Large-Scale Transformer-Based Models
-(arXiv:2002.11985), relative to BERT-base.
+task.
 """
 
 from collections.abc import Callable
@@ -27,12 +26,14 @@ from bert_tf.compression.terms import (
 
 
 class Published(NamedTuple):
-    """The row of a method in the survey.
+    """The row of a method in the survey, relative to BERT-base.
 
     Attributes:
         compression: how many times smaller the model is.
         quality: the share of BERT-base's quality that it keeps.
         speed_up: how many times faster it is; None if not stated.
+
+    Source: Compressing Large-Scale Transformer-Based Models (arXiv:2002.11985).
     """
 
     compression: float

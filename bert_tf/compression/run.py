@@ -20,11 +20,14 @@ from tfrecords.writer import atomic_write
 COMPRESSION = "compression.json"
 
 
-def compress(options: CompressionOptions) -> dict[str, float]:
+def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:
     """Trains a student of a fine-tuned model; resumes the run in output_dir.
 
     The output folder is that of a fine-tuning run, with `compression.json` in addition: the recipe,
     the teacher, and parameters and metrics of both models.
+
+    Args:
+        task: replaces the registered task with the name `options.task`.
 
     Returns:
         the results of the student; see `fine_tune`.
@@ -33,7 +36,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         ValueError, OSError, Interrupted: see `fine_tune`; also if teacher, student, task and recipe
             do not suit each other.
     """
-    options = with_length(options, task_name(options.task))
+    options = with_length(options, task.name if task else task_name(options.task))
     recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
@@ -43,7 +46,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
             "run_finetuning on this task"
         )
     check_length(teacher.spec.config, options.max_seq_length)
-    task = make_task(options, teacher.head)
+    task = task or make_task(options, teacher.head)
     student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
     init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
     results = fine_tune(options, student, init)

@@ -7,12 +7,15 @@ that --eval_batch_size is 32 instead of 8. `absent_flags` lists the flags that a
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.choices import FEATURES, LABEL_TYPES
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
+
+if TYPE_CHECKING:
+    from bert_tf.finetuning.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,6 +273,13 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     def is_sweep(self) -> bool:
         """Whether the flags ask for several runs."""
         return self.grid or self.num_seeds > 1
+
+    def start(self, task: "Task | None" = None) -> dict[str, float]:
+        """Makes one run, whatever `is_sweep` says; see `bert_tf.finetuning.run.fine_tune`."""
+        # Flags are read before TensorFlow is imported.
+        from bert_tf.finetuning.run import fine_tune
+
+        return fine_tune(self, task)
 
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps for this number of training examples.

@@ -133,7 +133,6 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         ({"early_stopping": 1, "recipe": "tinybert"}, "--early_stopping would end --recipe=tinyb"),
         ({"class_weights": "balanced", "recipe": "pd"}, "--class_weights does not suit --recipe=p"),
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
-        ({"num_seeds": 2}, "compress makes one run"),
         ({"do_train": False}, "use run_finetuning --do_eval"),
         ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
     ],

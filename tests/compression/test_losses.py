@@ -53,13 +53,13 @@ def hidden_error(t, s, row):
 
 def attention_error(t, s, row):
     n = LENGTHS[row]
-    return np.mean([np.mean((a[:n, :n] - b[:n, :n]) ** 2) for a, b in zip(t[row], s[row])])
+    return np.mean([np.mean((t[row, head] - s[row, head])[:n, :n] ** 2) for head in range(4)])
 
 
 def attention_divergence(t, s, row):
     n = LENGTHS[row]
-    heads = zip(softmax(t[row, :, :n, :n]), softmax(s[row, :, :n, :n]))
-    return np.mean([[divergence(p[i], q[i]) for i in range(n)] for p, q in heads])
+    p, q = (softmax(x[row, :, :n, :n]) for x in (t, s))
+    return np.mean([divergence(p[head, i], q[head, i]) for head in range(4) for i in range(n)])
 
 
 LOGITS, STATES, SCORES = (2, 3), (2, 5, 8), (2, 4, 5, 5)

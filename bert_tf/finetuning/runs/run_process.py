@@ -65,11 +65,10 @@ def _run(sender: Connection, options: FineTuningOptions, task: "Task | None") ->
     command.import_tensorflow()
     import tensorflow as tf
 
-    from bert_tf.finetuning.run import fine_tune
     from bert_tf.training.driver import NonFiniteLoss
 
     try:
-        outcome = fine_tune(options, task)
+        outcome = options.start(task)
     except NonFiniteLoss as error:
         outcome = Diverged(str(error))
     except ValueError as error:

@@ -17,6 +17,8 @@ from bert_tf.weights.table import OWN_ROWS, import_tensors
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
+# The same for weights that only training needs; see `compression.distillation`.
+_TRAINING_ONLY = "distillation"
 # The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
@@ -94,10 +96,11 @@ def _open_run(
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)
-    found = saved_tensors(checkpoint)
+    saved = saved_tensors(checkpoint)
+    unneeded = sorted(path for path in saved if path.split("/")[0] == _TRAINING_ONLY)
+    found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
     # A task of the user may have a model with names of its own.
-    others = {path: tensor for path, tensor in found.items() if path.split("/")[0] not in _MODELS}
-    found = {path: tensor for path, tensor in found.items() if path not in others}
+    others = {path: x for path, x in saved.items() if path not in {*found, *unneeded}}
     bias = found.get("task_model/head/dense_bias")
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
@@ -106,7 +109,7 @@ def _open_run(
         format="",
         spec=spec,
         tensors=tensors | others,
-        unused=unused,
+        unused=(*unused, *unneeded),
         head=folder.read_head(),
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,

@@ -1,5 +1,6 @@
 """Compresses a fine-tuned model, from flags to the run folder of a student."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.student import StudentTask, initial_student
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
+from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_length
@@ -36,7 +38,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         ValueError, OSError, Interrupted: see `fine_tune`; also if teacher, student, task and recipe
             do not suit each other.
     """
-    options = with_length(options, task.name if task else task_name(options.task))
+    name = task.name if task else task_name(options.task)
+    options = with_length(dataclasses.replace(options, task=name), name)
     recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
@@ -47,9 +50,12 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         )
     check_length(teacher.spec.config, options.max_seq_length)
     task = task or make_task(options, teacher.head)
-    student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
-    init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
-    results = fine_tune(options, student, init)
+    if check_resumable(options, run):
+        results = fine_tune(options, task)
+    else:
+        student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
+        init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
+        results = fine_tune(options, student, init)
     print(_report(options, task, teacher, results))
     return results
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.recipes import Recipe
@@ -14,6 +14,7 @@ from bert_tf.finetuning.objectives import ClassificationObjective, RegressionObj
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, order_classes
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
@@ -33,11 +34,13 @@ def initial_student(
     """
     if options.is_random:
         return None
-    source = open_checkpoint(options.init_checkpoint) if options.init_checkpoint else teacher
+    file, run = options.bert_config_file, RunFolder(options.output_dir)
+    given = open_init_checkpoint(options.init_checkpoint, file, options.replace_vocab, run)
+    source = given or teacher
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
-    return source if options.init_checkpoint else keep_layers(source, recipe.layers(count))
+    return given or keep_layers(source, recipe.layers(count))
 
 
 class StudentTask:

@@ -54,7 +54,7 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     config = checkpoint.spec.config
     if config.num_hidden_groups:
         raise ValueError(
-            f"--layers: the layers of {checkpoint.path} share weights (num_hidden_groups "
+            f"the layers of {checkpoint.path} share weights (num_hidden_groups "
             f"{config.num_hidden_groups}), so none can be left out"
         )
     new = {old: index for index, old in enumerate(layers)}

@@ -16,7 +16,8 @@ from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.runs.comparison import read_groups
+from bert_tf.finetuning.runs import sweep
+from bert_tf.finetuning.runs.comparison import published_tables, read_groups
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
@@ -111,13 +112,17 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     assert capsys.readouterr().out.splitlines()[-1] == line
     checkpoint, task, length = open_fine_tuned(options.output_dir, None, None, False)
     assert (checkpoint.spec.config, task.name, length) == (narrow, "sst2", 12)
-    assert read_groups(str(tmp_path / "student"))[0][0].size == 1
+    tables = published_tables(read_groups(str(tmp_path / "student"))[0])
+    assert f"tinybert of {teacher}" in [row[0] for table in tables for row in table.rows]
     evaluation = FineTuningOptions(
         task="sst2", data_dir=str(files), output_dir=options.output_dir, do_eval=True
     )
     assert run_finetuning(evaluation)["eval_accuracy"] == results["eval_accuracy"]
     model = BertTaskModel(narrow, 2)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    newest = open_checkpoint(states[0])
+    assert newest.tensors.keys() == checkpoint.tensors.keys()
+    assert newest.unused == checkpoint.unused != ()
     for write in (write_run, huggingface.write):
         folder = tmp_path / write.__module__
         folder.mkdir()
@@ -125,6 +130,20 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         tensors = open_checkpoint(str(folder)).tensors
         for weight in model.weights:
             np.testing.assert_array_equal(tensors[weight.path].read(), weight)
+
+
+def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypatch):
+    """Oracles: the seeds of the runs; the results of the best one."""
+    seeds = []
+
+    def compress(options, task):
+        seeds.append(options.random_seed)
+        return {"eval_accuracy": options.random_seed % 2 / 2}
+
+    monkeypatch.setattr(sweep, "fine_tune_apart", lambda options, task: options.start(task))
+    monkeypatch.setattr("bert_tf.compression.run.compress", compress)
+    options = make_options(teacher, files, tmp_path / "runs", num_seeds=3, random_seed=8)
+    assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ _VARYING = LOCATION_FLAGS | {
 }  # fmt: skip
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based")
+# The same in the flags of compress.
+_STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 
 
 class Score(NamedTuple):
@@ -169,6 +171,7 @@ def _main_metrics(group: Group) -> list[str]:
 
 def _differing_flags(groups: Sequence[Group]) -> list[str]:
     names = [field.name for field in fields(FineTuningOptions) if field.name not in _VARYING]
+    names += _STUDENT_SOURCES
     return [name for name in names if len({str(g.flags.get(name)) for g in groups}) > 1]
 
 
@@ -184,7 +187,8 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
     tasks = {group.task for group in groups}
     models: dict[tuple, list[Group]] = {}
     for group in groups:
-        models.setdefault(tuple(group.flags.get(name) for name in _SOURCES), []).append(group)
+        source = tuple(group.flags.get(name) for name in _SOURCES + _STUDENT_SOURCES)
+        models.setdefault(source, []).append(group)
     tables = []
     for published in TABLES:
         if tasks & {column.task for column in published.columns}:
@@ -246,6 +250,8 @@ def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
 
 
 def _model_name(flags: Mapping[str, Any]) -> str:
+    if recipe := flags.get("recipe"):
+        return f"{recipe} of {flags['teacher']}"
     name = flags.get("init_checkpoint")
     if not name:
         name = f"{flags.get('preset') or flags.get('bert_config_file')}, from scratch"

@@ -40,6 +40,14 @@ class Published(NamedTuple):
     quality: float
     speed_up: float | None
 
+    def describe(self) -> str:
+        """Returns the row as a line."""
+        faster = f", {self.speed_up:g} times faster" if self.speed_up else ""
+        return (
+            f"Published for BERT-base: {self.compression:g} times smaller, {self.quality:.0%} of "
+            f"the quality{faster}."
+        )
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -104,6 +112,32 @@ def _kept(layers: int, divisor: int) -> int:
 _FIRST, _SECOND = (0.0, 0.7), (0.7, 1.0)
 _BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
 
+
+def _patient(divisor: int, published: Published) -> Recipe:
+    return Recipe(
+        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+        layers=lowest(divisor),
+        labels=0.5,
+        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
+        published=published,
+    )
+
+
+def _internal(stacked: bool, published: Published | None = None) -> Recipe:
+    return Recipe(
+        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+        layers=spread(2),
+        labels=0.5,
+        labels_during=_AFTERWARDS,
+        terms=(
+            internal_attention(1.0, _BOTTOM_UP, stacked),
+            internal_states(1.0, _BOTTOM_UP, stacked),
+            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+        ),
+        published=published,
+    )
+
+
 _RECIPES = {
     "layers": Recipe(
         "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
@@ -118,20 +152,8 @@ _RECIPES = {
         terms=(soft_labels(0.625, temperature=2.0), last_states(0.125)),
         published=Published(2.5, 0.90, 1.6),
     ),
-    "pkd6": Recipe(
-        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        layers=lowest(2),
-        labels=0.5,
-        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
-        published=Published(1.6, 0.97, 1.9),
-    ),
-    "pkd3": Recipe(
-        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        layers=lowest(4),
-        labels=0.5,
-        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
-        published=Published(2.4, 0.92, 3.7),
-    ),
+    "pkd6": _patient(2, Published(1.6, 0.97, 1.9)),
+    "pkd3": _patient(4, Published(2.4, 0.92, 3.7)),
     "pd": Recipe(
         "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
         layers=lowest(2),
@@ -151,29 +173,8 @@ _RECIPES = {
         ),
         published=Published(7.5, 0.96, 9.4),
     ),
-    "internal": Recipe(
-        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-        layers=spread(2),
-        labels=0.5,
-        labels_during=_AFTERWARDS,
-        terms=(
-            internal_attention(1.0, _BOTTOM_UP, stacked=True),
-            internal_states(1.0, _BOTTOM_UP, stacked=True),
-            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
-        ),
-        published=Published(2.0, 0.94, None),
-    ),
-    "internal-progressive": Recipe(
-        "Aguilar et al., as internal, one layer at a time",
-        layers=spread(2),
-        labels=0.5,
-        labels_during=_AFTERWARDS,
-        terms=(
-            internal_attention(1.0, _BOTTOM_UP, stacked=False),
-            internal_states(1.0, _BOTTOM_UP, stacked=False),
-            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
-        ),
-    ),
+    "internal": _internal(True, Published(2.0, 0.94, None)),
+    "internal-progressive": _internal(False),
     "theseus": Recipe(
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
         layers=lowest(2),

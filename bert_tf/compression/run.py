@@ -17,6 +17,7 @@ from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
+from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 COMPRESSION = "compression.json"
@@ -49,6 +50,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
             "run_finetuning on this task"
         )
     check_length(teacher.spec.config, options.max_seq_length)
+    say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
     if check_resumable(options, run):
         results = fine_tune(options, task)
@@ -56,6 +58,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
         init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
         results = fine_tune(options, student, init)
+    if recipe.published:
+        say(recipe.published.describe())
     print(_report(options, task, teacher, results))
     return results
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
@@ -19,7 +20,10 @@ CONFIG = BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16, initializer_ra
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(quick_runs):
-    pass
+    """Saves the time that drawing confusion matrices takes, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(classification, "draw_confusion", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session")

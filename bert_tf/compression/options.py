@@ -21,7 +21,11 @@ class CompressionOptions(FineTuningOptions):
         "student_model": "use --init_checkpoint",
     }
 
-    recipe: str = option(choices=RECIPES, help="The method; docs/compression.md describes each.")
+    recipe: str = option(
+        choices=RECIPES,
+        help="The method: layers, distilbert, pkd6, pkd3, pd, tinybert, internal, "
+        "internal-progressive or theseus.",
+    )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
         "fine-tuned model of another program."
@@ -38,7 +42,9 @@ class CompressionOptions(FineTuningOptions):
     )
     do_train: bool = option(True, help="Train the student; always on.", rare=True)
     do_eval: bool = option(
-        True, help="Evaluate the best weights on the dev set and on a test set with answers."
+        True,
+        help="Evaluate the best weights on the dev set and on a test set with answers.",
+        rare=True,
     )
 
     def __post_init__(self) -> None:

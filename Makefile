@@ -4,7 +4,7 @@ BIN = $(VENV)/bin
 # Each needs up to two gigabytes of memory.
 TEST_WORKERS ?= 2
 
-.PHONY: quickstart test test-oldest lint docs
+.PHONY: quickstart test test-oldest test-notebooks lint docs
 
 quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> SavedModels -> [MASK]
 	$(BIN)/python -m bert_tf.quickstart
@@ -17,6 +17,11 @@ test-oldest:  ## all tests with the oldest supported TensorFlow, in a separate e
 	.venv-oldest/bin/pip install --editable '.[test]' \
 	  'tensorflow==2.20.*' 'tensorflow-text==2.20.*' 'tf_keras==2.20.*'
 	.venv-oldest/bin/python -m pytest
+
+test-notebooks:  ## executes colab/, in an environment with nothing but what the notebooks install
+	$(PYTHON) -m venv .venv-notebooks
+	.venv-notebooks/bin/pip install '.[huggingface]' ipykernel jupytext nbclient pytest
+	.venv-notebooks/bin/python -m pytest colab -c /dev/null --rootdir colab -s
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check

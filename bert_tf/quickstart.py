@@ -77,7 +77,7 @@ def _make_data(folder: pathlib.Path, vocab_size: int) -> tuple[pathlib.Path, pat
     """Returns the records to train and to evaluate on."""
     train, heldout = folder / "train.txt", folder / "heldout.txt"
     if not (train.exists() and heldout.exists()):
-        _write_texts(train, heldout)
+        write_texts(train, heldout)
     vocab = folder / "vocab.txt"
     _step(
         vocab,
@@ -144,7 +144,7 @@ def _run(line: str) -> None:
         raise ValueError(f"{arguments[1]} failed with exit code {status}: see its message above")
 
 
-def _write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
+def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     """Writes the docstrings as documents, with every 20th in the held-out text."""
     from bert_tf.corpus.sentences import split_sentences
     from tfrecords.writer import atomic_write

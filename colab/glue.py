@@ -1,0 +1,118 @@
+# %% [markdown]
+# # GLUE: fine-tune BERT on sentences and pairs of sentences
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/glue.ipynb)
+#
+# [GLUE](https://gluebenchmark.com) is the collection of tasks on which BERT became famous: Is a
+# sentence grammatical? Is it positive? Do two sentences mean the same? Does one follow from the other?
+# Here you fine-tune on any of them, see how much the result depends on chance, and write the file that
+# GLUE's server grades.
+#
+# A GPU makes it faster (*Runtime > Change runtime type*); the default task also runs on a CPU, in
+# about half an hour.
+
+# %% tags=["install"]
+# %pip install --quiet "bert-tf[huggingface]"
+
+# %% [markdown]
+# ## Settings
+#
+# | `TASK` | question | texts | training examples |
+# |---|---|---|---|
+# | `cola` | Is the sentence grammatical? | one | 8,551 |
+# | `sst2` | Is the sentence of a review positive? | one | 67,349 |
+# | `mrpc` | Do the sentences mean the same? | two | 3,668 |
+# | `stsb` | How similar are the sentences, from 0 to 5? | two | 5,749 |
+# | `qqp` | Do the questions mean the same? | two | 363,846 |
+# | `mnli` | Does the second follow, contradict, or neither? | two | 392,702 |
+# | `qnli` | Does the sentence answer the question? | two | 104,743 |
+# | `rte` | Does the second follow from the first? | two | 2,490 |
+# | `wnli` | Does the second, with its pronoun resolved, follow? | two | 635 |
+#
+# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
+# The default is small and quick. With `hf:google-bert/bert-base-uncased`, set the learning rate to
+# 3e-5. `DATA_DIR` is the folder of the task with its official files; without it, tensorflow-datasets
+# downloads them.
+
+# %% tags=["parameters"]
+TASK = "mrpc"  # @param ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
+MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
+DATA_DIR = ""  # @param {type:"string"}
+EPOCHS = 3  # @param {type:"number"}
+LEARNING_RATE = 1e-4  # @param {type:"number"}
+SEEDS = 2  # @param {type:"integer"}
+
+# %% [markdown]
+# ## Train
+#
+# One command trains, evaluates after every epoch and keeps the best weights. Run the cell again to
+# resume an interrupted run. `--num_seeds` repeats the run with other random numbers for the new
+# layer, the order of the examples and dropout. On small tasks the results differ by several points,
+# so a single run says little.
+
+# %%
+DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
+# !python -m bert_tf.run_finetuning --task={TASK} {DATA_FLAG} --init_checkpoint="{MODEL}" \
+#   --learning_rate={LEARNING_RATE} --num_train_epochs={EPOCHS} --num_seeds={SEEDS} \
+#   --do_train --do_eval --do_predict --output_dir=runs
+
+# %% [markdown]
+# ## Results
+#
+# The learning curve of the best run: the training loss falls steadily, and the dev metric shows which
+# epoch is best. The confusion matrix compares true labels, its rows, with predicted ones.
+
+# %%
+import json
+from pathlib import Path
+
+from IPython.display import Image, display
+
+# With several seeds, each has a folder.
+best = Path("runs")
+if SEEDS > 1:
+    best /= json.loads(Path("runs/results.json").read_text())["best"]
+display(Image(best / "curves.png"))
+display(Image(best / "confusion_dev.png"))
+
+# %% [markdown]
+# `bert_tf.results` puts your runs beside those of the paper. GLUE's published figures are from the
+# test set, yours from the dev set.
+
+# %%
+# !python -m bert_tf.results runs
+
+# %% [markdown]
+# ## Look at mistakes
+#
+# `predictions_dev.tsv` holds the label and the probabilities of every dev example. These are the
+# mistakes that the model was surest of.
+
+# %%
+import csv
+
+with open(best / "predictions_dev.tsv", newline="") as file:
+    rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+print(*rows[0], sep="\t")
+wrong = [row for row in rows if row["label"] != row["prediction"]]
+for row in sorted(wrong, key=lambda row: -float(list(row.values())[-1]))[:5]:
+    print(*row.values(), sep="\t")
+
+# %% [markdown]
+# ## Predict new texts
+#
+# Separate the two texts of a pair by `|||`.
+
+# %%
+# !python -m bert_tf.predict --checkpoint={best} \
+#   "The company said profits rose by a third. ||| Profits were up 33 percent, the firm announced." \
+#   "The company said profits rose by a third. ||| The company was founded in Ohio."
+
+# %% [markdown]
+# ## Submit to GLUE
+#
+# The run wrote a file with the predictions for the test set. Once you have files for all tasks, pack
+# them and upload the archive at [gluebenchmark.com](https://gluebenchmark.com).
+
+# %%
+# !python -m bert_tf.glue_submission --output_file=submission.zip {best}

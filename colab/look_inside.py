@@ -1,0 +1,232 @@
+# %% [markdown]
+# # Look inside BERT
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/look_inside.ipynb)
+#
+# Introductions to BERT draw pictures of what it does. Here they are computed, from a real model: what
+# it reads, how words are hidden from it, what it puts in their places, whether it knows which sentence
+# comes next, how it tells the two meanings of *apple* apart, and which words look at which.
+
+# %% tags=["install"]
+# %pip install --quiet "bert-tf[huggingface]"
+
+# %% [markdown]
+# ## Settings
+#
+# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md)
+# that still has the heads of its pre-training: a published BERT, or a run of your own. `TAGGED` is a
+# CoNLL file for the last section; without it, tensorflow-datasets downloads CoNLL-2003.
+
+# %% tags=["parameters"]
+MODEL = "hf:google-bert/bert-base-uncased"  # @param {type:"string"}
+TAGGED = ""  # @param {type:"string"}
+SENTENCES = 500  # @param {type:"integer"}
+
+# %%
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # hides messages about hardware
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import bert_tf
+from bert_tf import plots
+
+model, tokenizer, config = bert_tf.load(MODEL)
+encoder, vocab = model.encoder, tokenizer.vocab
+# This one recognizes [MASK] in a text.
+tokenizer = bert_tf.WordPieceTokenizer(vocab, tokenizer.lower_case, special_tokens_in_text=True)
+print(
+    f"{config.num_hidden_layers} layers of width {config.hidden_size} with "
+    f"{config.num_attention_heads} heads, {len(vocab):,} tokens, {encoder.count_params():,} weights"
+)
+
+
+def pack(*texts):
+    """Returns the encoder's inputs for a text or a pair, and their tokens."""
+    segments = [tokenizer.tokenize([text]) for text in texts]
+    length = 1 + sum(segment.flat_values.shape[0] + 1 for segment in segments)
+    inputs = bert_tf.pack_segments(segments, length, vocab)
+    return inputs, [vocab.tokens[id] for id in inputs["input_word_ids"][0]]
+
+
+# %% [markdown]
+# ## What it reads
+#
+# Figure 2 of the paper: the input of the first layer is the sum of three vectors for each token. One
+# stands for the token, one for the segment it is in, and one for its position. The cells are the
+# first numbers of each vector.
+
+# %%
+inputs, tokens = pack("my dog is cute", "he likes playing")
+segments = inputs["input_type_ids"][0].numpy()
+table = encoder.embeddings
+vectors = [
+    keras.ops.take(table.word_embeddings, inputs["input_word_ids"][0], axis=0),
+    keras.ops.take(table.type_embeddings, segments, axis=0),
+    table.position_embeddings[: len(tokens)],
+]
+plots.embedding_sum(tokens, segments, np.array(vectors))
+
+# %% [markdown]
+# ## How words are hidden
+#
+# Pre-training chooses 15% of the tokens. It replaces 80% of those by `[MASK]`, 10% by a random token,
+# and leaves 10% as they are. The model must predict all of them, so it can never be sure that the
+# word it sees is the right one. Here, 40% are chosen, to see all three cases in one sentence.
+
+# %%
+from bert_tf.examples.masking import mask_rows
+from bert_tf.examples.rows import Rows
+
+inputs, tokens = pack(
+    "the man went to the store, bought a gallon of milk and carried it home through the rain"
+)
+ids = inputs["input_word_ids"].numpy()
+words = np.isin(ids, [vocab.cls_id, vocab.sep_id], invert=True)
+row = Rows(ids, np.array([ids.size]), np.zeros_like(ids), words, words)
+masked = mask_rows(
+    row,
+    np.array([round(0.4 * words.sum())]),
+    np.random.default_rng(5),
+    masking="wordpiece",
+    max_ngram_size=1,
+    mask_id=vocab.mask_id,
+    vocab_size=len(vocab),
+)
+plots.masked_example(
+    tokens, [vocab.tokens[id] for id in masked.ids[0]], masked.positions[0][masked.weights[0] > 0]
+)
+
+# %% [markdown]
+# ## What it puts there
+#
+# For a hidden word, the model returns a probability for every token of the vocabulary.
+
+# %%
+from bert_tf.inference.masks import MaskFiller
+
+fill = MaskFiller(model, tokenizer, top_k=10).fill
+text = "Let's stick to [MASK] in this skit"
+[guesses] = fill([text.encode()])[0]
+plots.word_probabilities(*zip(*guesses), title=text)
+
+# %% [markdown]
+# ## Does this sentence come next?
+#
+# The second task of pre-training: is the second sentence the continuation of the first, or a random one
+# from elsewhere?
+
+# %%
+first = "the man went to the store"
+for second in "he bought a gallon of milk", "penguins are flightless birds":
+    inputs, tokens = pack(first, second)
+    logits = model(inputs | {"masked_lm_positions": tf.zeros([1, 1], tf.int32)})[
+        "next_sentence_logits"
+    ]
+    print(f"{float(tf.nn.softmax(logits)[0, 0]):6.1%} next | {first} / {second}")
+
+# %% [markdown]
+# ## Two meanings of a word
+#
+# Before the first layer, *apple* has the same vector in every sentence. Each layer mixes in the words
+# around it, until the fruit and the company lie apart.
+
+# %%
+FRUIT, COMPANY = "fruit", "company"
+sentences = {
+    "an apple a day keeps the doctor away": FRUIT,
+    "she peeled an apple and ate it": FRUIT,
+    "the apple fell from the tree": FRUIT,
+    "he baked a pie with apple and cinnamon": FRUIT,
+    "apple and samsung are smartphone companies": COMPANY,
+    "apple released a new phone and a laptop": COMPANY,
+    "shares of apple rose after the company reported its profits": COMPANY,
+    "he works as a programmer at apple in california": COMPANY,
+}
+vectors = []  # of "apple" in each sentence: the input of the first layer, and the output of each
+for sentence in sentences:
+    inputs, tokens = pack(sentence)
+    place = tokens.index("apple")
+    layers = [encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])]
+    layers += encoder(inputs, training=False)["encoder_outputs"]
+    vectors.append([np.array(layer)[0, place] for layer in layers])
+vectors = np.array(vectors).swapaxes(0, 1)  # [layers + 1, sentences, H]
+
+senses = list(sentences.values())
+word_vector = np.array(table.word_embeddings)[vocab.ids["apple"]]
+plots.embedding_map(vectors[-1], list(sentences), senses, title='"apple" after the last layer')
+
+# %% [markdown]
+# The cosine of the angle between two vectors says how alike they are. The gap between sentences with
+# the same meaning and sentences with different meanings shows in which layers the model tells them
+# apart.
+
+# %%
+unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+cosines = unit @ unit.swapaxes(1, 2)  # [layers + 1, sentences, sentences]
+alike = np.equal.outer(senses, senses)
+print("layer   same meaning   different   gap")
+for layer, values in enumerate(cosines):
+    same = values[alike & ~np.eye(len(senses), dtype=bool)].mean()
+    different = values[~alike].mean()
+    print(f"{layer or 'input':5} {same:14.3f} {different:11.3f} {same - different:+.3f}")
+
+# %% [markdown]
+# ## Who looks at whom
+#
+# In every layer, each head lets a token look at the others. Some heads look at the word before or after,
+# many at `[SEP]`, and some have learned something about grammar.
+
+# %%
+inputs, tokens = pack("the cat sat on the mat because it was tired", "the cat slept")
+attention = np.array(bert_tf.attention_probabilities(encoder, inputs))[:, 0]
+plots.attention_heads(attention)
+
+# %% [markdown]
+# In which head does *it* look at *cat* the most? (Other sentences may give another head.)
+
+# %%
+to_cat = attention[:, :, tokens.index("it"), tokens.index("cat")]
+layer, head = np.unravel_index(to_cat.argmax(), to_cat.shape)
+plots.attention(
+    attention[layer, head],
+    tokens,
+    title=f'layer {layer}, head {head}: "it" looks at "cat" with {to_cat.max():.0%}',
+)
+
+# %% [markdown]
+# ## Which layers know a word's tag?
+#
+# A linear classifier on the vectors of one layer shows how much that layer says about named entities.
+# The first layers know the word, the middle ones its place in the sentence, and the last ones are
+# specialized in predicting hidden words.
+
+# %%
+from sklearn.linear_model import LogisticRegression
+
+from bert_tf.finetuning.tagging.conll import read_conll, read_tfds
+
+text = read_conll(TAGGED) if TAGGED else read_tfds("train")
+layers, tags = [[] for _ in range(config.num_hidden_layers + 1)], []
+for sentence in text.sentences[:SENTENCES]:
+    pieces = [tokenizer.tokenize([word]).flat_values.numpy() for word in sentence.words]
+    starts = 1 + np.cumsum([0, *map(len, pieces)])[:-1]  # the first piece of each word
+    known = [i for i, piece in enumerate(pieces) if len(piece) and starts[i] < 126]
+    ids = tf.ragged.constant([np.concatenate(pieces)], dtype=tf.int32)
+    inputs = bert_tf.pack_segments([ids], min(128, ids.flat_values.shape[0] + 2), vocab)
+    outputs = [encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])]
+    outputs += encoder(inputs, training=False)["encoder_outputs"]
+    for layer, output in zip(layers, outputs):
+        layer.append(np.array(output)[0, starts[known]])
+    tags += [sentence.tags[i] for i in known]
+
+half = len(tags) // 2
+scores = []
+for layer in map(np.concatenate, layers):
+    probe = LogisticRegression(max_iter=200).fit(layer[:half], tags[:half])
+    scores.append(probe.score(layer[half:], tags[half:]))
+names = ["input", *(f"layer {i}" for i in range(1, len(scores)))]
+plots.word_probabilities(names, scores, title="Share of words with the right tag")

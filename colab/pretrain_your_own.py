@@ -1,0 +1,151 @@
+# %% [markdown]
+# # Pre-train your own BERT
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/pretrain_your_own.ipynb)
+#
+# Pre-training needs nothing but text. The encoder reads sentences in which some tokens are hidden and
+# learns to fill them in, and it learns whether one sentence follows another. Whatever it learns about
+# your language or your field on the way is what fine-tuning builds on.
+#
+# In this notebook you take text through every step: vocabulary, training examples, pre-training,
+# and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that a few minutes suffice. The same
+# commands train encoders of any size on a GPU or a TPU.
+
+# %% tags=["install"]
+# %pip install --quiet "bert-tf[huggingface]"
+
+# %% [markdown]
+# ## Settings
+#
+# `TEXT` is a file with one sentence per line and a blank line between documents. Without it, the
+# notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that every
+# machine has. `STRATEGY` is where to train: `auto` takes the GPUs if there are any, `tpu` the TPU of
+# this notebook (*Runtime > Change runtime type*).
+
+# %% tags=["parameters"]
+TEXT = ""  # @param {type:"string"}
+PRESET = "tiny"  # @param ["tiny", "mini", "small", "medium", "base", "large"]
+VOCAB_SIZE = 8000  # @param {type:"integer"}
+STEPS = 3600  # @param {type:"integer"}
+STRATEGY = "auto"  # @param ["auto", "cpu", "gpu", "tpu"]
+
+# %% [markdown]
+# ## Text
+
+# %%
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+from pathlib import Path
+
+if not TEXT:
+    from bert_tf.quickstart import write_texts
+
+    write_texts(Path("text.txt"), Path("heldout.txt"))
+    TEXT = "text.txt"
+lines = Path(TEXT).read_text(encoding="utf-8").split("\n")
+print(f"{len(lines):,} lines\n")
+print("\n".join(lines[1000:1010]))
+
+# %% [markdown]
+# ## Vocabulary
+#
+# WordPiece keeps frequent words whole and cuts rare ones into pieces, of which all but the first begin
+# with `##`. The table says how many pieces a word of the text has on average.
+
+# %%
+# !python -m bert_tf.build_vocab --input_file={TEXT} --vocab_size={VOCAB_SIZE} --output_file=vocab.txt
+
+# %%
+from bert_tf import WordPieceTokenizer, load_vocab
+
+tokenizer = WordPieceTokenizer(load_vocab("vocab.txt"))
+for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven goslings":
+    print(
+        text,
+        "->",
+        " ".join(tokenizer.vocab.tokens[id] for id in tokenizer.tokenize([text]).flat_values),
+    )
+
+# %% [markdown]
+# ## Training examples
+#
+# Each example is a pair of segments. In half of them, the second segment is the continuation of the
+# first; in the others it comes from another document. 15% of the tokens are hidden, each pass over
+# the text hides others, and `inspect` shows what the model will see.
+
+# %%
+# !python -m bert_tf.create_pretraining_data --input_file={TEXT} --vocab_file=vocab.txt \
+#   --max_seq_length=64 --max_predictions_per_seq=10 --dupe_factor=4 --output_file=examples.tfrecord
+# !python -m tfrecords.inspect --input_file=examples.tfrecord --num_examples=2
+
+# %% [markdown]
+# ## Pre-train
+#
+# The command holds out one example in a hundred and evaluates on them. Run the cell again to resume an
+# interrupted run: on a CPU, the weights will be the same to the last bit.
+#
+# At first, the model only learns which tokens are frequent; its accuracy stays below 0.15. Then
+# it begins to use the words around the hidden one.
+
+# %%
+# !python -m bert_tf.run_pretraining --input_file=examples.tfrecord --preset={PRESET} --do_train --do_eval \
+#   --num_train_steps={STEPS} --num_warmup_steps={max(1, STEPS // 10)} --learning_rate=1e-3 \
+#   --save_checkpoints_steps={max(1, STEPS // 6)} --strategy={STRATEGY} --output_dir=run
+
+# %%
+from IPython.display import Image
+
+Image("run/curves.png")
+
+# %% [markdown]
+# ## Ask it
+#
+# What does the model put for a hidden word?
+
+# %%
+# !python -m bert_tf.fill_mask --checkpoint=run \
+#   "returns a new [MASK] with the same shape and type as the input." \
+#   "if the file does not [MASK], an error is raised."
+
+# %% [markdown]
+# The same in Python, with all probabilities:
+
+# %%
+import bert_tf
+from bert_tf import plots
+from bert_tf.inference.masks import MaskFiller
+
+model, tokenizer, config = bert_tf.load("run")
+tokenizer = bert_tf.WordPieceTokenizer(tokenizer.vocab, special_tokens_in_text=True)
+text = "the default [MASK] is none."
+[guesses] = MaskFiller(model, tokenizer, top_k=8).fill([text.encode()])[0]
+plots.word_probabilities(*zip(*guesses), title=text)
+
+# %% [markdown]
+# ## Export
+#
+# Two SavedModels, as on TensorFlow Hub: the encoder, and the preprocessor that maps text to its inputs.
+# The other notebooks take the folder `encoder` as their `MODEL`.
+
+# %%
+# !python -m export.encoder --checkpoint=run --output_dir=encoder
+# !python -m export.preprocessor --checkpoint=run --output_dir=preprocessor
+
+# %%
+import tensorflow_hub as hub
+import tensorflow_text  # registers the operations of the tokenizer
+
+preprocessor, encoder = hub.load("preprocessor"), hub.load("encoder")
+outputs = encoder(preprocessor(["A vector for this sentence."]))
+outputs["pooled_output"].shape, outputs["sequence_output"].shape
+
+# %% [markdown]
+# ## Next
+#
+# - **More text, a larger encoder, more steps.** BERT-base has 110 million parameters and read 3.3 billion
+#   words. `docs/pretraining.md` says what to expect, and how to train on several GPUs or a TPU.
+# - **Start from a published encoder** instead of random weights: `--init_checkpoint=hf:google-bert/bert-base-uncased`
+#   continues its pre-training on your text.
+# - **Fine-tune** the result: the notebooks *movie_reviews*, *glue*, *squad* and *ner*.

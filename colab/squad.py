@@ -1,0 +1,133 @@
+# %% [markdown]
+# # SQuAD: ask questions of a text
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/squad.ipynb)
+#
+# Given a question and a text, BERT finds the span of the text that answers the question: it scores
+# every token as the start and as the end of the answer. In SQuAD 2.0, half of the questions have no
+# answer in the text, and the model must say so. Here you fine-tune on SQuAD 2.0 and then ask questions
+# of a text of your own.
+#
+# Use a GPU (*Runtime > Change runtime type*).
+
+# %% tags=["install"]
+# %pip install --quiet "bert-tf[huggingface]"
+
+# %% [markdown]
+# ## Settings
+#
+# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
+# With `hf:google-bert/bert-base-uncased`, set the learning rate to 3e-5. `DATA_DIR` holds
+# `train-v2.0.json` and `dev-v2.0.json`; without it, the next cells download them.
+
+# %% tags=["parameters"]
+MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
+DATA_DIR = ""  # @param {type:"string"}
+TRAIN_ARTICLES = 442  # @param {type:"integer"}
+DEV_ARTICLES = 35  # @param {type:"integer"}
+EPOCHS = 2  # @param {type:"number"}
+LEARNING_RATE = 1e-4  # @param {type:"number"}
+
+# %% [markdown]
+# ## The questions
+
+# %%
+import json
+import urllib.request
+from pathlib import Path
+
+SOURCE = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
+Path("data").mkdir(exist_ok=True)
+for split, articles in ("train", TRAIN_ARTICLES), ("dev", DEV_ARTICLES):
+    name = f"{split}-v2.0.json"
+    with (
+        open(f"{DATA_DIR}/{name}")
+        if DATA_DIR
+        else urllib.request.urlopen(f"{SOURCE}/{name}") as file
+    ):
+        squad = json.load(file)
+    squad["data"] = squad["data"][:articles]
+    Path(f"data/{name}").write_text(json.dumps(squad))
+    paragraphs = [p for article in squad["data"] for p in article["paragraphs"]]
+    questions = [q for paragraph in paragraphs for q in paragraph["qas"]]
+    without = sum(q["is_impossible"] for q in questions)
+    print(f"{split}: {len(questions):,} questions, {without:,} of them without an answer")
+
+print("\n" + paragraphs[0]["context"])
+for question in paragraphs[0]["qas"][:4]:
+    answers = {answer["text"] for answer in question["answers"]}
+    print("-", question["question"], answers or "no answer")
+
+# %% [markdown]
+# ## Train
+#
+# Texts longer than `--max_seq_length` are read in overlapping windows. Run the cell again to resume an
+# interrupted run.
+
+# %%
+# !python -m bert_tf.run_finetuning --task=squad2 --data_dir=data --init_checkpoint="{MODEL}" \
+#   --learning_rate={LEARNING_RATE} --num_train_epochs={EPOCHS} --train_batch_size=16 \
+#   --do_train --do_eval --output_dir=run
+
+# %% [markdown]
+# `exact` is the share of questions whose answer is exactly right, `f1` counts the words that agree.
+# `best_f1` is the F1 at the best threshold between answering and refusing.
+
+# %%
+results = json.loads(Path("run/eval_results.json").read_text())
+for name in "exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh":
+    print(f"{name:15} {results[f'eval_{name}']:.3f}")
+
+# %% [markdown]
+# ## Ask your own questions
+#
+# The exported model maps raw strings to answers. It cuts them out of the text unchanged and says where
+# they are: `start` and `end` count bytes of the text.
+
+# %%
+# !python -m export.classifier --checkpoint=run --output_dir=answers
+
+# %%
+import html
+
+import tensorflow as tf
+import tensorflow_text  # registers the operations of the tokenizer
+from IPython.display import HTML, display
+
+answer = tf.saved_model.load("answers")
+
+
+def ask(text, *questions):
+    outputs = answer(list(questions), [text] * len(questions))
+    for i, question in enumerate(questions):
+        display(HTML(f"<b>{html.escape(question)}</b>"))
+        found, score = outputs["text"][i].numpy().decode(), float(outputs["score"][i])
+        if not found:
+            display(HTML(f"<i>no answer</i> ({score:.0%})"))
+            continue
+        data, start, end = text.encode(), int(outputs["start"][i]), int(outputs["end"][i])
+        before, span, after = (
+            html.escape(part.decode()) for part in (data[:start], data[start:end], data[end:])
+        )
+        display(HTML(f"{before}<mark><b>{span}</b></mark>{after} ({score:.0%})"))
+
+
+TEXT = (
+    "Jane Austen wrote Emma in 1815 at her home in Chawton, a village in Hampshire. It was the last "
+    "novel that she saw published; Persuasion appeared after her death in Winchester in 1817."
+)
+ask(
+    TEXT,
+    "Who wrote Emma?",
+    "Where is Chawton?",
+    "When did Jane Austen die?",
+    "Who wrote Moby-Dick?",
+)
+
+# %% [markdown]
+# ## Next
+#
+# - `--null_score_diff_threshold` decides how sure the model must be to answer. Evaluate again with
+#   `best_f1_thresh` from above.
+# - `python -m bert_tf.predict --checkpoint=run "QUESTION ||| TEXT"` answers in a terminal.
+# - For your own questions, write them in SQuAD's format and give `--train_file` and `--dev_file`.

@@ -1,0 +1,138 @@
+"""Executes every notebook at a small size; run by `make test-notebooks` in a fresh environment."""
+
+import json
+import pathlib
+import re
+import time
+
+import nbformat
+import pytest
+from execute import FOLDER, execute
+
+_SECONDS = 60
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory) -> pathlib.Path:
+    """A random encoder with all heads, and data in the official layouts."""
+    folder = tmp_path_factory.mktemp("data")
+    _write_encoder(folder / "encoder")
+    _write_reviews(folder / "aclImdb")
+    _write_pairs(folder / "MRPC")
+    _write_questions(folder / "SQuAD")
+    _write_tags(folder / "conll")
+    return folder
+
+
+def _write_encoder(folder: pathlib.Path) -> None:
+    """Writes a Hugging Face checkpoint whose vocabulary has the words of the notebooks."""
+    import tensorflow as tf
+
+    from bert_tf import BertConfig, BertPretrainer, Vocabulary
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.config import ModelSpec
+    from bert_tf.run_folder import RunFolder
+    from bert_tf.training.checkpoints import Checkpointer
+    from bert_tf.weights.formats import huggingface
+
+    words = set()
+    for path in FOLDER.glob("*.py"):
+        words.update(re.findall(r"[a-z]+", path.read_text().lower()))
+    letters = sorted({character for word in words for character in word} | set(".,'-!?;:"))
+    pieces = [*letters, *(f"##{letter}" for letter in letters if letter.isalpha())]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocab = Vocabulary((*special, *dict.fromkeys([*pieces, *sorted(words)])))
+    config = BertConfig(len(vocab), 32, 4, 2, 64, max_position_embeddings=512)
+    run = RunFolder(str(folder.with_name("run")))
+    run.write(ModelSpec(config, vocab, lower_case=True))
+    step = tf.Variable(0, dtype=tf.int64)
+    Checkpointer(run.path, BertPretrainer(config), {"step": step}).save()
+    folder.mkdir()
+    huggingface.write(open_checkpoint(run.path), str(folder))
+
+
+def _write_reviews(folder: pathlib.Path) -> None:
+    for split in "train", "test":
+        for label, text in {"neg": "a waste of time", "pos": "a wonderful film"}.items():
+            (folder / split / label).mkdir(parents=True)
+            for number in range(32):
+                (folder / split / label / f"{number}_1.txt").write_text(f"{text} {number}")
+
+
+def _write_pairs(folder: pathlib.Path) -> None:
+    folder.mkdir()
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    rows = [f"{i % 2}\t{i}\t{i}\tthe cat sat {i}\tthe cat {'sat' * (i % 2)}" for i in range(64)]
+    for split in "train", "dev":
+        (folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
+    test = [f"{i}\t{i}\t{i}\tthe cat sat\tthe cat slept" for i in range(8)]
+    header = header.replace("Quality", "index")
+    (folder / "test.tsv").write_text("\n".join([header, *test]) + "\n")
+
+
+def _write_questions(folder: pathlib.Path) -> None:
+    folder.mkdir()
+    context = "Jane Austen wrote Emma in Chawton."
+    questions = [
+        {
+            "id": f"{number}",
+            "question": "Who wrote Emma?" if number % 2 else "Who wrote Moby-Dick?",
+            "answers": [{"text": "Jane Austen", "answer_start": 0}] if number % 2 else [],
+            "is_impossible": number % 2 == 0,
+        }
+        for number in range(32)
+    ]
+    article = {"title": "Emma", "paragraphs": [{"context": context, "qas": questions}]}
+    for split in "train", "dev":
+        text = json.dumps({"version": "v2.0", "data": [article]})
+        (folder / f"{split}-v2.0.json").write_text(text)
+
+
+def _write_tags(folder: pathlib.Path) -> None:
+    folder.mkdir()
+    sentence = "Angela B-PER\nMerkel I-PER\nflew O\nto O\nJapan B-LOC\n. O\n\n"
+    for split in "train", "valid", "test":
+        (folder / f"{split}.txt").write_text(sentence * 32)
+
+
+_SETTINGS = {
+    "movie_reviews": {
+        "DATA_DIR": "aclImdb",
+        "TRAIN_REVIEWS": 32,
+        "TEST_REVIEWS": 16,
+        "SEQ_LENGTH": 16,
+        "EPOCHS": 1,
+    },
+    "glue": {"DATA_DIR": "MRPC", "EPOCHS": 1, "SEEDS": 2},
+    "squad": {"DATA_DIR": "SQuAD", "EPOCHS": 1},
+    "ner": {"DATA_DIR": "conll", "EPOCHS": 1, "FEATURES": "last"},
+    "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 10, "STRATEGY": "cpu"},
+    "look_inside": {"TAGGED": "conll/train.txt", "SENTENCES": 32},
+}
+_PATHS = ("DATA_DIR", "TAGGED")
+
+
+def test_every_notebook_is_executed():
+    """Oracle: the files in the folder."""
+    assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(_SETTINGS)
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_runs(name, data, tmp_path):
+    """Oracle: the notebook, whose every cell must run, and the time that a reader is promised."""
+    settings = dict(_SETTINGS[name])
+    for path in settings.keys() & set(_PATHS):
+        settings[path] = str(data / settings[path])
+    if name != "pretrain_your_own":
+        settings["MODEL"] = str(data / "encoder")
+    document = "the file does not exist.\nthe default is none.\nit returns a new tensor.\n\n"
+    (tmp_path / "text.txt").write_text(document * 400)
+    started = time.monotonic()
+    notebook = execute(name, {key: repr(value) for key, value in settings.items()}, str(tmp_path))
+    print(f"{name}: {time.monotonic() - started:.0f} s")
+    nbformat.validate(notebook)
+    outputs = [o for cell in notebook.cells for o in cell.get("outputs", [])]
+    assert any(output.output_type in ("stream", "display_data") for output in outputs)
+    assert not list(tmp_path.glob("**/*.tmp"))
+    shown = "".join(o.text for o in outputs if o.output_type == "stream")
+    assert ": error: " not in shown, shown

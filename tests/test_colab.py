@@ -1,0 +1,40 @@
+"""The stored notebooks. `make test-notebooks` executes them."""
+
+import pathlib
+import sys
+
+import nbformat
+import pytest
+
+COLAB = pathlib.Path(__file__).parents[1] / "colab"
+sys.path.append(str(COLAB))
+
+from execute import INSTALL, read, tagged  # noqa: E402
+
+NAMES = sorted(path.stem for path in COLAB.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stored_outputs_are_those_of_the_code(name):
+    """Oracle: the checksum of the code that ran, and the cells of the .py file."""
+    source, stored = read(name), nbformat.read(COLAB / f"{name}.ipynb", as_version=4)
+    nbformat.validate(stored)
+    assert stored.metadata.source_sha256 == source.metadata.source_sha256, (
+        f"{name}.py has changed since it ran: python colab/execute.py {name} --help"
+    )
+    assert [cell.source for cell in stored.cells] == [cell.source for cell in source.cells]
+    code = [cell for cell in stored.cells if cell.cell_type == "code" and cell.source != INSTALL]
+    assert all(cell.execution_count for cell in code)
+    assert sum(bool(cell.outputs) for cell in code) > len(code) / 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebooks_have_one_form(name):
+    """Oracle: a badge for Colab, one cell that installs, one of form fields, no paths of ours."""
+    notebook = read(name)
+    assert f"/colab/{name}.ipynb)" in notebook.cells[0].source
+    assert tagged(notebook, "install").source == INSTALL
+    lines = tagged(notebook, "parameters").source.splitlines()
+    assert lines and all(" = " in line and "  # @param " in line for line in lines)
+    text = (COLAB / f"{name}.ipynb").read_text()
+    assert not any(word in text for word in ("/tmp/", "/root/", "/home/", "/work/"))

@@ -65,7 +65,7 @@ def _write_pairs(folder: pathlib.Path) -> None:
     rows = [f"{i % 2}\t{i}\t{i}\tthe cat sat {i}\tthe cat {'sat' * (i % 2)}" for i in range(64)]
     for split in "train", "dev":
         (folder / f"{split}.tsv").write_text("\n".join([header, *rows]) + "\n")
-    test = [f"{i}\t{i}\t{i}\tthe cat sat\tthe cat slept" for i in range(8)]
+    test = [f"{i}\t{i}\t{i}\tthe cat sat\tthe cat slept" for i in range(1725)]
     header = header.replace("Quality", "index")
     (folder / "test.tsv").write_text("\n".join([header, *test]) + "\n")
 

@@ -60,7 +60,8 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # ## Results
 #
 # The learning curve of the best run: the training loss falls steadily, and the dev metric shows which
-# epoch is best. The confusion matrix compares true labels, its rows, with predicted ones.
+# epoch is best. The confusion matrix compares true labels, its rows, with predicted ones; `stsb` has
+# none.
 
 # %%
 import json
@@ -72,8 +73,8 @@ from IPython.display import Image, display
 best = Path("runs")
 if SEEDS > 1:
     best /= json.loads(Path("runs/results.json").read_text())["best"]
-display(Image(best / "curves.png"))
-display(Image(best / "confusion_dev.png"))
+for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
+    display(Image(picture))
 
 # %% [markdown]
 # `bert_tf.results` puts your runs beside those of the paper. GLUE's published figures are from the
@@ -85,28 +86,39 @@ display(Image(best / "confusion_dev.png"))
 # %% [markdown]
 # ## Look at mistakes
 #
-# `predictions_dev.tsv` holds the label and the probabilities of every dev example. These are the
-# mistakes that the model was surest of.
+# `predictions_dev.tsv` holds the label, the prediction and the text of every dev example. Read where
+# the model went wrong: sometimes the label is.
 
 # %%
 import csv
 
 with open(best / "predictions_dev.tsv", newline="") as file:
     rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-print(*rows[0], sep="\t")
-wrong = [row for row in rows if row["label"] != row["prediction"]]
-for row in sorted(wrong, key=lambda row: -float(list(row.values())[-1]))[:5]:
-    print(*row.values(), sep="\t")
+if TASK == "stsb":
+    rows.sort(key=lambda row: -abs(float(row["value"]) - float(row["prediction"])))
+else:
+    rows = [row for row in rows if row["label"] != row["prediction"]]
+for row in rows[:5]:
+    true = row.get("label") or row.get("value")
+    texts = [row[name] for name in ("text", "text_a", "text_b") if name in row]
+    print(f"{row['prediction']}, but the label is {true}:", *texts, sep="\n  ", end="\n\n")
 
 # %% [markdown]
 # ## Predict new texts
 #
-# Separate the two texts of a pair by `|||`.
+# One example per line; `|||` separates the two texts of a pair.
 
 # %%
-# !python -m bert_tf.predict --checkpoint={best} \
-#   "The company said profits rose by a third. ||| Profits were up 33 percent, the firm announced." \
-#   "The company said profits rose by a third. ||| The company was founded in Ohio."
+if TASK in ("cola", "sst2"):
+    texts = "A story that nobody will forget.", "A story that nobody forget will."
+else:
+    first = "The company said that its profits rose by a third."
+    texts = (
+        f"{first} ||| Profits were up 33 percent, the firm announced.",
+        f"{first} ||| The company was founded in Ohio.",
+    )
+Path("texts.txt").write_text("\n".join(texts))
+# !python -m bert_tf.predict --checkpoint={best} --input_file=texts.txt
 
 # %% [markdown]
 # ## Submit to GLUE

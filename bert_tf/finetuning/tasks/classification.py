@@ -91,8 +91,8 @@ class ClassificationTask(TextTask):
     ) -> list[str]:
         """Writes the predictions of a split.
 
-        `predictions_<split>.tsv` has the columns index, label, prediction and the probability of
-        each class; `confusion_<split>.png` is for a split with labels. For the splits of the test
+        `predictions_<split>.tsv` has the columns index, label, prediction, the probability of
+        each class and the text; `confusion_<split>.png` is for a split with labels. For the splits of the test
         set, `<split>_results.tsv` has only the probabilities, without a header, as in
         google-research/bert.
         """
@@ -104,6 +104,7 @@ class ClassificationTask(TextTask):
         columns["prediction"] = [self.labels[label] for label in predictions]
         probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1)[:, None])
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+        columns |= features.examples.text_columns
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         if split in self.test_splits:
             files.append(write_rows(folder, f"{split}_results.tsv", probabilities))

@@ -75,7 +75,7 @@ class MultiLabelTask(TextTask):
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
     ) -> list[str]:
-        """Writes `predictions_<split>.tsv`: index, labels, predictions, probabilities."""
+        """Writes `predictions_<split>.tsv`: index, labels, predictions, probabilities, text."""
         logits = outputs["logits"].astype(np.float64)
         columns = {"index": features.examples.index}
         if "labels" in features.targets:
@@ -83,6 +83,7 @@ class MultiLabelTask(TextTask):
         columns["prediction"] = self._joined(logits >= 0)
         probabilities = np.exp(-np.logaddexp(0, -logits))
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+        columns |= features.examples.text_columns
         return [write_table(folder, f"predictions_{split}.tsv", columns)]
 
     def _joined(self, chosen: np.ndarray) -> list[str]:

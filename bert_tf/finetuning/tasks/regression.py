@@ -56,11 +56,12 @@ class RegressionTask(TextTask):
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
     ) -> list[str]:
-        """Writes `predictions_<split>.tsv` with the columns index, value and prediction."""
+        """Writes `predictions_<split>.tsv` with the columns index, value, prediction and text."""
         columns = {"index": features.examples.index}
         if "values" in features.targets:
             columns["value"] = features.targets["values"]
         columns["prediction"] = outputs["values"]
+        columns |= features.examples.text_columns
         return [write_table(folder, f"predictions_{split}.tsv", columns)]
 
     def serving(

@@ -39,13 +39,13 @@ def test_a_task_names_its_metrics():
 
 
 def test_files_with_predictions(tmp_path, monkeypatch):
-    """Oracles: the probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; the ids."""
+    """Oracles: the probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; ids, texts."""
     logits = np.log(np.array([[3.0, 1.0], [1.0, 3.0]]))
     task, folder = TASKS["imdb"], str(tmp_path)
     monkeypatch.setattr(classification, "draw_confusion", draw_confusion)
 
     def features(targets, ids=None):
-        examples = TextExamples([b"a", b"b"], None, targets, ids)
+        examples = TextExamples([b"one\ttwo", b"\xff"], None, targets, ids)
         return types.SimpleNamespace(targets=targets, examples=examples)
 
     labelled = features({"labels": np.array([0, 0])})
@@ -54,8 +54,8 @@ def test_files_with_predictions(tmp_path, monkeypatch):
         "confusion_dev.png",
     ]
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
-    assert lines[0].split("\t") == ["index", "label", "prediction", "p(neg)", "p(pos)"]
-    assert lines[1:] == ["0\tneg\tneg\t0.75\t0.25", "1\tneg\tpos\t0.25\t0.75"]
+    assert lines[0].split("\t") == ["index", "label", "prediction", "p(neg)", "p(pos)", "text"]
+    assert lines[1:] == ["0\tneg\tneg\t0.75\t0.25\tone two", "1\tneg\tpos\t0.25\t0.75\t\ufffd"]
     assert (tmp_path / "confusion_dev.png").read_bytes().startswith(b"\x89PNG")
     unlabelled = features({}, ["1000000", "b"])
     names = task.write_predictions(folder, "test", {"logits": logits}, unlabelled)

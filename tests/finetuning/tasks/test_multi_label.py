@@ -14,7 +14,7 @@ LOGITS = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, -1], [-1, 0, 2]], np.float3
 
 class _Features:
     targets = {"labels": LABELS}
-    examples = TextExamples([b""] * 4, None, {}, ["w", "x", "y", "z"])
+    examples = TextExamples([b"good"] * 4, None, {}, ["w", "x", "y", "z"])
 
     def __len__(self):
         return 4
@@ -46,14 +46,14 @@ def test_files_and_the_exported_function_agree(tmp_path, monkeypatch):
     """Oracle: by hand."""
     TASK.write_predictions(str(tmp_path), "dev", {"logits": LOGITS}, _Features())
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
-    assert lines[0] == "index\tlabels\tprediction\tp(a)\tp(b)\tp(c)"
+    assert lines[0] == "index\tlabels\tprediction\tp(a)\tp(b)\tp(c)\ttext"
     assert [line.split("\t")[:3] for line in lines[1:]] == [
         ["w", "a|b", "a|b"],
         ["x", "b", "a"],
         ["y", "", ""],
         ["z", "c", "b|c"],
     ]
-    assert lines[4].split("\t")[3:] == ["0.268941", "0.5", "0.880797"]
+    assert lines[4].split("\t")[3:] == ["0.268941", "0.5", "0.880797", "good"]
     module = "bert_tf.finetuning.tasks.multi_label.TextModule"
     monkeypatch.setattr(module, lambda *_, outputs, **__: outputs)
     outputs = TASK.serving(None, None, 8)(tf.constant(LOGITS))

@@ -250,8 +250,9 @@ def test_a_trained_model_outlives_its_files(write, files, config, tmp_path):
     logits = model(batch).numpy()[np.argsort(batch["example_index"])]
     task.write_predictions(str(tmp_path), "test", {"logits": logits}, features)
     lines = (tmp_path / "predictions_test.tsv").read_text().splitlines()
-    assert lines[0] == "index\tlabels\tprediction\tp(x)\tp(y)"
-    assert lines[1].startswith("0\tx|y\t") and lines[2].startswith("1\t\t")
+    assert lines[0] == "index\tlabels\tprediction\tp(x)\tp(y)\ttext"
+    assert lines[1].startswith("0\tx|y\t") and lines[1].endswith("\ta b good")
+    assert lines[2].startswith("1\t\t")
 
     pathlib.Path(path).unlink()
     run = RunFolder(str(tmp_path))

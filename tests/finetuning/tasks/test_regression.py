@@ -51,7 +51,8 @@ def test_writes_predictions(tmp_path):
     )
     assert names == ["predictions_dev.tsv"]
     assert (tmp_path / names[0]).read_text() == (
-        "index\tvalue\tprediction\n7\t0\t0.333333\n8\t1\t0\n9\t2\t0.666667\nx\t5\t1\n"
+        "index\tvalue\tprediction\ttext_a\ttext_b\n7\t0\t0.333333\ta\tb\n8\t1\t0\ta\tb\n"
+        "9\t2\t0.666667\ta\tb\nx\t5\t1\ta\tb\n"
     )
 
 

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 # Each needs up to two gigabytes of memory.
-TEST_WORKERS ?= 2
+TEST_WORKERS ?= 3
 
 .PHONY: quickstart test test-oldest test-notebooks lint docs
 

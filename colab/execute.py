@@ -68,7 +68,11 @@ def execute(name: str, settings: dict[str, str], work_dir: str) -> nbformat.Note
     # So that `!python` is the Python of this environment.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     client = nbclient.NotebookClient(
-        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": work_dir}}
+        notebook,
+        timeout=None,
+        kernel_name="python3",
+        coalesce_streams=True,
+        resources={"metadata": {"path": work_dir}},
     )
     client.execute()
     install.source, parameters.source = sources

@@ -1,4 +1,4 @@
-"""Makes README.md the first page of the site, and lists the flags of all commands."""
+"""Makes README.md and the notebooks pages of the site, and lists the flags of all commands."""
 
 import dataclasses
 import importlib
@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from nbconvert import MarkdownExporter
 
 from bert_tf.__main__ import COMMANDS
 from tfrecords.command_help import flag_name, is_required, ordered_flags
@@ -17,10 +18,13 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds README.md as index.md; its links are those of a page in docs/."""
+    """Adds README.md as index.md, whose links are those of a page in docs/, and the notebooks."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"(\]\(|src=\")docs/", r"\1", readme)
     files.append(File.generated(config, "index.md", content=text))
+    for path in sorted((ROOT / "colab").glob("*.ipynb")):
+        for name, content in _notebook_page(path).items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
 
 
@@ -39,6 +43,14 @@ def on_page_content(html: str, **kwargs: Any) -> str:
         lambda code: re.sub(r"--\w+", r'<span class="flag">\g<0></span>', code[0]),
         html,
     )
+
+
+def _notebook_page(path: pathlib.Path) -> dict[str, str | bytes]:
+    """Returns the contents of the page with the stored outputs and of its pictures, by name."""
+    text, resources = MarkdownExporter().from_filename(
+        str(path), resources={"unique_key": path.stem, "output_files_dir": path.stem}
+    )
+    return {f"{path.stem}.md": text} | resources["outputs"]
 
 
 def _command(name: str, module: str) -> str:

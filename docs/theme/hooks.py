@@ -20,7 +20,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 def on_files(files: Files, config: Any) -> Files:
     """Adds README.md as index.md, whose links are those of a page in docs/, and the notebooks."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"(\]\(|src=\")docs/", r"\1", readme)
+    text = re.sub(r"\]\(docs/", "](", readme)
+    text = re.sub(r"\]\(colab/(\w+)\.ipynb\)", r"](notebooks/\1.md)", text)
     files.append(File.generated(config, "index.md", content=text))
     for path in sorted((ROOT / "colab").glob("*.ipynb")):
         for name, content in _notebook_page(path).items():

@@ -92,9 +92,9 @@ class ClassificationTask(TextTask):
         """Writes the predictions of a split.
 
         `predictions_<split>.tsv` has the columns index, label, prediction, the probability of
-        each class and the text; `confusion_<split>.png` is for a split with labels. For the splits of the test
-        set, `<split>_results.tsv` has only the probabilities, without a header, as in
-        google-research/bert.
+        each class and the text; `confusion_<split>.png` is for a split with labels. For the
+        splits of the test set, `<split>_results.tsv` has only the probabilities, without a
+        header, as in google-research/bert.
         """
         logits = outputs["logits"].astype(np.float64)
         predictions, labels = logits.argmax(axis=-1), features.targets.get("labels")

@@ -39,7 +39,7 @@ def test_a_task_names_its_metrics():
 
 
 def test_files_with_predictions(tmp_path, monkeypatch):
-    """Oracles: the probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; ids, texts."""
+    """Oracles: probabilities 3/4 and 1/4; test_results.tsv of google-research/bert; ids, texts."""
     logits = np.log(np.array([[3.0, 1.0], [1.0, 3.0]]))
     task, folder = TASKS["imdb"], str(tmp_path)
     monkeypatch.setattr(classification, "draw_confusion", draw_confusion)

@@ -61,13 +61,12 @@ def run(options: Options) -> None:
 
     with contextlib.redirect_stdout(sys.stderr):
         predictor = load_predictor(options)
-    first = predictor.signature[0].name
     for examples in read_examples(options, predictor.signature):
         for example, answer in zip(examples, predictor.predict(examples), strict=True):
             if options.json:
                 print(json.dumps(example | answer, ensure_ascii=False))
             else:
-                print(line_of(answer, example[first]))
+                print(line_of(answer, example))
         sys.stdout.flush()
     if predictor.num_truncated:
         noun, flag = predictor.truncates

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.inference.examples import PAIR
+
 Answer = dict[str, Any]
 
 
@@ -49,14 +51,17 @@ def _objects(columns: Mapping[str, list]) -> list[Answer]:
     return [row for row in rows if row["end"]]
 
 
-def line_of(answer: Answer, text: str) -> str:
-    """Returns an answer and its text as a line to read.
+def line_of(answer: Answer, example: Mapping[str, Any]) -> str:
+    """Returns an answer and its text, pair of texts or question as a line to read.
 
     Args:
-        answer: as `answer_of` returns it.
-        text: the first input of the example; for tagged text, the offsets are in its bytes.
+        answer: as `answer_of` returns it; the offsets of tags are in the bytes of the text.
+        example: the inputs by name.
     """
-    return f"{_shown(answer)}\t{text}" if "words" not in answer else _tagged(answer, text)
+    if "words" in answer:
+        return _tagged(answer, example["text"])
+    texts = [example[name] for name in ("text", "text_b", "question") if name in example]
+    return f"{_shown(answer)}\t{PAIR.join(texts)}"
 
 
 def _shown(answer: Answer) -> str:

@@ -11,7 +11,7 @@ from bert_tf.inference.lines import is_utf8, read_chunks
 from bert_tf.inference.options import TextOptions
 
 Example = dict[str, Any]
-_PAIR = " ||| "
+PAIR = " ||| "
 
 
 def read_examples(
@@ -48,12 +48,12 @@ def _parse_line(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
     names = [spec.name for spec in signature]
     if len(names) == 1:
         return {names[0]: line}
-    fields = line.split("\t") if "\t" in line else line.rsplit(_PAIR, 1)
+    fields = line.split("\t") if "\t" in line else line.rsplit(PAIR, 1)
     if signature[-1].shape.rank == 2:
         fields = [*fields[: len(names) - 1], fields[len(names) - 1 :]]
     if len(fields) != len(names) or not fields[-1]:
         inputs = " and ".join(names)
-        raise ValueError(f"the model needs {inputs}: separate them with a tab or{_PAIR.rstrip()}")
+        raise ValueError(f"the model needs {inputs}: separate them with a tab or{PAIR.rstrip()}")
     return dict(zip(names, fields, strict=True))
 
 

@@ -70,7 +70,7 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
         found = [*row["probabilities"].values()]
         np.testing.assert_allclose(found, expected["probabilities"][0], atol=1e-5)
         share = row["probabilities"][row["label"]]
-        assert line_of(row, a) == f"{row['label']} {share:.1%}\t{a}"
+        assert line_of(row, row) == f"{row['label']} {share:.1%}\t{a} ||| {b}"
 
 
 def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
@@ -93,7 +93,7 @@ def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
         assert answer["text"] == expected["text"].decode()
         assert answer["text"] == row["context"][answer["start"] : answer["end"]]
         assert answer["score"] == pytest.approx(expected["score"], rel=1e-4)
-        assert line_of(answer, row["question"]).endswith(f"%\t{row['question']}")
+        assert line_of(answer, row).endswith(f"%\t{row['question']}")
     assert (predictor.num_truncated, predictor.truncates[0]) == (1, "question")
 
 
@@ -167,7 +167,7 @@ def test_tags_of_words(fine_tuned):
 def test_answers_as_lines(outputs, labels, line):
     """Oracle: the lines; every answer can be written as JSON."""
     answer = answer_of(outputs, labels, "the text")
-    assert line_of(answer, "the text") == line
+    assert line_of(answer, {"text": "the text"}) == line
     json.dumps(answer)
 
 

@@ -218,13 +218,14 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere, max_seq_length=24))
     assert pathlib.Path(elsewhere, "predictions_dev.tsv").read_text() == predictions
     rows = [line.split("\t") for line in predictions.splitlines()]
-    assert rows[0] == ["index", "label", "prediction", "p(negative)", "p(positive)"]
-    labels = ["positive" if label else "negative" for _, label in sentences(50, seed=1)]
-    assert [row[1] for row in rows[1:]] == labels
+    assert rows[0] == ["index", "label", "prediction", "p(negative)", "p(positive)", "text"]
+    texts, labels = zip(*sentences(50, seed=1), strict=True)
+    assert [row[1] for row in rows[1:]] == [("negative", "positive")[label] for label in labels]
+    assert [row[5] for row in rows[1:]] == [*texts]
     accuracy = np.mean([row[1] == row[2] for row in rows[1:]])
     assert accuracy == pytest.approx(results["eval_accuracy"])
     for row in rows[1:]:
-        negative, positive = map(float, row[3:])
+        negative, positive = map(float, row[3:5])
         assert negative + positive == pytest.approx(1, abs=1e-5)
         assert row[2] == ("positive" if positive > negative else "negative")
 

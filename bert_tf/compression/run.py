@@ -83,11 +83,13 @@ def _report(
     run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
+        count = num_parameters(open_checkpoint(run.path))
         values = {
             "recipe": options.recipe,
             "teacher": options.teacher,
             "teacher_parameters": num_parameters(teacher),
-            "student_parameters": num_parameters(open_checkpoint(run.path)),
+            "student_parameters": count,
+            "student_bytes": 4 * count,
             "metric": metric,
             "teacher_value": _evaluate(options, task, teacher)[metric],
             "student_value": results[metric],

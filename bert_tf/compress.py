@@ -4,7 +4,10 @@
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
 
 The output is the folder of a fine-tuned model, which predict, export.classifier, results and
-convert_checkpoint read. Run the same command again to resume an interrupted run.
+convert_checkpoint read. Run the same command again to resume an interrupted run. To compare size,
+quality and speed of all students in a folder with their teachers and with published figures:
+
+  python -m bert_tf.compress --report=runs
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
@@ -20,7 +23,10 @@ The student starts with layers of the teacher: --student_layers chooses them. --
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
 """
 
+import sys
+
 from bert_tf.compression.options import CompressionOptions as Options
+from bert_tf.compression.options import ReportOptions
 from tfrecords import command
 
 
@@ -34,9 +40,20 @@ def run(options: Options) -> dict[str, float]:
     return sweep(options) if options.is_sweep else options.start()
 
 
+def report(options: ReportOptions) -> None:
+    """Compares students with their teachers; see `bert_tf.compression.report.report`."""
+    from bert_tf.compression.report import report
+
+    report(options.report)
+
+
 def main() -> None:
     """Runs the command."""
-    command.run(Options, run)
+    names = [argument.lstrip("-").partition("=")[0] for argument in sys.argv[1:]]
+    if "report" in names:
+        command.run(ReportOptions, report)
+    else:
+        command.run(Options, run)
 
 
 if __name__ == "__main__":

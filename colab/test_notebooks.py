@@ -42,7 +42,7 @@ def _write_encoder(folder: pathlib.Path) -> None:
     pieces = [*letters, *(f"##{letter}" for letter in letters if letter.isalpha())]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocab = Vocabulary((*special, *dict.fromkeys([*pieces, *sorted(words)])))
-    config = BertConfig(len(vocab), 32, 4, 2, 64, max_position_embeddings=512)
+    config = BertConfig(len(vocab), 32, 2, 2, 64, max_position_embeddings=512)
     run = RunFolder(str(folder.with_name("run")))
     run.write(ModelSpec(config, vocab, lower_case=True))
     step = tf.Variable(0, dtype=tf.int64)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.choices import RECIPES
 from bert_tf.finetuning.options import FineTuningOptions
+from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
@@ -72,3 +73,13 @@ class CompressionOptions(FineTuningOptions):
     def is_random(self) -> bool:
         """Whether the student starts with random weights."""
         return not self.init_checkpoint and bool(self.preset or self.bert_config_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(command.Options):
+    """Which students to compare."""
+
+    report: str = option(
+        help="Folder with output folders of compress, at any depth. The command measures the speed "
+        "of all students and their teachers, and writes compression.md and compression.png there."
+    )

@@ -45,20 +45,24 @@ class Group:
     Attributes:
         folder: their common folder, relative to that of all runs.
         flags: their flags.
-        size: their number.
+        paths: their folders.
         scores: their metrics, by their names in `eval_results.json`.
         metric: the metric that chooses the best weights; None if the task is not registered.
     """
 
     folder: str
     flags: Mapping[str, Any]
-    size: int
+    paths: Sequence[str]
     scores: Mapping[str, Score]
     metric: str | None
 
     @property
     def task(self) -> str:
         return self.flags["task"]
+
+    @property
+    def size(self) -> int:
+        return len(self.paths)
 
 
 class Table(NamedTuple):
@@ -138,7 +142,7 @@ def _group(folder: str, paths: Sequence[str]) -> Group:
         metric = task_of_run(run).metric
     except ValueError:
         metric = None
-    return Group(os.path.relpath(common, folder), run.read_flags(), len(paths), scores, metric)
+    return Group(os.path.relpath(common, folder), run.read_flags(), paths, scores, metric)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:

@@ -1,0 +1,185 @@
+"""Compares students with their teachers: size, quality and speed, beside published figures."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.run import COMPRESSION
+from bert_tf.compression.speed import sequences_per_second
+from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
+from bert_tf.finetuning.runs.tables import aligned, markdown
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.plots.compression import Compressed, compressed_models
+from bert_tf.run_folder import RunFolder
+from bert_tf.weights.loading import load_weights
+from tfrecords.writer import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Student:
+    """What is known of the students of one setting of the flags.
+
+    Attributes:
+        name: the recipe, with the folder if several students have the same recipe.
+        recipe: the recipe.
+        task: the task.
+        teacher: the folder of the teacher.
+        folder: the run folder of one of the students.
+        runs: their number.
+        sizes: the bytes of the weights of teacher and student.
+        metric: the name of `values`.
+        values: the metric of the teacher and of the students on the dev set.
+    """
+
+    name: str
+    recipe: str
+    task: str
+    teacher: str
+    folder: str
+    runs: int
+    sizes: tuple[int, int]
+    metric: str
+    values: tuple[float, Score]
+
+    @property
+    def kept(self) -> Score | None:
+        """The share of the teacher's metric; None unless that is positive."""
+        before, after = self.values
+        if before <= 0:
+            return None
+        return Score(*(x if x is None else x / before for x in after))
+
+
+def report(folder: str) -> None:
+    """Prints and draws size, quality and speed of the students in a folder.
+
+    Quality is the mean over the runs that differ in their seeds, with its standard deviation. The
+    table goes to `compression.md`, and the picture to `compression.png`.
+
+    Raises:
+        ValueError, OSError: see `read_students` and `measure`.
+    """
+    students, unfinished = read_students(folder)
+    speed_ups = measure(students)
+    found = tables(students, speed_ups)
+    print("\n\n".join(f"{title}\n{aligned(rows)}" for title, rows in found.items()))
+    if unfinished:
+        print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
+    text = "\n\n".join(f"**{title}**\n\n{markdown(rows)}" for title, rows in found.items())
+    table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
+    atomic_write(table, text + "\n")
+    atomic_write(picture, _picture(students, speed_ups).png())
+    print(f"\nWrote {table} and {picture}.")
+
+
+def _picture(students: Sequence[Student], speed_ups: Sequence[float]) -> "Figure":
+    models = [
+        Compressed(
+            student.name, student.sizes[0] / student.sizes[1], *student.kept, faster=speed_up
+        )
+        for student, speed_up in zip(students, speed_ups, strict=True)
+        if student.kept
+    ]
+    rows = {student.recipe: RECIPES[student.recipe].published for student in students}
+    published = [
+        Compressed(name, row.compression, row.quality, faster=row.speed_up)
+        for name, row in rows.items()
+        if row
+    ]
+    return compressed_models(models, published)
+
+
+def read_students(folder: str) -> tuple[list[Student], list[str]]:
+    """Reads the runs of compress in a folder and the folders in it.
+
+    Returns:
+        the students, those of one teacher and task together, and the folders of unfinished runs.
+
+    Raises:
+        ValueError: there are no finished runs of compress, or a file is damaged.
+        OSError: a file cannot be read.
+    """
+    groups, unfinished = read_groups(folder)
+    groups = [group for group in groups if RunFolder(group.paths[0]).read_json(COMPRESSION)]
+    if not groups:
+        raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
+    students = [_student(group, groups) for group in groups]
+    return sorted(students, key=lambda student: (student.task, student.teacher)), unfinished
+
+
+def _student(group: Group, groups: Sequence[Group]) -> Student:
+    values = RunFolder(group.paths[0]).read_json(COMPRESSION)
+    recipe, key = values["recipe"], ("recipe", "teacher", "task")
+    same = [g for g in groups if [g.flags[k] for k in key] == [group.flags[k] for k in key]]
+    return Student(
+        name=recipe if len(same) == 1 else f"{recipe} ({group.folder})",
+        recipe=recipe,
+        task=group.task,
+        teacher=values["teacher"],
+        folder=group.paths[0],
+        runs=group.size,
+        sizes=(4 * values["teacher_parameters"], values["student_bytes"]),
+        metric=values["metric"].removeprefix("eval_"),
+        values=(values["teacher_value"], group.scores[values["metric"]]),
+    )
+
+
+def measure(students: Sequence[Student]) -> list[float]:
+    """Measures how many times as fast as their teachers the students are.
+
+    Raises:
+        ValueError, OSError: a teacher or a student cannot be read; names it.
+    """
+    folders = dict.fromkeys(path for x in students for path in (x.teacher, x.folder))
+    encoders = [_load_encoder(folder) for folder in folders]
+    speeds = dict(zip(folders, sequences_per_second(encoders), strict=True))
+    return [speeds[student.folder] / speeds[student.teacher] for student in students]
+
+
+def _load_encoder(folder: str) -> BertEncoder:
+    checkpoint = open_checkpoint(folder)
+    encoder = BertEncoder(checkpoint.spec.config)
+    load_weights(checkpoint.path, checkpoint.tensors, encoder.weights)
+    return encoder
+
+
+def tables(students: Sequence[Student], speed_ups: Sequence[float]) -> dict[str, list[list[str]]]:
+    """Returns tables of strings by their titles: one for each task and teacher.
+
+    Args:
+        speed_ups: what `measure` returned.
+    """
+    found: dict[str, list[list[str]]] = {}
+    for student, speed_up in zip(students, speed_ups, strict=True):
+        title = f"{student.task}, students of {student.teacher}"
+        found.setdefault(title, [_header(student.metric), _teacher_row(student)])
+        found[title].append(_row(student, speed_up))
+    return found
+
+
+def _header(metric: str) -> list[str]:
+    measured = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
+    return measured + ["published: smaller", "kept", "faster"]
+
+
+def _teacher_row(student: Student) -> list[str]:
+    megabytes, value = f"{student.sizes[0] / 1e6:.1f}", f"{student.values[0]:.4f}"
+    return ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", "-", "-", "-"]
+
+
+def _row(student: Student, speed_up: float) -> list[str]:
+    before, after = student.sizes
+    published = RECIPES[student.recipe].published
+    cells = [student.name, str(student.runs), f"{after / 1e6:.1f}"]
+    cells += [student.values[1].text(1, 4), f"{before / after:.2f}"]
+    cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-", f"{speed_up:.2f}"]
+    if not published:
+        return [*cells, "-", "-", "-"]
+    faster = f"{published.speed_up:g}" if published.speed_up else "-"
+    return [*cells, f"{published.compression:g}", f"{published.quality:.0%}", faster]

@@ -1,0 +1,106 @@
+"""The comparison of students in size, quality and speed."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.compress import report
+from bert_tf.compression import report as reporting
+from bert_tf.compression.options import CompressionOptions, ReportOptions
+from bert_tf.compression.speed import sequences_per_second
+from bert_tf.config import Head
+from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.run_folder import FLAGS, RunFolder
+
+
+@pytest.fixture
+def add_student(tmp_path):
+    """A function that writes the files of a run of compress that the comparison reads."""
+
+    def add(folder, value, recipe, student_bytes=500, **flags):
+        run = RunFolder(str(tmp_path / folder))
+        options = CompressionOptions(
+            recipe=recipe, teacher="big", task="sst2", output_dir=run.path, **flags
+        )
+        (tmp_path / folder).mkdir(parents=True)
+        run.write_head(Head("classifier", ("a", "b")))
+        files = {
+            FLAGS: vars(options) | {FINISHED: True},
+            "eval_results.json": {"eval_accuracy": value, "global_step": 3},
+            "compression.json": {
+                "recipe": recipe,
+                "teacher": "big",
+                "teacher_parameters": 500,
+                "student_parameters": 125,
+                "student_bytes": student_bytes,
+                "metric": "eval_accuracy",
+                "teacher_value": 0.8,
+                "student_value": value,
+            },
+        }
+        for name, values in files.items():
+            (tmp_path / folder / name).write_text(json.dumps(values))
+
+    return add
+
+
+def test_the_table(add_student, tmp_path, capsys, monkeypatch):
+    """Oracle: 0.7 ± sqrt(2) / 100 of 0.8, by hand; the survey's row; the picture is a PNG file."""
+    for seed, value in enumerate((0.69, 0.71)):
+        add_student(f"pkd/seed-{seed}", value, "pkd6", random_seed=seed)
+    add_student("layers", 0.4, "layers", student_bytes=1000)
+    speeds = {"big": 10.0, str(tmp_path / "layers"): 15.0, str(tmp_path / "pkd/seed-0"): 20.0}
+    monkeypatch.setattr(reporting, "_load_encoder", lambda folder: folder)
+    monkeypatch.setattr(
+        reporting, "sequences_per_second", lambda folders: [speeds[folder] for folder in folders]
+    )
+    report(ReportOptions(report=str(tmp_path)))
+    title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
+    assert title == "sst2, students of big"
+    assert [row.split() for row in rows] == [
+        "teacher 1 0.0 0.8000 1.00 100.0% 1.00 - - -".split(),
+        "layers 1 0.0 0.4000 2.00 50.0% 1.50 - - -".split(),
+        "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 1.6 97% 1.9".split(),
+    ]
+    assert "| pkd6 | 2 | 0.0 |" in (tmp_path / "compression.md").read_text()
+    assert (tmp_path / "compression.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp_path):
+    """Oracle: the folders."""
+    add_student("slow", 0.5, "pd", learning_rate=1e-5)
+    add_student("fast", 0.5, "pd", learning_rate=1e-4)
+    students, unfinished = reporting.read_students(str(tmp_path))
+    assert [student.name for student in students] == ["pd (fast)", "pd (slow)"] and not unfinished
+    (tmp_path / "fast" / "compression.json").unlink()
+    (tmp_path / "slow" / "compression.json").unlink()
+    with pytest.raises(ValueError, match="holds no finished runs of compress"):
+        reporting.read_students(str(tmp_path))
+
+
+def test_speeds_are_medians_of_turns(config, monkeypatch):
+    """Oracle: the median of durations that a clock made of them gives, by hand."""
+    # The first round traces; then each of the two models has five turns.
+    rounds = [[90, 80], [1, 4], [2, 4], [9, 16], [2, 64], [3, 4]]
+    ends = np.array(rounds).ravel()
+    times = iter(np.stack([np.zeros_like(ends), ends], axis=1).ravel())
+    monkeypatch.setattr("time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("bert_tf.compression.speed.progress_bar", _NoBar)
+    encoder = BertEncoder(config)
+    assert sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]
+
+
+class _NoBar:
+    def __init__(self, **_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def update(self):
+        pass

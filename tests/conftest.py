@@ -37,10 +37,30 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Saves the garbage collector from visiting all modules and new graphs again and again."""
+    """Saves the garbage collector from visiting all modules and new graphs again and again.
+
+    The same goes for TensorFlow's passes over graphs, which take longer than the small programs
+    run. Processes that tests start make them, and tests with `optimized_graphs`.
+    """
+    optimize_graphs(False)
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+
+
+def optimize_graphs(wanted: bool) -> None:
+    """Turns TensorFlow's passes over graphs on or off."""
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
+
+
+@pytest.fixture
+def optimized_graphs():
+    """Compiles functions as outside of tests."""
+    optimize_graphs(True)
+    yield
+    optimize_graphs(False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,6 +23,8 @@ from bert_tf.training.checkpoints import Checkpointer
 from export import check, encoder
 from tfrecords.vocabulary import Vocabulary
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 CONFIG = BertConfig(
     vocab_size=40,  # more than the vocabulary has, which is fine

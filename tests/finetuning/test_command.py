@@ -248,8 +248,8 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     lost = tmp_path / "seed-12345" / "eval_results.json"
     expected = json.loads(lost.read_text())
     lost.unlink()
-    assert run(dataclasses.replace(finished, output_dir=str(tmp_path), num_seeds=2)) == expected
-    assert json.loads(lost.read_text()) == expected
+    results = run(dataclasses.replace(finished, output_dir=str(tmp_path), num_seeds=2))
+    assert json.loads(lost.read_text()) == results == pytest.approx(expected)
     printed, messages = capfd.readouterr()
     assert "operations are on" not in messages  # as TensorFlow logs on import
     assert printed.count("holds a finished run: not training again.") == 1

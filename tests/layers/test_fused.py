@@ -12,6 +12,8 @@ from keras import ops
 from bert_tf.layers import fused
 from bert_tf.layers.normalization import LayerNormalization
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 GENERATOR = np.random.default_rng(0)
 SEED = np.array([5, -6], np.int32)
 LABELS = GENERATOR.integers(0, 11, (3, 4)).astype(np.int32)

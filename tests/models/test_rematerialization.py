@@ -14,6 +14,8 @@ from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 CONFIG = BertConfig(
     vocab_size=50,
     hidden_size=32,

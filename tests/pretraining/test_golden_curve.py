@@ -18,6 +18,8 @@ from bert_tf.training.metrics import read_metrics
 from tfrecords.features import serialize_examples
 from tfrecords.writer import write_records
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 _GOLDEN = pathlib.Path(__file__).with_name("golden_curve.json")
 _ROWS, _LENGTH, _WORDS = 2048, 32, 40
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -42,4 +42,8 @@ RECIPES = (
     "internal",
     "internal-progressive",
     "theseus",
+    "heads",
+    "weights",
 )
+# Those of them that take --sparsity.
+PRUNING = ("heads", "weights")

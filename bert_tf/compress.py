@@ -18,6 +18,8 @@ Recipes (docs/compression.md has their papers and published results):
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
+  heads       no teacher: removes the --sparsity of the attention heads that contribute least
+  weights     no teacher: sets the --sparsity of the weights that are smallest to zero
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.

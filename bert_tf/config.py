@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import tensorflow as tf
@@ -47,7 +47,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last six fields, which are written only if they are set:
+    BERT's own files lack the last seven fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
@@ -58,6 +58,9 @@ class BertConfig:
       from `hidden_act` and `layer_norm_eps`, as in KerasHub.
     - `classifier_dropout_prob` is the dropout rate of the input of a fine-tuned head, if it differs
       from `hidden_dropout_prob`, as in ALBERT.
+    - `pruned_heads` maps layers to the attention heads that were removed from them, as in Hugging
+      Face's files; both count from 0. Those that stay have the width hidden_size /
+      num_attention_heads.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -84,6 +87,7 @@ class BertConfig:
     masked_lm_act: str | None = None
     masked_lm_layer_norm_eps: float | None = None
     classifier_dropout_prob: float | None = None
+    pruned_heads: Mapping[int, Sequence[int]] | None = dataclasses.field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -112,6 +116,38 @@ class BertConfig:
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
                 raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
+        object.__setattr__(self, "pruned_heads", self._checked_heads() or None)
+
+    def _checked_heads(self) -> dict[int, tuple[int, ...]]:
+        """Returns `pruned_heads` in order; the keys may be strings, as in JSON."""
+        found = self.pruned_heads or {}
+        try:
+            heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
+            layers_exist = heads.keys() <= set(range(self.num_hidden_layers))
+            all_heads = set(range(self.num_attention_heads))
+            heads_exist = all(all_heads > {*removed} for removed in heads.values())
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError(
+                f"pruned_heads must map layers to lists of heads, not {found!r}"
+            ) from None
+        if not (layers_exist and heads_exist):
+            raise ValueError(
+                f"pruned_heads {found!r} does not fit {self.num_hidden_layers} layers of "
+                f"{self.num_attention_heads} heads, of which each keeps at least one"
+            )
+        if heads and self.num_hidden_groups:
+            raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")
+        return dict(sorted(heads.items()))
+
+    @property
+    def head_size(self) -> int:
+        """The width of an attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    def kept_heads(self, layer: int) -> list[int]:
+        """Returns the attention heads of a layer, without those that were removed."""
+        removed = (self.pruned_heads or {}).get(layer, ())
+        return [head for head in range(self.num_attention_heads) if head not in removed]
 
     @property
     def masked_lm_form(self) -> tuple[str, float]:
@@ -159,11 +195,16 @@ class BertConfig:
         Omits keys that BERT's own files lack if they have their default values, so that every
         published tool can read the file of a plain BERT.
         """
-        return {
+        values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.default not in (None, False) or getattr(self, field.name) != field.default
         }
+        if self.pruned_heads:
+            values["pruned_heads"] = {
+                str(key): [*heads] for key, heads in self.pruned_heads.items()
+            }
+        return values
 
     @classmethod
     def from_json_file(cls, path: str) -> Self:

@@ -31,8 +31,12 @@ def test_a_hugging_face_file_is_read():
         "position_embedding_type": "absolute",
         "model_type": "bert",
         "use_cache": True,
+        "pruned_heads": {},
     }
     assert BertConfig.from_dict(values) == BertConfig(**BASE)
+    pruned = BertConfig.from_dict(values | {"pruned_heads": {"3": [2, 0], "1": []}})
+    assert pruned == BertConfig(**BASE, pruned_heads={3: (0, 2)})
+    assert (pruned.kept_heads(1), pruned.kept_heads(3)) == ([0, 1, 2], [1])
 
 
 def test_an_albert_file_is_read():
@@ -99,6 +103,7 @@ def test_a_plain_file_has_only_the_keys_of_bert():
         {"embedding_size": 5, "num_hidden_groups": 3},
         {"is_decoder": True},
         {"masked_lm_act": "relu", "masked_lm_layer_norm_eps": 0.0},
+        {"pruned_heads": {0: (1,), 11: (0, 2)}},
         {"embedding_size": None, "num_hidden_groups": None, "is_decoder": False},
     ],
 )
@@ -129,6 +134,12 @@ def test_round_trip(tmp_path):
         ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than num_hidden_layers 12"),
         ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
         ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
+        ({"pruned_heads": [1]}, r"pruned_heads must map layers to lists of heads, not \[1\]"),
+        ({"pruned_heads": {"a": [1]}}, "pruned_heads must map layers to lists of heads"),
+        ({"pruned_heads": {"12": [1]}}, "pruned_heads .* does not fit 12 layers of 3 heads"),
+        ({"pruned_heads": {"0": [3]}}, "pruned_heads .* does not fit 12 layers of 3 heads"),
+        ({"pruned_heads": {"0": [0, 1, 2]}}, "pruned_heads .* of which each keeps at least one"),
+        ({"pruned_heads": {"0": [1]}, "num_hidden_groups": 2}, "pruned_heads needs layers of"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
         ({"gelu_approximate": 1}, "gelu_approximate must be true or false, not 1"),
         (

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.choices import RECIPES
+from bert_tf.choices import PRUNING, RECIPES
 from bert_tf.finetuning.options import FineTuningOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -25,7 +25,7 @@ class CompressionOptions(FineTuningOptions):
     recipe: str = option(
         choices=RECIPES,
         help="The method: layers, distilbert, pkd6, pkd3, pd, tinybert, internal, "
-        "internal-progressive or theseus.",
+        "internal-progressive, theseus, heads or weights.",
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
@@ -35,6 +35,13 @@ class CompressionOptions(FineTuningOptions):
         None,
         help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
         "Default: those of the recipe, or all layers of --init_checkpoint.",
+    )
+    sparsity: float | None = option(
+        None,
+        at_least=0,
+        at_most=1,
+        help="Share of the attention heads to remove with --recipe=heads, or of the weights to set "
+        "to zero with --recipe=weights. Default: 0.4.",
     )
     init_checkpoint: str | None = option(
         None,
@@ -62,12 +69,34 @@ class CompressionOptions(FineTuningOptions):
                 "--student_layers has no effect on a student with random weights: omit it, or "
                 "omit --preset and --bert_config_file"
             )
+        if self.sparsity is not None and self.recipe not in PRUNING:
+            raise ValueError(f"--sparsity has no effect with --recipe={self.recipe}: omit it")
+        if self.recipe == "heads" and (self.init_checkpoint or self.is_random):
+            raise ValueError(
+                "--recipe=heads removes heads of the teacher, by what they contribute to its "
+                "predictions: omit --init_checkpoint, --preset and --bert_config_file"
+            )
 
     def start(self, task: "Task | None" = None) -> dict[str, float]:
         """Makes one run; see `bert_tf.compression.run.compress`."""
         from bert_tf.compression.run import compress
 
         return compress(self, task)
+
+    def num_train_steps(self, num_examples: int) -> int:
+        """Returns the number of steps; 0 epochs leave a student without layers or heads as it is.
+
+        Raises:
+            ValueError: it would be 0, and nothing would be compressed.
+        """
+        if self.num_train_epochs == 0 and self.recipe in ("layers", "heads"):
+            return 0
+        return super().num_train_steps(num_examples)
+
+    @property
+    def pruned_share(self) -> float:
+        """The share of heads or weights that a recipe removes."""
+        return 0.4 if self.sparsity is None else self.sparsity
 
     @property
     def is_random(self) -> bool:

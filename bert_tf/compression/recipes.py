@@ -61,6 +61,8 @@ class Recipe:
         labels_during: when that loss counts.
         terms: the other terms of the loss.
         replaces: whether training mixes layers of teacher and student; see `theseus`.
+        removes_heads: whether the student starts without some of its heads; see `heads`.
+        zeroes_weights: whether training sets weights to zero; see `pruning`.
         published: its row in the survey, if it has one.
     """
 
@@ -70,6 +72,8 @@ class Recipe:
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
     replaces: bool = False
+    removes_heads: bool = False
+    zeroes_weights: bool = False
     published: Published | None = None
 
     @property
@@ -101,6 +105,11 @@ def spread(divisor: int) -> Callable[[int], list[int]]:
         return [teacher_layer(layer, kept, num_teacher) - 1 for layer in range(1, kept + 1)]
 
     return layers
+
+
+def every(num_teacher: int) -> list[int]:
+    """Keeps all layers."""
+    return list(range(num_teacher))
 
 
 def _kept(layers: int, divisor: int) -> int:
@@ -180,6 +189,16 @@ _RECIPES = {
         layers=lowest(2),
         replaces=True,
         published=Published(1.6, 0.98, None),
+    ),
+    "heads": Recipe(
+        "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
+        layers=every,
+        removes_heads=True,
+    ),
+    "weights": Recipe(
+        "Gordon et al., Compressing BERT (arXiv:2002.08307)",
+        layers=every,
+        zeroes_weights=True,
     ),
 }
 RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}

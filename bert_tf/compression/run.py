@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
-
-import numpy as np
+from collections.abc import Mapping
+from typing import Any
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.student import StudentTask, initial_student
+from bert_tf.compression.sizes import num_parameters, sparse_sizes
+from bert_tf.compression.student import StudentTask, initial_student, without_heads
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.saved_run import check_resumable
@@ -55,8 +56,12 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     if check_resumable(options, run):
         results = fine_tune(options, task)
     else:
-        student = StudentTask(task, recipe, teacher, keeps_head=not options.init_checkpoint)
+        student = StudentTask(
+            task, recipe, teacher, not options.init_checkpoint, options.pruned_share
+        )
         init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
+        if init and recipe.removes_heads:
+            init = without_heads(options, task, init)
         results = fine_tune(options, student, init)
     if recipe.published:
         say(recipe.published.describe())
@@ -74,6 +79,8 @@ def _check_stages(options: CompressionOptions) -> None:
     for name in ("class_weights", "freeze_encoder"):
         if recipe.has_teacher and getattr(options, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
+    if recipe.zeroes_weights and options.freeze_encoder:
+        raise ValueError("--freeze_encoder does not suit --recipe=weights: omit it")
 
 
 def _report(
@@ -83,7 +90,8 @@ def _report(
     run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
-        count = num_parameters(open_checkpoint(run.path))
+        student = open_checkpoint(run.path)
+        count = num_parameters(student)
         values = {
             "recipe": options.recipe,
             "teacher": options.teacher,
@@ -94,7 +102,11 @@ def _report(
             "teacher_value": _evaluate(options, task, teacher)[metric],
             "student_value": results[metric],
         }
+        if RECIPES[options.recipe].zeroes_weights:
+            values |= sparse_sizes(teacher, student)
         atomic_write(run.file(COMPRESSION), json.dumps(values, indent=2) + "\n")
+    if "sparsity" in values:
+        say(_describe_zeros(values))
     before, after = values["teacher_parameters"], values["student_parameters"]
     theirs, ours = values["teacher_value"], values["student_value"]
     kept = f" ({ours / theirs:.1%} kept)" if theirs > 0 else ""
@@ -104,12 +116,14 @@ def _report(
     )
 
 
-def num_parameters(checkpoint: Checkpoint) -> int:
-    """Returns the number of parameters of an encoder and its head."""
-    return sum(
-        int(np.prod(tensor.shape))
-        for path, tensor in checkpoint.tensors.items()
-        if path.split("/")[0] in ("encoder", "task_model")
+def _describe_zeros(values: Mapping[str, Any]) -> str:
+    """Returns a line on what a reader gains by zeros."""
+    before, after = values["teacher_gzip_bytes"], values["student_bytes"]
+    return (
+        f"{values['sparsity']:.1%} of the weights of layers and word embeddings are zero; "
+        f"{values['student_nonzero']:,} of {values['student_parameters']:,} parameters are not. "
+        f"With gzip, the weights of teacher and student take {before / 1e6:.1f} and "
+        f"{after / 1e6:.1f} MB ({before / after:.2f} times fewer)."
     )
 
 

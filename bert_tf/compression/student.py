@@ -1,25 +1,30 @@
 """The student: the weights that it starts with, and the task that it learns with its teacher."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.heads import head_importance, least_important
 from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective, RegressionObjective
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.run import model_spec, read_features
+from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import check_kind, order_classes
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
-from bert_tf.weights.reshaping import keep_layers, parse_layers
+from bert_tf.weights.reshaping import keep_layers, parse_layers, remove_heads
 from tfrecords.progress import say
 
 
@@ -40,7 +45,37 @@ def initial_student(
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
-    return given or keep_layers(source, recipe.layers(count))
+    layers = recipe.layers(count)
+    return given or (source if len(layers) == count else keep_layers(source, layers))
+
+
+def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a fine-tuned model without its least important heads; see `head_importance`.
+
+    Raises:
+        ValueError, OSError: layers share weights, or the training data cannot be read.
+    """
+    config = checkpoint.spec.config
+    if config.num_hidden_groups:
+        raise ValueError(
+            f"the layers of {checkpoint.path} share weights, so that heads cannot be removed from "
+            "each: use another recipe"
+        )
+    spec = model_spec(options, RunFolder(options.output_dir), checkpoint, None)
+    features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
+    model = load_teacher(task, checkpoint)
+    importance = head_importance(model, task.objective, features, options.eval_batch_size)
+    heads = {
+        layer: [config.kept_heads(layer)[place] for place in places]
+        for layer, places in least_important(importance, options.pruned_share).items()
+    }
+    before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
+    names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
+    say(
+        f"Removing {removed} of {before} attention heads, the least important ones for the loss of "
+        f"{len(features):,} training examples{'; by layer, ' if heads else ''}{'; '.join(names)}."
+    )
+    return remove_heads(checkpoint, heads)
 
 
 class StudentTask:
@@ -50,13 +85,22 @@ class StudentTask:
         task: the task.
         teacher: a model that was fine-tuned on it.
         keeps_head: whether the student starts with the teacher's head.
+        sparsity: the share of weights to set to zero, if the recipe does so.
 
     Raises:
         ValueError: the recipe or the teacher does not suit the task.
     """
 
-    def __init__(self, task: Task, recipe: Recipe, teacher: Checkpoint, keeps_head: bool):
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        teacher: Checkpoint,
+        keeps_head: bool,
+        sparsity: float = 0.0,
+    ):
         self._task, self._recipe, self._teacher = task, recipe, teacher
+        self._sparsity = sparsity
         check_kind(task.name, task.head, teacher.head, teacher.path)
         same = teacher.head and task.head and teacher.head.labels == task.head.labels
         self._keeps_head = keeps_head and same
@@ -109,6 +153,14 @@ class StudentTask:
         _check_comparable(self._recipe, config, self._teacher.spec.config)
         return Distillation(student, load_teacher(self._task, self._teacher))
 
+    def make_optimizer(
+        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
+    ) -> AdamW:
+        """See `Task.make_optimizer`."""
+        if not self._recipe.zeroes_weights:
+            return self._task.make_optimizer(weights, num_first_steps, **arguments)
+        return PruningAdamW(weights, self._sparsity, num_first_steps, **arguments)
+
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         """See `Task.initial_weights`."""
         return model.encoder.weights + (model.head.weights if self._keeps_head else [])
@@ -139,6 +191,11 @@ def _check_comparable(recipe: Recipe, student: BertConfig, teacher: BertConfig) 
                 f"and {theirs}: use another --init_checkpoint, or --recipe=pd, which compares "
                 "predictions alone"
             )
+    if "attention" in recipe.reads and (student.pruned_heads or teacher.pruned_heads):
+        raise ValueError(
+            "this recipe compares all attention heads of student and teacher, but one of them "
+            "lacks some (pruned_heads): use --recipe=pd, which compares predictions alone"
+        )
     if recipe.has_teacher and student.num_hidden_layers > teacher.num_hidden_layers:
         raise ValueError(
             f"the student has {student.num_hidden_layers} layers, more than the "

@@ -16,7 +16,7 @@ from bert_tf.finetuning.layer_decay import rate_factors
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, Task
-from bert_tf.training import optimizers, schedules
+from bert_tf.training import schedules
 from bert_tf.training.driver import Driver, Phase
 from bert_tf.training.strategy import chief_say
 from bert_tf.training.trainer import Objective, Trainer
@@ -52,14 +52,16 @@ class FineTuner:
         self._options, self._task, self._examples = options, task, splits[TRAIN]
         self.num_train_steps = options.num_train_steps(len(self._examples))
         epochs = max(1, round(options.num_train_epochs))
+        steps_per_epoch = math.ceil(self.num_train_steps / epochs)
         keras.utils.set_random_seed(options.random_seed)
         with strategy.scope():
             self.model = task.build_model(config)
             if options.freeze_encoder:
                 self.model.encoder.trainable = False
             weights = self.model.trainable_weights
-            optimizer = optimizers.AdamW(
+            optimizer = task.make_optimizer(
                 weights,
+                min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
                 bias_correction=options.bias_correction,
                 rate_factors=rate_factors(weights, num_layers(config), options.layer_decay),
             )
@@ -76,7 +78,7 @@ class FineTuner:
         self.driver = Driver(
             options.output_dir,
             self.trainer,
-            save_checkpoints_steps=math.ceil(self.num_train_steps / epochs),
+            save_checkpoints_steps=steps_per_epoch,
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
             patience=options.early_stopping,

@@ -87,7 +87,7 @@ def _fine_tune(
     trained = None if trains else _open_trained(run, init)
     head = trained.head if trained else run.read_head()
     task = task or make_task(options, head)
-    spec = _resolve_model(options, run, init, mapping)
+    spec = model_spec(options, run, init, mapping)
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
@@ -192,13 +192,21 @@ def load_evaluator(
     return Evaluator(task, trainer, splits, options.eval_batch_size)
 
 
-def _resolve_model(
+def model_spec(
     options: FineTuningOptions,
     run: RunFolder,
     init: Checkpoint | None,
     mapping: VocabularyMapping | None,
 ) -> ModelSpec:
-    """Returns the encoder's configuration with its vocabulary and casing."""
+    """Returns the encoder's configuration with its vocabulary and casing.
+
+    Args:
+        run: the output folder.
+        init, mapping: the initial checkpoint, and how its vocabulary grows.
+
+    Raises:
+        ValueError, OSError: see `resolve_model`; also if vocabulary, casing or encoder are unknown.
+    """
     if mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
     resumes = run.has_checkpoint()
@@ -252,16 +260,17 @@ def _summary(
 ) -> str:
     metric, folder = task.metric, options.output_dir
     name = metric.capitalize()
+    trained = not only_evaluated and options.num_train_epochs > 0
     lines = []
     if f"eval_{metric}" in results and (options.do_train or options.do_eval):
-        chosen = "" if only_evaluated else ", used to choose the best epoch"
+        chosen = ", used to choose the best epoch" if trained else ""
         lines.append(f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}{chosen}.")
     if f"test_{metric}" in results:
         lines.append(f"{name} {results[f'test_{metric}']:.4f} on the test set.")
-    if not only_evaluated:
+    if trained:
         files = [*files, f"{BEST} (the best weights)", "curves.png", "metrics.jsonl"]
     lines.append(f"Wrote {folder}: {', '.join(files)}.")
-    if not only_evaluated:
+    if trained:
         lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
     return "\n".join(lines)
 

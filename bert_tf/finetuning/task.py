@@ -1,8 +1,8 @@
 """The interface of a fine-tuning task."""
 
 import abc
-from collections.abc import Collection, Mapping, Sized
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence, Sized
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 
 Outputs = Mapping[str, np.ndarray | list]
@@ -89,6 +90,18 @@ class Task(abc.ABC):
     def training_objective(self, num_train_steps: int) -> Objective:
         """Returns the objective of a training run."""
         return self.objective
+
+    def make_optimizer(
+        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
+    ) -> AdamW:
+        """Returns the optimizer of a training run.
+
+        Args:
+            weights: the weights to train.
+            num_first_steps: the steps before the first evaluation, and at most half of all.
+            arguments: those of `AdamW`.
+        """
+        return AdamW(weights, **arguments)
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Turns outputs of the model into what `score` and `write_predictions` read, once for both.

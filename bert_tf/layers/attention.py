@@ -14,18 +14,20 @@ from bert_tf.layers.seeds import next_seed
 class SelfAttention(keras.layers.Layer):
     """Scaled dot-product attention of a sequence to itself, with the output projection.
 
-    Query, key and value share one kernel [H, 3H], in this order, because one large product is
+    Query, key and value share one kernel [H, 3ND], in this order, because one large product is
     faster than three.
 
     Args:
-        num_heads: number of heads N; they share the width H evenly.
+        num_heads: number of heads N.
         dropout: rate on the attention probabilities.
         initializer_range: standard deviation of the kernels' truncated normal initializer.
         recompute: whether the backward pass recomputes the probabilities [B, N, S, S] instead of
             keeping them.
+        head_size: width D of a head. By default the heads share the width H evenly.
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
-    broadcasts to [B, N, S, S], and `seeds` as in `Dropout` -> [B, S, H].
+    broadcasts to [B, N, S, S], `seeds` as in `Dropout`, and `gates`, factors [B, N] on the outputs
+    of the heads -> [B, S, H].
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
@@ -38,10 +40,12 @@ class SelfAttention(keras.layers.Layer):
         dropout: float = 0.1,
         initializer_range: float = 0.02,
         recompute: bool = False,
+        head_size: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
+        self.head_size = head_size
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.recompute = recompute
@@ -49,11 +53,12 @@ class SelfAttention(keras.layers.Layer):
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width = x_shape[-1]
         add = functools.partial(add_dense, self, stddev=self.initializer_range)
-        self.qkv_kernel, self.qkv_bias = add("qkv", (width, 3 * width))
-        self.output_kernel, self.output_bias = add("output", (width, width))
+        inner = self.num_heads * (self.head_size or width // self.num_heads)
+        self.qkv_kernel, self.qkv_bias = add("qkv", (width, 3 * inner))
+        self.output_kernel, self.output_bias = add("output", (inner, width))
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None):
+    def call(self, x, attention_mask, seeds=None, gates=None, training=None):
         query, key, value = self._heads(x)
         context = fused.attention(
             query,
@@ -66,7 +71,11 @@ class SelfAttention(keras.layers.Layer):
             # Weights in bfloat16 mean that the model is for fast inference.
             wide=self.variable_dtype != "bfloat16",
         )
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x))
+        if gates is not None:
+            context = context * ops.cast(gates, context.dtype)[:, :, None, None]
+        batch, length, _ = ops.shape(x)
+        inner = self.output_kernel.shape[0]
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
         return fused.dense(context, self.output_kernel, self.output_bias)
 
     def probabilities(self, x, attention_mask):
@@ -83,9 +92,9 @@ class SelfAttention(keras.layers.Layer):
         return ops.cast(scores, "float32")
 
     def _heads(self, x):
-        """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, H/N]."""
-        batch, length, width = ops.shape(x)
-        head_size = width // self.num_heads
+        """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
+        batch, length, _ = ops.shape(x)
+        head_size = self.output_kernel.shape[0] // self.num_heads
         qkv = fused.dense(x, self.qkv_kernel, self.qkv_bias)
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
@@ -97,6 +106,7 @@ class SelfAttention(keras.layers.Layer):
             "dropout": self.dropout,
             "initializer_range": self.initializer_range,
             "recompute": self.recompute,
+            "head_size": self.head_size,
         }
 
 

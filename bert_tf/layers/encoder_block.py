@@ -24,8 +24,9 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_eps: epsilon of the two normalizations.
         initializer_range: standard deviation of the kernels' truncated normal initializer.
         recompute: as in `SelfAttention` and `Dropout`.
+        head_size: as in `SelfAttention`.
 
-    Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `attention_mask`, `seeds` and `gates` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -40,6 +41,7 @@ class EncoderBlock(keras.layers.Layer):
         layer_norm_eps: float = 1e-12,
         initializer_range: float = 0.02,
         recompute: bool = False,
+        head_size: int | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -52,6 +54,7 @@ class EncoderBlock(keras.layers.Layer):
             dropout=attention_dropout,
             initializer_range=initializer_range,
             recompute=recompute,
+            head_size=head_size,
             name="attention",
             **policy,
         )
@@ -70,8 +73,8 @@ class EncoderBlock(keras.layers.Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None):
-        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+    def call(self, x, attention_mask, seeds=None, gates=None, training=None):
+        attended = self.attention(x, attention_mask, seeds=seeds, gates=gates, training=training)
         x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
         output = fused.feed_forward(
             self.hidden_act,
@@ -95,4 +98,5 @@ class EncoderBlock(keras.layers.Layer):
             "layer_norm_eps": self.output_norm.epsilon,
             "initializer_range": self.initializer_range,
             "recompute": self.attention.recompute,
+            "head_size": self.attention.head_size,
         }

@@ -69,13 +69,14 @@ class BertEncoder(keras.Model):
         )
         self.blocks = [
             EncoderBlock(
-                config.num_attention_heads,
+                len(config.kept_heads(index)),
                 config.intermediate_size,
                 config.hidden_act,
                 hidden_dropout=config.hidden_dropout_prob,
                 attention_dropout=config.attention_probs_dropout_prob,
                 initializer_range=config.initializer_range,
                 recompute=rematerialize == "selective",
+                head_size=config.head_size,
                 name=f"layer_{index}",
                 **norm,
             )

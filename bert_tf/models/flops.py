@@ -19,11 +19,13 @@ def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_
     length, predictions = max_seq_length, max_predictions_per_seq
     hidden, inner = config.hidden_size, config.intermediate_size
     embedding = config.embedding_size or hidden
-    projections = 4 * length * hidden * hidden  # query, key, value and output
-    attention = 2 * length * length * hidden  # scores and context
-    layer = projections + attention + 2 * length * hidden * inner
+    heads = sum(len(config.kept_heads(layer)) for layer in range(config.num_hidden_layers))
+    projections = 4 * length * hidden * config.head_size  # query, key, value and output
+    attention = 2 * length * length * config.head_size  # scores and context
+    feed_forward = 2 * length * hidden * inner
+    layers = heads * (projections + attention) + config.num_hidden_layers * feed_forward
     to_hidden = length * embedding * hidden if embedding != hidden else 0
     masked_lm = predictions * (hidden * embedding + embedding * config.vocab_size)
     next_sentence = hidden * hidden + 2 * hidden  # pooler and head
-    forward = 2 * (to_hidden + config.num_hidden_layers * layer + masked_lm + next_sentence)
+    forward = 2 * (to_hidden + layers + masked_lm + next_sentence)
     return 3 * forward

@@ -47,9 +47,8 @@ def complete(
 
 
 def _shapes(config: BertConfig, parts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    values = sizes(config)
     return {
-        path.format(index): tuple(values[name] for name in shape)
+        path.format(index): tuple(sizes(config, layer=index)[name] for name in shape)
         for part in parts
         for path, shape in PARTS[part].items()
         for index in range(num_layers(config) if "{}" in path else 1)

@@ -13,9 +13,9 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
         "encoder/embeddings/token_type_embeddings": ("types", "embedding"),
         "encoder/embeddings/layer_norm/gamma": ("embedding",),
         "encoder/embeddings/layer_norm/beta": ("embedding",),
-        "encoder/layer_{}/attention/qkv_kernel": ("hidden", "3 hidden"),
-        "encoder/layer_{}/attention/qkv_bias": ("3 hidden",),
-        "encoder/layer_{}/attention/output_kernel": ("hidden", "hidden"),
+        "encoder/layer_{}/attention/qkv_kernel": ("hidden", "3 attended"),
+        "encoder/layer_{}/attention/qkv_bias": ("3 attended",),
+        "encoder/layer_{}/attention/output_kernel": ("attended", "hidden"),
         "encoder/layer_{}/attention/output_bias": ("hidden",),
         "encoder/layer_{}/attention_norm/gamma": ("hidden",),
         "encoder/layer_{}/attention_norm/beta": ("hidden",),
@@ -72,23 +72,25 @@ def num_layers(config: BertConfig) -> int:
     return config.num_hidden_groups or config.num_hidden_layers
 
 
-def sizes(config: BertConfig, classes: int = 0) -> dict[str, int]:
+def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int]:
     """Returns the values of the names in shapes.
 
     Args:
         classes: outputs of the head.
+        layer: the index of the layer; layers may have different numbers of heads.
     """
-    hidden, heads = config.hidden_size, config.num_attention_heads
+    hidden, heads = config.hidden_size, len(config.kept_heads(layer))
     return {
         "vocab": config.vocab_size,
         "positions": config.max_position_embeddings,
         "types": config.type_vocab_size,
         "embedding": config.embedding_size or hidden,
         "hidden": hidden,
-        "3 hidden": 3 * hidden,
+        "attended": heads * config.head_size,
+        "3 attended": 3 * heads * config.head_size,
         "inner": config.intermediate_size,
         "heads": heads,
-        "head size": hidden // heads,
+        "head size": config.head_size,
         "classes": classes,
         "2": 2,
     }

@@ -1,9 +1,10 @@
-"""Models of other sizes from the same weights: fewer layers, other positions, more tokens."""
+"""Models of other sizes from the same weights: other layers, heads, positions and vocabularies."""
 
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,47 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
             tensors[path] = tensor
         elif int(match[1]) in new:
             tensors[f"encoder/layer_{new[int(match[1])]}/{match[2]}"] = tensor
-    return _changed(checkpoint, tensors, num_hidden_layers=len(layers))
+    heads = {new[i]: heads for i, heads in (config.pruned_heads or {}).items() if i in new}
+    return _changed(checkpoint, tensors, num_hidden_layers=len(layers), pruned_heads=heads)
+
+
+def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -> Checkpoint:
+    """Returns a checkpoint without some of the attention heads of another one.
+
+    Its matrices are smaller, and it computes what the other one would if the outputs of these heads
+    were 0.
+
+    Args:
+        heads: the heads to remove, by layer; both count from 0.
+
+    Raises:
+        ValueError: a layer would keep no head, or layers share weights.
+
+    Source: Are Sixteen Heads Really Better than One? (arXiv:1905.10650) section 2.3.
+    """
+    config = checkpoint.spec.config
+    removed = {layer: {*gone} for layer, gone in (config.pruned_heads or {}).items()}
+    for layer in heads:
+        removed[layer] = removed.get(layer, set()) | {*heads[layer]}
+    smaller = _changed(checkpoint, checkpoint.tensors, pruned_heads=removed)
+    tensors = dict(checkpoint.tensors)
+    for layer in heads:
+        stays = [head not in heads[layer] for head in config.kept_heads(layer)]
+        places = np.repeat(stays, config.head_size)
+        path = f"encoder/layer_{layer}/attention"
+        # Side by side: query, key and value, and in each of them the heads.
+        for name in (f"{path}/qkv_kernel", f"{path}/qkv_bias"):
+            tensors[name] = _chosen(tensors[name], np.tile(places, 3), -1)
+        tensors[f"{path}/output_kernel"] = _chosen(tensors[f"{path}/output_kernel"], places, 0)
+    return dataclasses.replace(smaller, tensors=tensors)
+
+
+def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
+    """Returns the places of an axis for which a condition is true."""
+    shape = list(tensor.shape)
+    shape[axis] = int(places.sum())
+    function = functools.partial(np.compress, places, axis=axis)
+    return Tensor(tuple(shape), functools.partial(_apply, function, tensor))
 
 
 def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
@@ -124,7 +165,7 @@ def _apply(function: Callable[[np.ndarray], np.ndarray], tensor: Tensor) -> np.n
     return function(tensor.read())
 
 
-def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: int) -> Checkpoint:
+def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: Any) -> Checkpoint:
     """Returns a checkpoint with other tensors and other values in its configuration."""
     config = dataclasses.replace(checkpoint.spec.config, **values)
     spec = ModelSpec(config, checkpoint.spec.vocab, checkpoint.spec.lower_case)

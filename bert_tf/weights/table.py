@@ -88,13 +88,13 @@ def entries(
         parts: those of `names.PARTS` that the model has.
         classes: outputs of the head.
     """
-    values = sizes(config, classes)
     shapes = {path: shape for part in PARTS.values() for path, shape in part.items()}
     per_layer = {False: [0], True: range(num_layers(config))}
     # Consecutive rows of layers belong together: first all of layer 0, then all of layer 1.
     for in_layer, group in itertools.groupby(rows, key=lambda row: "{}" in row.ours):
         group = [row for row in group if part_of(row.ours) in parts]
         for index, row in itertools.product(per_layer[in_layer], group):
+            values = sizes(config, classes, index)
             ours = tuple(values[name] for name in shapes[row.ours])
             theirs = (row.theirs,) if isinstance(row.theirs, str) else row.theirs
             piece = (*ours[:-1], ours[-1] // len(theirs))

@@ -154,6 +154,13 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
         ({"do_train": False}, "use run_finetuning --do_eval"),
         ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
+        ({"sparsity": 0.5, "recipe": "pd"}, "--sparsity has no effect with --recipe=pd: omit it"),
+        ({"preset": "tiny", "recipe": "heads"}, "--recipe=heads removes heads of the teacher"),
+        (
+            {"freeze_encoder": True, "recipe": "weights"},
+            "--freeze_encoder does not suit --recipe=w",
+        ),
+        ({"num_train_epochs": 0.0, "recipe": "weights"}, "is less than one step"),
     ],
 )
 def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):
@@ -169,6 +176,7 @@ def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
         ("pkd6", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
         ("theseus", {"hidden_size": 8}, "layers of one width"),
         ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
+        ("internal", {"pruned_heads": {0: [1]}}, "compares all attention heads"),
         ("pd", {"num_hidden_layers": 4}, "has 4 layers, more than the 3"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -27,6 +27,7 @@ CONFIG = BertConfig(
 )
 ALBERT = dataclasses.replace(CONFIG, embedding_size=6, num_hidden_groups=1)
 DECODER = dataclasses.replace(CONFIG, is_decoder=True)
+PRUNED = dataclasses.replace(CONFIG, pruned_heads={1: [0]})
 GENERATOR = np.random.default_rng(0)
 SEQUENCE = GENERATOR.normal(size=(2, 5, 16)).astype(np.float32)
 POSITIONS = np.array([[1, 4, 0], [2, 2, 3]], np.int32)
@@ -49,6 +50,7 @@ CASES = {
     "encoder": (lambda **kw: BertEncoder(CONFIG, **kw), (INPUTS,)),
     "albert": (lambda **kw: BertEncoder(ALBERT, **kw), (INPUTS,)),
     "decoder": (lambda **kw: BertEncoder(DECODER, **kw), (INPUTS,)),
+    "pruned": (lambda **kw: BertEncoder(PRUNED, **kw), (INPUTS,)),
     "pretrainer": (
         lambda **kw: BertPretrainer(CONFIG, **kw),
         (INPUTS | {"masked_lm_positions": POSITIONS},),

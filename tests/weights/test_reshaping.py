@@ -1,15 +1,20 @@
 """Models of other sizes from the same weights, against the model itself and NumPy."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.completing import complete
+from bert_tf.weights.formats import huggingface
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import PARTS
@@ -17,6 +22,7 @@ from bert_tf.weights.reshaping import (
     grow_vocabulary,
     keep_layers,
     parse_layers,
+    remove_heads,
     resize_positions,
 )
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -100,6 +106,58 @@ def test_layers_that_share_weights_stay(encoder):
     source = checkpoint_of(BertEncoder(shared))
     with pytest.raises(ValueError, match="share weights"):
         keep_layers(source, [0])
+
+
+def test_removed_heads_are_masked_heads(encoder):
+    """Oracles: the whole model where these heads reach no output; its attention; the sizes of the
+    heads' weights; the same heads removed one after another, and from chosen layers."""
+    source = checkpoint_of(encoder)
+    pruned = remove_heads(source, {0: [1], 2: [0]})
+    masked = model_of(source)
+    for layer, rows in ((0, slice(4, 8)), (2, slice(0, 4))):
+        kernel = masked.blocks[layer].attention.output_kernel.numpy()
+        kernel[rows] = 0.0
+        masked.blocks[layer].attention.output_kernel.assign(kernel)
+    model = model_of(pruned)
+    np.testing.assert_allclose(
+        model(INPUTS)["pooled_output"], masked(INPUTS)["pooled_output"], atol=1e-6
+    )
+    assert encoder.count_params() - model.count_params() == 2 * (3 * (8 * 4 + 4) + 4 * 8)
+    found, expected = (attention_probabilities(m, INPUTS).numpy() for m in (model, masked))
+    assert not found[0, :, 1].any() and not found[2, :, 0].any()
+    for layer, head in ((0, 0), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1)):
+        np.testing.assert_allclose(found[layer, :, head], expected[layer, :, head], atol=1e-6)
+    twice = remove_heads(remove_heads(source, {2: [0]}), {0: [1]})
+    assert twice.spec.config == pruned.spec.config
+    assert values(twice) == values(pruned)
+    assert values(keep_layers(pruned, [1, 2])) == values(
+        remove_heads(keep_layers(source, [1, 2]), {1: [0]})
+    )
+    with pytest.raises(ValueError, match="each keeps at least one"):
+        remove_heads(pruned, {0: [0]})
+
+
+def values(checkpoint: Checkpoint) -> dict[str, list]:
+    """Returns all weights, where the shapes are those of the configuration."""
+    load_weights("", checkpoint.tensors, BertEncoder(checkpoint.spec.config).weights)
+    return {path: tensor.read().tolist() for path, tensor in checkpoint.tensors.items()}
+
+
+def test_removed_heads_in_the_form_of_hugging_face(encoder, tmp_path, capsys):
+    """Oracle: the checkpoint that was written; the shapes that transformers 4 expects."""
+    pruned = remove_heads(checkpoint_of(encoder), {0: [1], 2: [0]})
+    huggingface.write(pruned, str(tmp_path))
+    assert "only transformers before version 5 can load" in capsys.readouterr().out
+    found = open_checkpoint(str(tmp_path))
+    assert found.spec.config == pruned.spec.config
+    assert values(found) == values(pruned)
+    weights = load_file(tmp_path / "model.safetensors")
+    assert weights["encoder.layer.0.attention.self.query.weight"].shape == (4, 8)
+    assert weights["encoder.layer.0.attention.output.dense.weight"].shape == (8, 4)
+    assert json.loads((tmp_path / "config.json").read_text())["pruned_heads"] == {
+        "0": [1],
+        "2": [0],
+    }
 
 
 @pytest.mark.parametrize("positions", [4, 6, 9, 15])

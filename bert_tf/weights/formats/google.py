@@ -202,10 +202,11 @@ def _config_values(config: BertConfig) -> dict:
 
 def _check(config: BertConfig, source: str, advice: str) -> None:
     """Raises a ValueError if Google's programs have no such model."""
-    if config.is_decoder:
-        raise ValueError(
-            f"{source}: is_decoder is True, which google-research/bert does not have: {advice}"
-        )
+    for key in ("is_decoder", "pruned_heads"):
+        if value := getattr(config, key):
+            raise ValueError(
+                f"{source}: {key} is {value}, which google-research/bert does not have: {advice}"
+            )
 
 
 def _find(path: str) -> str | None:

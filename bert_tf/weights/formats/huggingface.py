@@ -122,6 +122,11 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
             "Hugging Face's form needs safetensors: pip install 'bert-tf[huggingface]'"
         ) from None
     values = config_values(checkpoint)
+    if checkpoint.spec.config.pruned_heads:
+        print(
+            f"WARNING: heads were removed from {checkpoint.path} (pruned_heads), which only "
+            "transformers before version 5 can load"
+        )
     kind = checkpoint.head and checkpoint.head.kind
     prefix = values["architectures"][0] not in ("BertModel", "AlbertModel")
     table = rows(values["model_type"], kind, prefix)

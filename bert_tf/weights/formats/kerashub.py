@@ -88,6 +88,7 @@ _KEYS = {
 }
 # What BertBackbone and BertMaskedLM compute, whatever their arguments.
 _FIXED = {
+    "pruned_heads": None,
     "hidden_act": "gelu_new",
     "layer_norm_eps": 1e-12,
     "embedding_size": None,

@@ -375,6 +375,9 @@ def test_models_that_google_does_not_have_are_named(tmp_path, capsys):
     spec = ModelSpec(dataclasses.replace(CONFIG, is_decoder=True))
     with pytest.raises(ValueError, match="^run/ckpt-1: is_decoder is True, which google-research"):
         google.write(Checkpoint("run/ckpt-1", "", spec, {}), str(tmp_path))
+    spec = ModelSpec(dataclasses.replace(CONFIG, pruned_heads={0: [1]}))
+    with pytest.raises(ValueError, match="^run/ckpt-1: pruned_heads is {0: .1,.}, which google-re"):
+        google.write(Checkpoint("run/ckpt-1", "", spec, {}), str(tmp_path))
     with pytest.raises(ValueError, match="run/ckpt-1: google-research/bert has no head of kind ta"):
         google.write(made_up(CONFIG, Head("tagger")), str(tmp_path))
     assert not os.listdir(tmp_path)

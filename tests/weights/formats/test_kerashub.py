@@ -181,6 +181,7 @@ class TestWriting:
             ({"hidden_act": "relu"}, "BertBackbone has hidden_act 'gelu_new', but .* 'relu'$"),
             ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
             ({"is_decoder": True}, "is_decoder False, but this model has True"),
+            ({"pruned_heads": {0: [1]}}, "pruned_heads None, but this model has"),
             ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
             ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, but this"),
         ],

@@ -1,0 +1,240 @@
+"""Heads that are removed and weights that become zero."""
+
+import dataclasses
+import gzip
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compress import Options, run
+from bert_tf.compression.heads import gated_outputs, head_importance, least_important
+from bert_tf.compression.pruning import PRUNED, PruningAdamW, keep_mask, sparsity_at
+from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.evaluator import Evaluator
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.optimizers import AdamW
+from bert_tf.weights.loading import load_weights
+
+
+def make_options(teacher, files, output_dir, **changes) -> Options:
+    values = dict(task="sst2", data_dir=str(files), output_dir=str(output_dir), max_seq_length=12)
+    values |= dict(teacher=teacher, train_batch_size=8, num_train_epochs=2.0)
+    return Options(**values | changes)
+
+
+@pytest.fixture(scope="module")
+def model(teacher, config) -> BertTaskModel:
+    source = open_checkpoint(teacher)
+    model = BertTaskModel(config, 2)
+    load_weights(teacher, source.tensors, model.weights)
+    return model
+
+
+def scaled(model: BertTaskModel, batch, layer: int, head: int, factor: float) -> np.ndarray:
+    """Computes the outputs with a factor on the rows that a head of width 8 multiplies."""
+    kernel = model.encoder.block(layer).attention.output_kernel
+    before = kernel.numpy()
+    after = before.copy()
+    after[8 * head : 8 * head + 8] *= factor
+    kernel.assign(after)
+    outputs = model(batch).numpy()
+    kernel.assign(before)
+    return outputs.astype(np.float64)
+
+
+def test_importance_is_the_mean_sensitivity(model, teacher, files):
+    """Oracle: equation 2 by central differences, one example after another, in NumPy."""
+    task = TASKS["sst2"]
+    examples = task.read_splits(["train"], DataFiles(str(files)), 0)["train"]
+    tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
+    features = task.featurize(examples, tokenizer, 12)
+    # The last batch of 12 holds 8 of the 32 examples.
+    found = head_importance(model, task.objective, features, 12)
+    (batch,) = eval_batches(features, 32)
+    rows, labels = np.arange(32), batch["labels"].numpy()
+    expected = np.zeros((3, 2))
+    for layer, head in np.ndindex(3, 2):
+        losses = []
+        for factor in (1.01, 0.99):
+            logits = scaled(model, batch, layer, head, factor)
+            losses.append(np.log(np.exp(logits).sum(-1)) - logits[rows, labels])
+        expected[layer, head] = np.mean(np.abs(losses[0] - losses[1]) / 0.02)
+    expected /= np.sqrt((expected**2).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_heads_are_gated_one_by_one(model, config, batch):
+    """Oracles: the model without gates; with the rows that a head multiplies set to 0."""
+    ones = [tf.ones([4, 2]) for _ in range(3)]
+    np.testing.assert_allclose(gated_outputs(model, batch, ones), model(batch), atol=1e-6)
+    gates = [ones[0], tf.constant([[1.0, 0.0]] * 4), ones[2]]
+    expected = scaled(model, batch, 1, 1, 0.0)
+    np.testing.assert_allclose(gated_outputs(model, batch, gates), expected, atol=1e-6)
+    chooser = BertTaskModel(config, 1, "multiple_choice")
+    choices = {name: tf.reshape(batch[name], [2, 2, 8]) for name in batch if "input" in name}
+    gates = [tf.constant([[1.0, 1.0], [1.0, 0.0]])] + [tf.ones([2, 2])] * 2
+    found = gated_outputs(chooser, choices, gates)
+    np.testing.assert_allclose(found[0], chooser(choices)[0], atol=1e-6)
+    np.testing.assert_allclose(found[1], scaled(chooser, choices, 0, 1, 0.0)[1], atol=1e-6)
+
+
+def test_the_least_important_heads_go_but_one_stays_in_each_layer():
+    """Oracle: the order of the values, by hand."""
+    importance = [np.array([0.5, 0.2, 0.9]), np.array([0.1, 0.15, 0.12])]
+    assert least_important(importance, 0.0) == {}
+    assert least_important(importance, 0.34) == {1: [0, 2]}
+    assert least_important(importance, 0.5) == {0: [1], 1: [0, 2]}
+    assert least_important(importance, 1.0) == {0: [0, 1], 1: [0, 2]}
+
+
+def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
+    """Oracles: the parameters of 3 of 6 heads; what reads fine-tuned models; one head per layer."""
+    options = make_options(
+        teacher, files, tmp_path / "student", recipe="heads", sparsity=0.5, num_train_epochs=0.0
+    )
+    run(options)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("Removing 3 of 6 attention heads") for line in lines)
+    values = json.loads((tmp_path / "student/compression.json").read_text())
+    assert values["teacher_parameters"] == BertTaskModel(config, 2).count_params()
+    assert values["teacher_parameters"] - values["student_parameters"] == 3 * (
+        3 * (16 * 8 + 8) + 8 * 16
+    )
+    checkpoint = open_fine_tuned(options.output_dir, None, None, False)[0]
+    assert sum(len(heads) for heads in checkpoint.spec.config.pruned_heads.values()) == 3
+    assert bert_tf.load(options.output_dir).config == checkpoint.spec.config
+    again = dataclasses.replace(
+        options, teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again")
+    )
+    run(again)
+    config = open_checkpoint(again.output_dir).spec.config
+    assert sum(len(config.kept_heads(layer)) for layer in range(3)) == 3
+
+
+def test_the_schedule_and_the_mask():
+    """Oracles: equation 1 of the paper, and the smallest magnitudes, in NumPy."""
+    for step, share in ((0, 0.0), (1, 0.8 * (1 - 0.75**3)), (2, 0.7), (4, 0.8)):
+        assert float(sparsity_at(tf.constant(step, tf.int64), 0.8, 4)) == pytest.approx(share)
+    matrix = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    for share in (0.0, 0.01, 0.33, 1.0):
+        count = round(share * 35)
+        expected = np.ones(35, bool)
+        expected[np.argsort(np.abs(matrix).ravel())[:count]] = False
+        found = keep_mask(tf.constant(matrix), tf.constant(share, tf.float64))
+        np.testing.assert_array_equal(found, expected.reshape(7, 5))
+
+
+NAMES = {
+    "encoder/embeddings/word_embeddings": (10, 4),
+    "encoder/layer_0/attention/qkv_kernel": (4, 12),
+    "encoder/layer_0/output_kernel": (6, 4),
+    "encoder/layer_0/output_bias": (4,),
+    "encoder/embeddings/position_embeddings": (6, 4),
+    "encoder/pooler/dense_kernel": (4, 4),
+}
+
+
+def make_variables() -> list[keras.Variable]:
+    generator = np.random.default_rng(0)
+    variables = [
+        keras.Variable(generator.normal(size=shape).astype(np.float32)) for shape in NAMES.values()
+    ]
+    for variable, name in zip(variables, NAMES, strict=True):
+        variable._path = name
+    return variables
+
+
+def make_gradients(step: int) -> list[tf.Tensor]:
+    generator = np.random.default_rng(step)
+    return [tf.constant(generator.normal(size=shape), tf.float32) for shape in NAMES.values()]
+
+
+def make_apply(strategy: tf.distribute.Strategy, optimizer: AdamW):
+    return tf.function(
+        lambda gradients: strategy.run(optimizer.apply, (gradients, 0.1)), autograph=False
+    )
+
+
+def smallest(values: np.ndarray, share: float) -> np.ndarray:
+    order = np.argsort(np.abs(values).ravel(), kind="stable")[: round(share * values.size)]
+    return np.isin(np.arange(values.size), order).reshape(values.shape)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_weights_become_zero_and_stay_so(devices):
+    """Oracle: AdamW without pruning, whose smallest values become 0 after each step, in NumPy.
+
+    After two steps, an optimizer with the slots of the first one goes on.
+    """
+    strategy = tf.distribute.get_strategy()
+    arguments = dict(sparsity=0.5, num_steps=4, bias_correction=True)
+    if devices == 2:
+        strategy = tf.distribute.MirroredStrategy(
+            ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+        )
+    plain = make_variables()
+    with strategy.scope():
+        variables = make_variables()
+        optimizer = PruningAdamW(variables, **arguments)
+    reference = AdamW(plain, bias_correction=True)
+    zero = {name: np.zeros(shape, bool) for name, shape in NAMES.items()}
+    apply = make_apply(strategy, optimizer)
+    for step in range(6):
+        if step == 2 and devices == 1:
+            resumed = PruningAdamW(variables, **arguments)
+            for name, slot in resumed.slots.items():
+                slot.assign(optimizer.slots[name])
+            apply = make_apply(strategy, resumed)
+        reference.apply(make_gradients(step), 0.1)
+        apply(make_gradients(step))
+        share = 0.5 * (1 - (1 - min(step + 1, 4) / 4) ** 3)
+        for variable, other in zip(variables, plain, strict=True):
+            name = other.path
+            expected = np.where(zero[name], 0.0, other.numpy())
+            if PRUNED.fullmatch(name) and step < 4:
+                parts = np.split(expected, 3 if "qkv" in name else 1, axis=-1)
+                zero[name] = np.concatenate([smallest(part, share) for part in parts], axis=-1)
+            np.testing.assert_allclose(
+                variable.numpy(), np.where(zero[name], 0.0, expected), rtol=1e-5, err_msg=name
+            )
+    pruned = {name for name in NAMES if zero[name].any()}
+    assert pruned == {
+        name for name in NAMES if "word" in name or "layer_0" in name and "kernel" in name
+    }
+    assert all(np.mean(zero[name]) == 0.5 for name in pruned)
+
+
+@pytest.mark.slow
+def test_a_sparse_student(teacher, files, tmp_path, monkeypatch, capsys):
+    """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch."""
+    options = make_options(
+        teacher, files, tmp_path / "student", recipe="weights", sparsity=0.75, student_layers="1"
+    )
+    evaluate, shares = Evaluator.evaluate, []
+
+    def evaluate_and_count(self, split):
+        weights = self._trainer.model.weights
+        shares.append({np.mean(w.numpy() == 0) for w in weights if PRUNED.fullmatch(w.path)})
+        return evaluate(self, split)
+
+    monkeypatch.setattr(Evaluator, "evaluate", evaluate_and_count)
+    run(options)
+    # Twice in training, and in the end the teacher.
+    assert shares == [{0.75}, {0.75}, {0.0}]
+    line = capsys.readouterr().out.splitlines()[-2]
+    assert line.startswith("75.0% of the weights of layers and word embeddings are zero; ")
+    found = open_checkpoint(options.output_dir)
+    values = json.loads((tmp_path / "student/compression.json").read_text())
+    nonzero = sum(np.count_nonzero(tensor.read()) for tensor in found.tensors.values())
+    assert (values["sparsity"], values["student_nonzero"]) == (0.75, nonzero)
+    weights = b"".join(found.tensors[path].read().tobytes() for path in sorted(found.tensors))
+    assert values["student_bytes"] == len(gzip.compress(weights, 6)) < 0.6 * len(weights)

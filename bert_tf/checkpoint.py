@@ -13,12 +13,13 @@ from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
+from bert_tf.weights.names import STATE
 from bert_tf.weights.table import OWN_ROWS, import_tensors
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
-# The same for weights that only training needs; see `compression.distillation`.
-_TRAINING_ONLY = "distillation"
+# The same for what only training needs; see `compression.distillation`.
+_TRAINING_ONLY = ("distillation", STATE)
 # The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
@@ -97,7 +98,7 @@ def _open_run(
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)
     saved = saved_tensors(checkpoint)
-    unneeded = sorted(path for path in saved if path.split("/")[0] == _TRAINING_ONLY)
+    unneeded = sorted(path for path in saved if path.split("/")[0] in _TRAINING_ONLY)
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
     # A task of the user may have a model with names of its own.
     others = {path: x for path, x in saved.items() if path not in {*found, *unneeded}}

@@ -44,6 +44,8 @@ RECIPES = (
     "theseus",
     "heads",
     "weights",
+    "q8bert",
+    "qbert",
 )
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")

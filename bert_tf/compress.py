@@ -20,6 +20,8 @@ Recipes (docs/compression.md has their papers and published results):
   theseus     layers replace modules of the teacher at random, more and more of them
   heads       no teacher: removes the --sparsity of the attention heads that contribute least
   weights     no teacher: sets the --sparsity of the weights that are smallest to zero
+  q8bert      weights and activations of 8 bits while it trains
+  qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.

@@ -4,7 +4,7 @@
 
 --checkpoint is the output folder of run_pretraining, or a checkpoint of another program
 (docs/checkpoints.md). For serving, --precision=bfloat16 or float16 writes a folder of half the
-size.
+size, and --precision=int8 one of a quarter.
 
 Together with the SavedModel of export.preprocessor, in a tf_keras model:
 
@@ -56,9 +56,10 @@ class Options(VocabularyOptions):
     )
     precision: str = option(
         "float32",
-        choices=("float32", "bfloat16", "float16"),
+        choices=("float32", "bfloat16", "float16", "int8"),
         help="Type of the weights and of the computation; outputs are always float32. bfloat16 and "
-        "float16 halve the folder and are for serving; to fine-tune, export in float32.",
+        "float16 halve the folder; int8 quarters it, and computes in float32. They are for "
+        "serving; to fine-tune, export in float32.",
     )
 
 
@@ -104,7 +105,8 @@ def write(options: Options) -> str:
     # Checkpoints of other programs may lack the heads of pre-training.
     kind = BertPretrainer if "masked_lm" in parts else BertEncoder
     # The precision of training does not matter.
-    model = kind(checkpoint.spec.config, dtype=options.precision)
+    int8 = options.precision == "int8"
+    model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
     load_weights(
         checkpoint.path, checkpoint.tensors, model.weights, optional_parts=("next_sentence",)
     )
@@ -115,6 +117,7 @@ def write(options: Options) -> str:
         do_lower_case=lower_case,
         license=options.license,
         run=None if checkpoint.format else run_of(checkpoint.path),
+        int8=int8,
     )
     casing = "uncased" if lower_case else "cased"
     return (
@@ -131,6 +134,7 @@ def export_encoder(
     do_lower_case: bool,
     license: str = UNKNOWN_LICENSE,
     run: "RunFolder | None" = None,
+    int8: bool = False,
 ) -> None:
     """Writes an encoder, with the masked-LM head of a pretrainer, as a SavedModel.
 
@@ -141,6 +145,7 @@ def export_encoder(
         model: a pretrainer, or an encoder to export it without `mlm`.
         license: the license of the weights, for the model card.
         run: the run that trained the model, for the model card.
+        int8: whether to store the matrices of a float32 model in 8 bits.
 
     Raises:
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
@@ -160,7 +165,7 @@ def export_encoder(
     card = model_card(
         output_dir,
         f"{'uncased' if do_lower_case else 'cased'} BERT encoder",
-        _about(model.compute_dtype, hasattr(model, "masked_lm")),
+        _about(model.compute_dtype, int8, hasattr(model, "masked_lm")),
         _EXAMPLE.replace("[CLS], [SEP]", f"{vocab.cls_id}, {vocab.sep_id}"),
         license=license,
         vocab=vocab,
@@ -168,20 +173,20 @@ def export_encoder(
         config=config,
         run=run,
     )
-    module = EncoderModule(model, vocab_file, do_lower_case)
+    module = EncoderModule(model, vocab_file, do_lower_case, int8)
     files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}
     save_folder(module, output_dir, {"serving_default": module.serving}, files)
 
 
-def _about(precision: str, has_head: bool) -> str:
-    if precision == "float32":
+def _about(precision: str, int8: bool, has_head: bool) -> str:
+    if precision == "float32" and not int8:
         use = "Fine-tune it with `hub.KerasLayer(..., trainable=True)`."
     else:
         use = "It is for serving. To fine-tune, export in float32."
     return (
         "A BERT encoder as a SavedModel with the interface of TensorFlow Hub's encoders"
         f"{', and with its masked-LM head as `mlm`' if has_head else ''}. It computes in "
-        f"{precision}; its outputs are float32. {use}"
+        f"{precision}{' from matrices in 8 bits' if int8 else ''}; its outputs are float32. {use}"
     )
 
 

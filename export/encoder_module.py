@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from export.int8_weights import Int8Weights
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 POSITIONS = "masked_lm_positions"
@@ -17,10 +18,16 @@ class ReusableModel(tf.train.Checkpoint):
     Source: tensorflow/hub docs/reusable_saved_models.md.
     """
 
-    def __init__(self, function, input_names: tuple[str, ...], layers: list):
+    def __init__(
+        self, function, input_names: tuple[str, ...], layers: list, stored: Int8Weights | None
+    ):
         super().__init__()
-        self.variables = _values(layers, "variables")
-        self.trainable_variables = _values(layers, "trainable_variables")
+        self.variables = _values(layers, "variables", stored)
+        self.trainable_variables = [
+            variable
+            for variable in _values(layers, "trainable_variables", stored)
+            if variable.trainable
+        ]
         self.regularization_losses = []
         self.input_spec = {n: tf.TensorSpec([None, None], tf.int32, n) for n in input_names}
 
@@ -42,10 +49,20 @@ class EncoderModule(ReusableModel):
     returns `mlm_logits` [B, P, V]; the variables of its head are not among those of the root.
     `vocab_file` and `do_lower_case` describe the tokenizer.
 
+    Args:
+        int8: whether the matrices of a float32 model are stored in 8 bits.
+
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """
 
-    def __init__(self, model: BertPretrainer | BertEncoder, vocab_file: str, do_lower_case: bool):
+    def __init__(
+        self,
+        model: BertPretrainer | BertEncoder,
+        vocab_file: str,
+        do_lower_case: bool,
+        int8: bool = False,
+    ):
+        stored = Int8Weights(model.weights) if int8 else None
         encoder = getattr(model, "encoder", model)
         longest = model.config.max_position_embeddings
 
@@ -71,17 +88,20 @@ class EncoderModule(ReusableModel):
             logits = model.masked_lm(sequence, positions, table)
             return _float32(outputs | {"mlm_logits": logits})
 
-        super().__init__(encode_with_default, INPUTS, [encoder])
+        if stored:
+            encode_with_default = stored.reading(encode_with_default, [encoder])
+        super().__init__(encode_with_default, INPUTS, [encoder], stored)
         if isinstance(model, BertPretrainer):
-            self.mlm = ReusableModel(
-                predict_masked, (*INPUTS, POSITIONS), [encoder, model.masked_lm]
-            )
+            layers = [encoder, model.masked_lm]
+            if stored:
+                predict_masked = stored.reading(predict_masked, layers)
+            self.mlm = ReusableModel(predict_masked, (*INPUTS, POSITIONS), layers, stored)
         self.vocab_file = tf.saved_model.Asset(vocab_file)
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
 
         @tf.function(autograph=False, input_signature=[self.input_spec])
         def serving(inputs):
-            outputs = encode_with_default(inputs, training=False)
+            outputs = encode_with_default(inputs, False)
             # Signatures cannot return lists, and the outputs of all layers would be large to send.
             return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
 
@@ -92,5 +112,6 @@ def _float32(outputs: dict) -> dict:
     return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), outputs)
 
 
-def _values(layers: list, attribute: str) -> list[tf.Variable]:
-    return [variable.value for layer in layers for variable in getattr(layer, attribute)]
+def _values(layers: list, attribute: str, stored: Int8Weights | None) -> list[tf.Variable]:
+    weights = [weight for layer in layers for weight in getattr(layer, attribute)]
+    return stored.variables(weights) if stored else [weight.value for weight in weights]

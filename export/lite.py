@@ -13,7 +13,8 @@ vocab.txt, labels.txt and tokenizer_config.json, for the text side on the device
 
   unzip sst2.tflite
 
-After writing, the command runs the model and prints how much its outputs differ.
+After writing, the command runs the model and prints how much its outputs differ. --evaluate also
+measures it on the dev set of the fine-tuning run, beside the original.
 """
 
 import json
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import keras
 
     from bert_tf.config import Head
+    from bert_tf.finetuning.features import Features
     from bert_tf.finetuning.task import Task
     from bert_tf.weights.checkpoint import Checkpoint
 
@@ -54,6 +56,11 @@ class Options(command.Options):
         help="Tokens per example; shorter examples are padded and take as long. Default: as in a "
         "fine-tuning run; otherwise 128, or the most that the model takes.",
     )
+    evaluate: bool = option(
+        False,
+        help="Measure the metrics of the new model and of the original on the dev set of the "
+        "fine-tuning run. The data must still be where the run found it.",
+    )
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class _Source:
         labels: the names of its classes.
         function: maps the encoder's inputs to outputs by name.
         model: the model that `function` calls.
+        task: what it was fine-tuned for; None for an encoder.
     """
 
     kind: str
@@ -75,6 +83,7 @@ class _Source:
     labels: tuple[str, ...]
     function: Callable[[dict], dict]
     model: "keras.Model"
+    task: "Task | None" = None
 
 
 def run(options: Options) -> None:
@@ -93,15 +102,17 @@ def run(options: Options) -> None:
         raise ValueError(f"{options.output_file} exists: remove it or name another file")
     set_precision("float32")
     source = _open(options)
+    features = _dev_features(options.checkpoint, source) if options.evaluate else None
     weights = source.model.trainable_weights
     model = lite_model.convert(source.function, weights, source.length, options.quantize)
     data = lite_model.with_files(model, _files(source))
     vocab_size = source.checkpoint.spec.config.vocab_size
-    differences = lite_model.differences(
-        source.function, lite_model.runner(data), vocab_size, source.length
-    )
+    runner = lite_model.runner(data)
+    differences = lite_model.differences(source.function, runner, vocab_size, source.length)
     atomic_write(options.output_file, data)
     print(_report(options.output_file, source, len(data), differences))
+    if features:
+        print(_evaluation(source, features, runner))
     say(
         "To run it:\n  import tensorflow as tf\n"
         f"  run = tf.lite.Interpreter({options.output_file!r}).get_signature_runner()\n"
@@ -155,7 +166,7 @@ def _classifier(checkpoint: "Checkpoint", task: "Task", length: int) -> _Source:
     def classify(inputs):
         return _predictions(task.head, model(inputs, training=False))
 
-    return _Source("classifier", checkpoint, length, task.head.labels, classify, model)
+    return _Source("classifier", checkpoint, length, task.head.labels, classify, model, task)
 
 
 def _predictions(head: "Head", logits) -> dict:
@@ -164,6 +175,34 @@ def _predictions(head: "Head", logits) -> dict:
     if not head.labels:
         return {"value": logits}
     return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
+
+
+def _dev_features(path: str, source: _Source) -> "Features":
+    """Reads the dev set of a fine-tuning run."""
+    import dataclasses
+
+    from bert_tf.finetuning.registry import options_of_run
+    from bert_tf.finetuning.run import read_features
+    from bert_tf.run_folder import RunFolder
+
+    options = dataclasses.replace(options_of_run(RunFolder(path)), max_seq_length=source.length)
+    dev, spec = source.task.dev_splits[0], source.checkpoint.spec
+    return read_features(options, source.task, spec, [dev], say)[dev]
+
+
+def _evaluation(source: _Source, features: "Features", runner: Callable) -> str:
+    """Returns a line that compares the metrics of the new model with those of the original."""
+    import tensorflow as tf
+
+    from export.lite_model import scores
+
+    original = tf.function(lambda **inputs: source.function(inputs), autograph=False)
+    theirs, ours = (scores(source.task, features, run) for run in (original, runner))
+    shown = ", ".join(f"{name} {ours[name]:.4f} ({theirs[name]:.4f})" for name in ours)
+    return (
+        f"On {source.task.dev_set}, {len(features):,} examples, with the original's in "
+        f"parentheses: {shown}."
+    )
 
 
 def _files(source: _Source) -> dict[str, str]:

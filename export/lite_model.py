@@ -12,8 +12,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import Head
+from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.task import Task
 from bert_tf.layers.fused import convertible_gelu
 from export.encoder_module import INPUTS
+from tfrecords.progress import progress_bar
 
 Function = Callable[[dict], dict[str, tf.Tensor]]
 
@@ -95,6 +100,33 @@ def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarr
     ids = random.integers(0, vocab_size, length) * mask
     types = (np.arange(length) >= random.integers(1, tokens)) * mask
     return {n: x[None].astype(np.int32) for n, x in zip(INPUTS, (ids, mask, types), strict=True)}
+
+
+def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[str, float]:
+    """Returns the metrics of a function for a split, one example at a time.
+
+    Args:
+        features: the split; its `max_seq_length` is the length of the inputs.
+        run: maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
+    """
+    rows: dict[int, np.ndarray] = {}
+    name = "probabilities" if task.head.labels else "value"
+    batches = eval_batches(features, 1, static_length=True)
+    bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
+    for batch in progress_bar(iterable=batches, **bar):
+        found = run(**{name: batch[name].numpy() for name in INPUTS})[name]
+        rows[int(batch["example_index"][0])] = np.asarray(found)[0]
+    values = np.stack([rows[index] for index in range(len(features))])
+    outputs = {"logits": _logits(values, task.head)} if task.head.labels else {"values": values}
+    return task.score(task.decode(outputs, features), features)
+
+
+def _logits(probabilities: np.ndarray, head: Head) -> np.ndarray:
+    tiny = np.finfo(np.float32).tiny
+    logits = np.log(np.maximum(probabilities, tiny))
+    if head.multi_label:
+        logits -= np.log(np.maximum(1.0 - probabilities, tiny))
+    return logits
 
 
 def with_files(model: bytes, files: Mapping[str, str]) -> bytes:

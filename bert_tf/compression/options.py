@@ -1,5 +1,6 @@
 """The flags of compress."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -25,7 +26,7 @@ class CompressionOptions(FineTuningOptions):
     recipe: str = option(
         choices=RECIPES,
         help="The method: layers, distilbert, pkd6, pkd3, pd, tinybert, internal, "
-        "internal-progressive, theseus, heads or weights.",
+        "internal-progressive, theseus, heads, weights, q8bert, qbert.",
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
@@ -47,6 +48,26 @@ class CompressionOptions(FineTuningOptions):
         None,
         help="The student's initial encoder, which must read the teacher's vocabulary. Default: "
         "the teacher, whose head the student then has, too.",
+    )
+    bits: str | None = option(
+        None,
+        help="Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
+        "default: the half of the layers that is more sensitive gets the larger number.",
+        rare=True,
+    )
+    embedding_bits: int | None = option(
+        None,
+        at_least=2,
+        at_most=8,
+        help="Bits of the word embeddings, for qbert. Default: 8.",
+        rare=True,
+    )
+    weight_groups: int | None = option(
+        None,
+        at_least=1,
+        help="The most groups of columns of a matrix, for qbert. Each group has a range of its "
+        "own. Default: 128.",
+        rare=True,
     )
     do_train: bool = option(True, help="Train the student; always on.", rare=True)
     do_eval: bool = option(
@@ -76,6 +97,27 @@ class CompressionOptions(FineTuningOptions):
                 "--recipe=heads removes heads of the teacher, by what they contribute to its "
                 "predictions: omit --init_checkpoint, --preset and --bert_config_file"
             )
+        self._check_quantization()
+
+    def _check_quantization(self) -> None:
+        """Checks the flags of qbert."""
+        for name in ("bits", "embedding_bits", "weight_groups"):
+            if self.recipe != "qbert" and getattr(self, name):
+                raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
+        for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):
+            if self.recipe == "qbert" and getattr(self, name):
+                raise ValueError(
+                    f"--{name} does not suit --recipe=qbert, which quantizes the teacher: omit it"
+                )
+        if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
+            raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
+        if self.layer_bits != tuple(sorted(set(self.layer_bits))):
+            raise ValueError(f"--bits={self.bits}: give the smaller number first")
+
+    @property
+    def layer_bits(self) -> tuple[int, ...]:
+        """The numbers in --bits."""
+        return tuple(map(int, self.bits.split("/"))) if self.bits else ()
 
     def start(self, task: "Task | None" = None) -> dict[str, float]:
         """Makes one run; see `bert_tf.compression.run.compress`."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bert_tf.choices import RECIPES as NAMES
+from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.terms import (
     ALWAYS,
     Span,
@@ -63,6 +64,7 @@ class Recipe:
         replaces: whether training mixes layers of teacher and student; see `theseus`.
         removes_heads: whether the student starts without some of its heads; see `heads`.
         zeroes_weights: whether training sets weights to zero; see `pruning`.
+        quantization: how the weights are quantized, if they are.
         published: its row in the survey, if it has one.
     """
 
@@ -74,6 +76,7 @@ class Recipe:
     replaces: bool = False
     removes_heads: bool = False
     zeroes_weights: bool = False
+    quantization: Quantization | None = None
     published: Published | None = None
 
     @property
@@ -199,6 +202,18 @@ _RECIPES = {
         "Gordon et al., Compressing BERT (arXiv:2002.08307)",
         layers=every,
         zeroes_weights=True,
+    ),
+    "q8bert": Recipe(
+        "Zafrir et al., Q8BERT (arXiv:1910.06188)",
+        layers=every,
+        quantization=Quantization(symmetric=True, groups=1),
+        published=Published(4.0, 0.99, None),
+    ),
+    "qbert": Recipe(
+        "Shen et al., Q-BERT (arXiv:1909.05840)",
+        layers=every,
+        quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
+        published=Published(13.0, 0.99, None),
     ),
 }
 RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}

@@ -7,7 +7,14 @@ from typing import Any
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.options import CompressionOptions
-from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.quantized_student import (
+    QuantizedStudentTask,
+    QuantizedTask,
+    measure_sensitivity,
+    quantization,
+    student_facts,
+)
+from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters, sparse_sizes
 from bert_tf.compression.student import StudentTask, initial_student, without_heads
 from bert_tf.finetuning.registry import make_task, task_name, with_length
@@ -54,11 +61,10 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
     if check_resumable(options, run):
-        results = fine_tune(options, task)
+        finished = QuantizedStudentTask(task, run.path) if recipe.quantization else task
+        results = fine_tune(options, finished)
     else:
-        student = StudentTask(
-            task, recipe, teacher, not options.init_checkpoint, options.pruned_share
-        )
+        student = _student_task(options, recipe, task, teacher)
         init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
         if init and recipe.removes_heads:
             init = without_heads(options, task, init)
@@ -67,6 +73,16 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         say(recipe.published.describe())
     print(_report(options, task, teacher, results))
     return results
+
+
+def _student_task(
+    options: CompressionOptions, recipe: Recipe, task: Task, teacher: Checkpoint
+) -> StudentTask:
+    arguments = task, recipe, teacher, not options.init_checkpoint
+    if not recipe.quantization:
+        return StudentTask(*arguments, options.pruned_share)
+    how = quantization(options, recipe)
+    return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
 
 
 def _check_stages(options: CompressionOptions) -> None:
@@ -90,7 +106,7 @@ def _report(
     run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
-        student = open_checkpoint(run.path)
+        student, recipe = open_checkpoint(run.path), RECIPES[options.recipe]
         count = num_parameters(student)
         values = {
             "recipe": options.recipe,
@@ -102,11 +118,15 @@ def _report(
             "teacher_value": _evaluate(options, task, teacher)[metric],
             "student_value": results[metric],
         }
-        if RECIPES[options.recipe].zeroes_weights:
+        if recipe.zeroes_weights:
             values |= sparse_sizes(teacher, student)
+        if recipe.quantization:
+            values |= student_facts(quantization(options, recipe), student, run.path)
         atomic_write(run.file(COMPRESSION), json.dumps(values, indent=2) + "\n")
     if "sparsity" in values:
         say(_describe_zeros(values))
+    if "layer_bits" in values:
+        say(_describe_bytes(values))
     before, after = values["teacher_parameters"], values["student_parameters"]
     theirs, ours = values["teacher_value"], values["student_value"]
     kept = f" ({ours / theirs:.1%} kept)" if theirs > 0 else ""
@@ -124,6 +144,15 @@ def _describe_zeros(values: Mapping[str, Any]) -> str:
         f"{values['student_nonzero']:,} of {values['student_parameters']:,} parameters are not. "
         f"With gzip, the weights of teacher and student take {before / 1e6:.1f} and "
         f"{after / 1e6:.1f} MB ({before / after:.2f} times fewer)."
+    )
+
+
+def _describe_bytes(values: Mapping[str, Any]) -> str:
+    """Returns a line on the size of quantized weights."""
+    before, after = 4 * values["teacher_parameters"], values["student_bytes"]
+    return (
+        f"Weights of teacher and student: {before / 1e6:.2f} and {after / 1e6:.2f} MB "
+        f"({before / after:.2f} times smaller)."
     )
 
 

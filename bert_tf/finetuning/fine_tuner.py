@@ -82,6 +82,7 @@ class FineTuner:
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
             patience=options.early_stopping,
+            evaluated_weights=lambda: task.evaluated_weights(self.model),
         )
 
     def _objective(self, say: Callable[[str], None]) -> Objective:

@@ -66,9 +66,17 @@ def task_of_run(run: RunFolder) -> Task:
     Raises:
         ValueError: the folder holds no fine-tuning run of a registered task.
     """
-    flags, head = run.read_flags(), run.read_head()
-    if not {"task", "output_dir"} <= flags.keys() or not head:
+    return make_task(options_of_run(run), run.read_head())
+
+
+def options_of_run(run: RunFolder) -> FineTuningOptions:
+    """Returns the flags of a fine-tuning run.
+
+    Raises:
+        ValueError: the folder holds no fine-tuning run.
+    """
+    flags = run.read_flags()
+    if not {"task", "output_dir"} <= flags.keys() or not run.read_head():
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}
-    options = FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})
-    return make_task(options, head)
+    return FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})

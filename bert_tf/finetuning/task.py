@@ -1,7 +1,9 @@
 """The interface of a fine-tuning task."""
 
 import abc
+import contextlib
 from collections.abc import Collection, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import keras
@@ -102,6 +104,13 @@ class Task(abc.ABC):
             arguments: those of `AdamW`.
         """
         return AdamW(weights, **arguments)
+
+    def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
+        """Makes a context in which the model has the weights to evaluate and to keep as the best.
+
+        By default, they are the ones that train.
+        """
+        return contextlib.nullcontext()
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Turns outputs of the model into what `score` and `write_predictions` read, once for both.

@@ -5,6 +5,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from bert_tf.training.checkpoints import BEST, Checkpointer
@@ -84,6 +85,8 @@ class Driver:
             no better; None for never. Evaluations then must be `save_checkpoints_steps` apart.
         peak_flops: peak floating-point operations per second of all devices, to report their
             utilization.
+        evaluated_weights: makes a context in which the model has the weights to evaluate and to
+            keep as the best, if these are not the ones that train.
 
     Example:
         driver = Driver("run", trainer, save_checkpoints_steps=1000)
@@ -103,11 +106,13 @@ class Driver:
         best_metric: str | None = None,
         patience: int | None = None,
         peak_flops: float = 0.0,
+        evaluated_weights: Callable[[], AbstractContextManager] = contextlib.nullcontext,
     ):
         self._folder, self._trainer = folder, trainer
         self._save_steps, self._log_steps = save_checkpoints_steps, log_steps
         self._iterations_per_loop = iterations_per_loop
         self._peak_flops = peak_flops
+        self._evaluated_weights = evaluated_weights
         self._writes = is_chief(trainer.strategy)
         self._checkpointer = Checkpointer(
             folder, trainer.model, trainer.state, keep_checkpoints, self._writes
@@ -224,13 +229,14 @@ class Driver:
         """Evaluates. A signal that `stop` receives ends it at once: resuming makes up for it."""
         # Of several workers, the others would wait for the one that received the signal.
         interruptible = stop and not has_several_workers(self._trainer.strategy)
-        with stop.raising() if interruptible else contextlib.nullcontext():
-            results = evaluate()
-        if self._best_metric and self._is_best(results):
-            self._best_results = results | {"global_step": self.step}
-            self._best.save()
-            if self._writes:
-                write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
+        with self._evaluated_weights():
+            with stop.raising() if interruptible else contextlib.nullcontext():
+                results = evaluate()
+            if self._best_metric and self._is_best(results):
+                self._best_results = results | {"global_step": self.step}
+                self._best.save()
+                if self._writes:
+                    write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
         reports.evaluation(self.step, results)
 
     def _is_best(self, results: Metrics) -> bool:

@@ -52,6 +52,9 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 
+# What the names of a model's state begin with that is no weight; see `compression.quantized_model`.
+STATE = "quantization"
+
 
 def part_of(path: str) -> str:
     """Returns the part that a weight belongs to."""

@@ -8,6 +8,7 @@ from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import STATE
 from tfrecords.input_files import shortened
 
 # The parts that a checkpoint may lack: the heads, and the pooler, which Hugging Face's models have
@@ -54,7 +55,8 @@ def set_initial_weights(
     say(f"Initializing {len(loaded)} weights from {init.path}{_kind(init)}.")
     if mapping:
         say(mapping.describe())
-    if random := [weight.path for weight in model.weights if weight.path not in loaded]:
+    paths = [w.path for w in model.weights if not w.path.startswith(f"{STATE}/")]
+    if random := [path for path in paths if path not in loaded]:
         say(f"Initializing randomly: {', '.join(random)}.")
     if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
         say(f"Left out of the checkpoint: {shortened(unused)}.")

@@ -161,6 +161,10 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
             "--freeze_encoder does not suit --recipe=w",
         ),
         ({"num_train_epochs": 0.0, "recipe": "weights"}, "is less than one step"),
+        ({"bits": "4", "recipe": "q8bert"}, "--bits has no effect with --recipe=q8bert: omit it"),
+        ({"bits": "2/9", "recipe": "qbert"}, "--bits=2/9: give a number from 2 to 8, or two such"),
+        ({"bits": "3/2", "recipe": "qbert"}, "--bits=3/2: give the smaller number first"),
+        ({"student_layers": "0", "recipe": "qbert"}, "--student_layers does not suit --recipe=qb"),
     ],
 )
 def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):

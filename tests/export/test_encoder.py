@@ -20,7 +20,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
-from export import check, encoder
+from export import check, encoder, int8_weights
 from tfrecords.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
@@ -293,6 +293,41 @@ def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path):
     assert len(weights(output)) == len(weights(folder)) == len(loaded.mlm.trainable_variables)
     sizes = [sum(x.nbytes for x in weights(path)) for path in (output, folder)]
     assert sizes[0] == sizes[1] / 2
+
+
+def test_a_quarter_of_the_size(model, run_folder, tmp_path, capsys):
+    """Oracles: half a scale as the largest error; a float32 model of what is stored; `check`."""
+    matrix = np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32)
+    matrix[:, 2] = 0
+    for axis in (0, 1):
+        values, scale = int8_weights.quantize(matrix, axis)
+        assert values.dtype == np.int8 and np.abs(values).max() == 127
+        assert scale.shape == ((8, 1) if axis == 0 else (1, 5))
+        assert np.all(np.abs(values * scale - matrix) <= scale * 0.5001)
+    output = str(tmp_path / "quarter")
+    options = dict(checkpoint=str(run_folder), output_dir=output, precision="int8")
+    encoder.run(encoder.Options(**options))
+    rounded, inputs = BertPretrainer(CONFIG), make_inputs()
+    for weight, exact in zip(rounded.weights, model.weights, strict=True):
+        value = exact.numpy()
+        if value.ndim == 2:
+            value, scale = int8_weights.quantize(value, int("embeddings" not in weight.path))
+            value = value * scale
+        weight.assign(value)
+    outputs, expected = hub.load(output)(inputs), rounded.encoder(inputs)
+    assert_equal(outputs["sequence_output"], expected["sequence_output"])
+    reader = tf.train.load_checkpoint(f"{output}/variables/variables")
+    stored = [reader.get_tensor(key) for key in reader.get_variable_to_shape_map()]
+    matrices = [x for x in stored if getattr(x, "dtype", None) == np.int8]
+    assert sum(x.size for x in matrices) == sum(
+        np.prod(w.shape) for w in (*model.encoder.weights, *model.masked_lm.weights)
+        if len(w.shape) == 2
+    )  # fmt: skip
+    assert max(x.size for x in stored if getattr(x, "dtype", None) == np.float32) <= 96
+    layer = hub.KerasLayer(output)
+    assert_equal(layer(inputs)["pooled_output"], outputs["pooled_output"])
+    check.run(check.Options(saved_model_dir=output))
+    assert "19 of 19 points hold." in capsys.readouterr().out
 
 
 def test_float16_computes_with_its_own_weights(model):

@@ -14,6 +14,7 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
+from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.training.checkpoints import Checkpointer
 from export import lite, lite_model
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -86,6 +87,42 @@ def test_a_classifier_and_what_its_text_side_needs(tmp_path, head, outputs, name
     assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
     labels = files.pop("labels.txt", "")
     assert (tuple(labels.splitlines()), files) == (head.labels, {})
+
+
+@pytest.mark.parametrize(("task", "header"), [("sst2", "sentence\tlabel"), ("csv", "text,label")])
+def test_metrics_on_the_dev_set(tmp_path, capsys, task, header):
+    """Oracle: the predictions of the Keras model."""
+    texts, labels = ["a", "b a", "a b b", "b", "a a"], [0, 1, 1, 0, 1]
+    separator, name = ("\t", "dev.tsv") if task == "sst2" else (",", "dev.csv")
+    lines = [f"{text}{separator}{label}" for text, label in zip(texts, labels, strict=True)]
+    for file in (name, name.replace("dev", "train")):
+        (tmp_path / file).write_text("\n".join([header, *lines]) + "\n")
+    outputs = 2 if task == "sst2" else 1
+    head = Head("classifier", ("negative", "positive") if task == "sst2" else ())
+    model = BertTaskModel(CONFIG, outputs)
+    run = RunFolder(f"{tmp_path}/run")
+    flags = dict(task=task, data_dir=str(tmp_path), output_dir=run.path, max_seq_length=8)
+    flags["do_train"] = True
+    if task == "csv":
+        flags |= dict(data_dir=None, train_file=str(tmp_path / "train.csv"), label_type="number")
+        flags["dev_file"] = str(tmp_path / "dev.csv")
+    run.write(ModelSpec(CONFIG, VOCAB, True), flags | {"finished": True})
+    run.write_head(head)
+    save(run.file("best"), model, head)
+    file = f"{tmp_path}/classifier.tflite"
+    lite.run(lite.Options(checkpoint=run.path, output_file=file, evaluate=True))
+    printed = capsys.readouterr().out
+    preprocessor = BertPreprocessor(VOCAB, True, 8)
+    found = model(preprocessor(tf.constant(texts))).numpy()
+    if task == "sst2":
+        expected = f"accuracy {np.mean(found.argmax(-1) == labels):.4f}"
+    else:
+        expected = f"pearson {np.corrcoef(found, labels)[0, 1]:.4f}"
+    value = expected.split()[1]
+    assert "On the dev set, 5 examples, with the original's in parentheses: " in printed
+    assert f"{expected} ({value})" in printed
+    with pytest.raises(ValueError, match="holds no fine-tuning run"):
+        lite.run(lite.Options(checkpoint=run.file("best"), output_file=f"{file}2", evaluate=True))
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):

@@ -49,3 +49,5 @@ RECIPES = (
 )
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")
+# Those of them that also compress a pre-trained model.
+GENERAL_RECIPES = ("distilbert", "tinybert")

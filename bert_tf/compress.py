@@ -1,20 +1,23 @@
-"""Compresses a fine-tuned model: a smaller student learns from it.
+"""Compresses a model: a smaller student learns from it.
 
   python -m bert_tf.compress --recipe=pkd6 --teacher=run-sst2 --task=sst2 \\
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
+  python -m bert_tf.compress --recipe=distilbert --teacher=run --input_file=data --output_dir=small
+
+With --task, teacher and student are fine-tuned; with --input_file, pre-trained, and the flags are
+others: see --input_file --help. --report=FOLDER compares students. The same command resumes a run.
 
 The output is the folder of a fine-tuned model, which predict, export.classifier, results and
-convert_checkpoint read. Run the same command again to resume an interrupted run. To compare size,
-quality and speed of all students in a folder with their teachers and with published figures:
-
-  python -m bert_tf.compress --report=runs
+convert_checkpoint read, or that of a pre-training run, to fine-tune. With --input_file, all other
+flags are those of run_pretraining. --report compares size, quality and speed of all students in a
+folder with their teachers and with published figures.
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
-  distilbert  the teacher's probabilities, its last hidden states, and the labels
+  distilbert  the teacher's probabilities, its last hidden states, and the labels or masked tokens
   pkd6, pkd3  the teacher's probabilities, [CLS] of every second or fourth layer, and the labels
   pd          the teacher's probabilities alone; for any --init_checkpoint
-  tinybert    attention scores, hidden states and embeddings, then the teacher's probabilities
+  tinybert    attention scores, hidden states and embeddings; on a task, probabilities afterwards
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
@@ -22,6 +25,7 @@ Recipes (docs/compression.md has their papers and published results):
   weights     no teacher: sets the --sparsity of the weights that are smallest to zero
   q8bert      weights and activations of 8 bits while it trains
   qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
+distilbert and tinybert work with --input_file, too.
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
@@ -30,7 +34,7 @@ names another initial encoder, and --preset or --bert_config_file with --vocab_f
 import sys
 
 from bert_tf.compression.options import CompressionOptions as Options
-from bert_tf.compression.options import ReportOptions
+from bert_tf.compression.options import GeneralOptions, ReportOptions
 from tfrecords import command
 
 
@@ -42,6 +46,11 @@ def run(options: Options) -> dict[str, float]:
     from bert_tf.finetuning.runs.sweep import sweep
 
     return sweep(options) if options.is_sweep else options.start()
+
+
+def distill(options: GeneralOptions) -> dict[str, float]:
+    """Compresses a pre-trained model; see `bert_tf.compression.general.distill`."""
+    return options.start()
 
 
 def report(options: ReportOptions) -> None:
@@ -56,6 +65,8 @@ def main() -> None:
     names = [argument.lstrip("-").partition("=")[0] for argument in sys.argv[1:]]
     if "report" in names:
         command.run(ReportOptions, report)
+    elif "input_file" in names:
+        command.run(GeneralOptions, distill)
     else:
         command.run(Options, run)
 

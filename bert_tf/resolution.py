@@ -71,7 +71,7 @@ def resolve_model(
         if not (replace_vocab or mapping):
             vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
         if not replace_vocab:
-            _check_readable(init)
+            check_readable(init)
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
     _, lower_case = agreed("do_lower_case", casings)
     if mapping and not replace_vocab:
@@ -163,7 +163,7 @@ def _differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str]
     )
 
 
-def _check_readable(checkpoint: Checkpoint) -> None:
+def check_readable(checkpoint: Checkpoint) -> None:
     """Raises a ValueError if a checkpoint has a vocabulary that cannot be read."""
     if checkpoint.sentencepiece_file:
         raise ValueError(
@@ -289,7 +289,7 @@ def resolve_vocab(
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:
         if not replace_vocab:
-            _check_readable(checkpoint)
+            check_readable(checkpoint)
             vocabs[checkpoint.vocab_file or checkpoint.path] = checkpoint.spec.vocab
         casings[checkpoint.path] = checkpoint.spec.lower_case
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)

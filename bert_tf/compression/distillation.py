@@ -1,16 +1,16 @@
 """Trains a student with its teacher: the model and the objective."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from bert_tf.compression.outputs import compute
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.terms import Pair, active
+from bert_tf.compression.terms import Pair, Term, active
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.layers.initializers import truncated_normal
-from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
 Tensors = Mapping[str, tf.Tensor]
@@ -26,7 +26,7 @@ class Distillation(keras.Model):
     Call: the inputs of the student -> its output.
     """
 
-    def __init__(self, student: BertTaskModel, teacher: BertTaskModel, name="distillation"):
+    def __init__(self, student: keras.Model, teacher: keras.Model, name="distillation"):
         super().__init__(name=name)
         self.student = student
         # In a function, where Keras does not find it.
@@ -51,12 +51,12 @@ class Distillation(keras.Model):
         self.built = True
 
     @property
-    def teacher(self) -> BertTaskModel:
+    def teacher(self) -> keras.Model:
         return self._teacher()
 
     @property
     def encoder(self) -> keras.Model:
-        return self.student.encoder
+        return getattr(self.student, "encoder", self.student)
 
     @property
     def head(self) -> keras.layers.Layer:
@@ -73,10 +73,11 @@ class Distillation(keras.Model):
 class DistillationObjective:
     """The task's own loss, `labels`, and the terms of a recipe, each measured with its factor.
 
-    Trains a `Distillation`; predicts what the task's objective predicts, with the student.
+    Trains a `Distillation`; predicts what the task's objective predicts, with the student. Losses
+    of examples are divided by the number of examples, those of predicted tokens by theirs.
 
     Args:
-        base: the objective of the task.
+        base: the objective of the task or of the masked LM.
         num_train_steps: the number of steps of the run.
     """
 
@@ -92,36 +93,59 @@ class DistillationObjective:
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         counts = self._base.counts(batch)
-        examples = tf.reduce_sum(batch["example_weights"])
-        own = {"labels": counts["loss"]} | counts
-        return {name: own.get(name, examples) for name in self.measures}
+        if self._recipe.labels:
+            counts["labels"] = counts[self._base.losses[0]]
+        for term in self._recipe.terms:
+            counts[term.name] = tf.reduce_sum(_weights(term, batch))
+        return {name: counts[name] for name in self.measures}
 
     def sums(self, model: Distillation, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         progress = tf.constant(1.0)
         if "step" in batch:
             progress = tf.cast(batch["step"], tf.float32) / self._steps
-        logits, terms = self._call(model, batch, progress, training)
-        # The task's objective calls a model: this one has been called already.
-        own = self._base.sums(lambda *_, **__: logits, batch, training)
-        factor = self._recipe.labels * active(progress, self._recipe.labels_during)
-        return own | terms | {"labels": factor * own["loss"]}
+        output, sums = self._call(model, batch, progress, training)
+        own = self._base.sums(_Called(model.student, output), batch, training)
+        if self._recipe.labels:
+            factor = self._recipe.labels * active(progress, self._recipe.labels_during)
+            sums["labels"] = factor * own[self._base.losses[0]]
+        return own | sums
 
     def outputs(self, model: Distillation, batch: Tensors) -> dict[str, tf.Tensor]:
         return self._base.outputs(model.student, batch)
 
     def _call(
         self, model: Distillation, batch: Tensors, progress: tf.Tensor, training: bool
-    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+    ) -> tuple[Any, dict[str, tf.Tensor]]:
         """Returns the student's output and the sums of the terms."""
         if self._recipe.replaces and training:
             rate = replacing_rate(progress)
             return mixed_logits(model.student, model.teacher, batch, rate), {}
         student = compute(model.student, batch, self._recipe.reads, training)
         teacher = compute(model.teacher, batch, self._recipe.reads, False)
-        teacher = tf.nest.map_structure(tf.stop_gradient, teacher)
+        teacher = tf.nest.map_structure(_constant, teacher)
         pair = Pair(teacher, student, batch["input_mask"], progress, model.project)
         sums = {}
         for term in self._recipe.terms:
             factor = term.weight * active(progress, term.during)
-            sums[term.name] = factor * tf.reduce_sum(term.loss(pair) * batch["example_weights"])
-        return student.logits, sums
+            sums[term.name] = factor * tf.reduce_sum(term.loss(pair) * _weights(term, batch))
+        return student.output, sums
+
+
+def _constant(x: tf.Tensor | None) -> tf.Tensor | None:
+    return x if x is None else tf.stop_gradient(x)
+
+
+class _Called:
+    """A model that has been called already, for an objective that calls one."""
+
+    def __init__(self, model: keras.Model, output: Any):
+        self.encoder, self._output = getattr(model, "encoder", model), output
+
+    def __call__(self, batch: Tensors, training: bool) -> Any:
+        return self._output
+
+
+def _weights(term: Term, batch: Tensors) -> tf.Tensor:
+    """Returns what the losses of a term are weighted with, which has their shape."""
+    per_token = term.predicts and "masked_lm_weights" in batch
+    return batch["masked_lm_weights" if per_token else "example_weights"]

@@ -3,7 +3,7 @@
 Every function returns one loss per example, float32 [B]. `teacher` and `student` are what the two
 models computed, as float32 tensors of one shape; each loss is 0 where they are equal. `mask` is
 the `input_mask`, int [B, S]: padding has no influence. Where a paper adds up over the layers, the
-caller does.
+caller does. An example without tokens, which fills a batch, has a loss of 0.
 """
 
 import tensorflow as tf
@@ -110,7 +110,9 @@ def attention_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> 
     errors = tf.reduce_mean(tf.square(teacher - student), axis=1)
     mask = tf.cast(mask, tf.float32)
     pairs = mask[:, :, tf.newaxis] * mask[:, tf.newaxis]
-    return tf.reduce_sum(errors * pairs, axis=[1, 2]) / tf.reduce_sum(pairs, axis=[1, 2])
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(errors * pairs, axis=[1, 2]), tf.reduce_sum(pairs, axis=[1, 2])
+    )
 
 
 def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -142,4 +144,6 @@ def _cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 def _token_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the means [B] of values [B, S] over the tokens."""
     mask = tf.cast(mask, tf.float32)
-    return tf.reduce_sum(values * mask, axis=-1) / tf.reduce_sum(mask, axis=-1)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(values * mask, axis=-1), tf.reduce_sum(mask, axis=-1)
+    )

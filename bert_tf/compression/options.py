@@ -1,12 +1,13 @@
-"""The flags of compress."""
+"""The flags of compress, on a task and on pre-training records."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.choices import PRUNING, RECIPES
+from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES
 from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option
 
@@ -15,7 +16,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompressionOptions(FineTuningOptions):
+class StudentOptions(command.Options):
+    """What a student starts with, whatever it is trained on."""
+
+    student_layers: str | None = option(
+        None,
+        help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
+        "Default: those of the recipe, or all layers of --init_checkpoint.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.worker_hosts or self.strategy == "multi_worker":
+            raise ValueError("--worker_hosts: compress runs on one machine")
+        if self.student_layers and not self.init_checkpoint and self.is_random:
+            raise ValueError(
+                "--student_layers has no effect on a student with random weights: omit it, or "
+                "omit --preset and --bert_config_file"
+            )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the student starts with random weights."""
+        return not self.init_checkpoint and bool(self.preset or self.bert_config_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompressionOptions(StudentOptions, FineTuningOptions):
     """Which model to compress, how, and on which task; the other flags are those of fine-tuning."""
 
     absent_flags: ClassVar[Mapping[str, str]] = FineTuningOptions.absent_flags | {
@@ -31,11 +58,6 @@ class CompressionOptions(FineTuningOptions):
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
         "fine-tuned model of another program."
-    )
-    student_layers: str | None = option(
-        None,
-        help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
-        "Default: those of the recipe, or all layers of --init_checkpoint.",
     )
     sparsity: float | None = option(
         None,
@@ -82,13 +104,6 @@ class CompressionOptions(FineTuningOptions):
             raise ValueError(
                 "--nodo_train: to evaluate a student, use run_finetuning --do_eval with its folder "
                 "as --output_dir"
-            )
-        if self.worker_hosts or self.strategy == "multi_worker":
-            raise ValueError("--worker_hosts: compress runs on one machine")
-        if self.student_layers and not self.init_checkpoint and self.is_random:
-            raise ValueError(
-                "--student_layers has no effect on a student with random weights: omit it, or "
-                "omit --preset and --bert_config_file"
             )
         if self.sparsity is not None and self.recipe not in PRUNING:
             raise ValueError(f"--sparsity has no effect with --recipe={self.recipe}: omit it")
@@ -140,10 +155,50 @@ class CompressionOptions(FineTuningOptions):
         """The share of heads or weights that a recipe removes."""
         return 0.4 if self.sparsity is None else self.sparsity
 
-    @property
-    def is_random(self) -> bool:
-        """Whether the student starts with random weights."""
-        return not self.init_checkpoint and bool(self.preset or self.bert_config_file)
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralOptions(StudentOptions, PretrainingOptions):
+    """Which pre-trained model to compress, how, and on which records; the other flags are those of
+    pre-training.
+    """
+
+    absent_flags: ClassVar[Mapping[str, str]] = PretrainingOptions.absent_flags | {
+        "task": "a student learns on a task, with --task, or on records, with --input_file: omit "
+        "one of them",
+    }
+
+    recipe: str = option(
+        choices=GENERAL_RECIPES,
+        help="The method: distilbert or tinybert. On a task, with --task, there are more.",
+    )
+    teacher: str = option(
+        help="The model to compress: the output folder of run_pretraining, or a checkpoint of "
+        "another program."
+    )
+    init_checkpoint: str | None = option(
+        None,
+        help="The student's initial model, which must read the teacher's vocabulary. Default: the "
+        "teacher.",
+    )
+    do_train: bool = option(True, help="Train the student.", rare=True)
+    do_eval: bool = option(
+        True,
+        help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir.",
+        rare=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective not in (None, "mlm"):
+            raise ValueError(
+                f"--objective={self.objective}: students learn no relation of sentences: omit it"
+            )
+
+    def start(self, task: None = None) -> dict[str, float]:
+        """Makes the run; see `bert_tf.compression.general.distill`."""
+        from bert_tf.compression.general import distill
+
+        return distill(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
 """What distillation compares: logits, hidden states and attention scores of two models."""
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from bert_tf.models.task_model import BertTaskModel
@@ -14,14 +15,17 @@ class Outputs(NamedTuple):
     """What a model computed for a batch, in float32.
 
     Attributes:
-        logits: the output of the model.
+        output: what the model returns.
+        logits: its predictions: of a task model, its output; of a pre-trainer, the `mlm_logits`
+            [B, P, V]; None for an encoder.
         hidden: the embeddings and the output of every layer, [B, S, H]; hidden[l] is that of the
             layer number l, counted from 1. Empty if not asked for.
         scores: the attention scores of every layer before the softmax, [B, N, S, S]. Empty if not
             asked for.
     """
 
-    logits: tf.Tensor
+    output: Any
+    logits: tf.Tensor | None
     hidden: list[tf.Tensor]
     scores: list[tf.Tensor]
 
@@ -31,7 +35,7 @@ class Outputs(NamedTuple):
 
 
 def compute(
-    model: BertTaskModel, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
+    model: keras.Model, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
 ) -> Outputs:
     """Calls a model and returns what `reads` names beside the logits.
 
@@ -39,15 +43,20 @@ def compute(
     not keep them.
 
     Args:
-        batch: the inputs of a model of single sequences.
+        model: a task model of single sequences, a pre-trainer or an encoder.
+        batch: its inputs.
         reads: HIDDEN, or HIDDEN and ATTENTION.
     """
-    encoder = model.encoder
-    seeds = encoder.dropout_seeds(batch, training)
-    outputs = encoder(batch, seeds=seeds, training=training)
-    logits = model.logits(outputs, seeds, training)
+    encoder = getattr(model, "encoder", model)
+    if isinstance(model, BertTaskModel):
+        seeds = encoder.dropout_seeds(batch, training)
+        outputs = encoder(batch, seeds=seeds, training=training)
+        output = logits = model.logits(outputs, seeds, training)
+    else:
+        output = outputs = model(batch, training=training)
+        logits = tf.cast(outputs["mlm_logits"], tf.float32) if "mlm_logits" in outputs else None
     if not reads:
-        return Outputs(logits, [], [])
+        return Outputs(output, logits, [], [])
     # With the seeds of the call above, so that the same elements are dropped.
     embeddings = encoder.embeddings(
         batch["input_word_ids"],
@@ -59,4 +68,4 @@ def compute(
     scores = []
     if ATTENTION in reads:
         scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
-    return Outputs(logits, [tf.cast(x, tf.float32) for x in hidden], scores)
+    return Outputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)

@@ -1,13 +1,15 @@
 """The recipes: a table of methods, each made of a student, the terms of a loss and a schedule.
 
 Every recipe fine-tunes a student on a task; the teacher is a model that was fine-tuned on the same
-task.
+task. Some also train a student of a pre-trained model on pre-training records, with the masked LM
+in the place of the task.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from bert_tf.choices import GENERAL_RECIPES as GENERAL_NAMES
 from bert_tf.choices import RECIPES as NAMES
 from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.terms import (
@@ -90,6 +92,11 @@ class Recipe:
         return bool(self.terms) or self.replaces
 
     @property
+    def predicts(self) -> bool:
+        """Whether the loss reads predictions of the student."""
+        return bool(self.labels) or any(term.predicts for term in self.terms)
+
+    @property
     def in_stages(self) -> bool:
         """Whether a term of the loss counts in a part of the steps only."""
         return {ALWAYS} != {self.labels_during, *(term.during for term in self.terms)}
@@ -155,8 +162,8 @@ _RECIPES = {
         "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
         layers=lowest(2),
     ),
-    # The weights are in the ratio of the authors' code, 5 : 2 : 1; labels are in the place of the
-    # masked LM.
+    # The weights are in the ratio of the authors' code, 5 : 2 : 1; on a task, labels are in the
+    # place of the masked LM.
     "distilbert": Recipe(
         "Sanh et al., DistilBERT (arXiv:1910.01108)",
         layers=spread(2),
@@ -218,3 +225,17 @@ _RECIPES = {
 }
 RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}
 """The recipes by the values of --recipe."""
+
+_GENERAL = {
+    "distilbert": RECIPES["distilbert"],
+    "tinybert": replace(
+        RECIPES["tinybert"],
+        terms=(
+            attention_scores(1.0, ALWAYS),
+            hidden_states(1.0, ALWAYS),
+            embeddings(1.0, ALWAYS),
+        ),
+    ),
+}
+GENERAL_RECIPES: dict[str, Recipe] = {name: _GENERAL[name] for name in GENERAL_NAMES}
+"""The recipes for pre-training records."""

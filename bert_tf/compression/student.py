@@ -8,7 +8,7 @@ import keras
 from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.heads import head_importance, least_important
-from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.options import CompressionOptions, StudentOptions
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
 from bert_tf.config import BertConfig
@@ -29,7 +29,7 @@ from tfrecords.progress import say
 
 
 def initial_student(
-    options: CompressionOptions, recipe: Recipe, teacher: Checkpoint
+    options: StudentOptions, recipe: Recipe, teacher: Checkpoint
 ) -> Checkpoint | None:
     """Returns what the student starts with; None for random weights.
 
@@ -150,7 +150,7 @@ class StudentTask:
         student = self._task.build_model(config)
         if not self._recipe.has_teacher:
             return student
-        _check_comparable(self._recipe, config, self._teacher.spec.config)
+        check_comparable(self._recipe, config, self._teacher.spec.config)
         return Distillation(student, load_teacher(self._task, self._teacher))
 
     def make_optimizer(
@@ -179,7 +179,13 @@ def _is_supported(task: Task) -> bool:
     return task.head and task.head.kind == "classifier" and isinstance(task.objective, kinds)
 
 
-def _check_comparable(recipe: Recipe, student: BertConfig, teacher: BertConfig) -> None:
+def check_comparable(
+    recipe: Recipe,
+    student: BertConfig,
+    teacher: BertConfig,
+    or_else: str = ", or --recipe=pd, which compares predictions alone",
+) -> None:
+    """Raises a ValueError if a recipe cannot compare two models."""
     for reason, name, matters in (
         ("layers of one width", "hidden_size", recipe.replaces or _compares_widths(recipe)),
         ("as many heads", "num_attention_heads", "attention" in recipe.reads),
@@ -188,8 +194,7 @@ def _check_comparable(recipe: Recipe, student: BertConfig, teacher: BertConfig) 
         if matters and ours != theirs:
             raise ValueError(
                 f"this recipe needs {reason} in student and teacher, but their {name} are {ours} "
-                f"and {theirs}: use another --init_checkpoint, or --recipe=pd, which compares "
-                "predictions alone"
+                f"and {theirs}: use another --init_checkpoint{or_else}"
             )
     if "attention" in recipe.reads and (student.pruned_heads or teacher.pruned_heads):
         raise ValueError(

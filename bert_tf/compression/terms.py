@@ -36,11 +36,12 @@ class Term(NamedTuple):
 
     Attributes:
         name: its name in the metrics of the run.
-        loss: maps a `Pair` to losses [B].
+        loss: maps a `Pair` to losses [B]; of a masked LM's predictions, [B, P].
         weight: the factor in the loss.
         reads: what it needs beside the logits; see `outputs.compute`.
         during: when it counts.
         projects: whether it works for students of another width.
+        predicts: whether it compares predictions.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Term(NamedTuple):
     reads: tuple[str, ...] = ()
     during: Span = ALWAYS
     projects: bool = False
+    predicts: bool = False
 
 
 def active(progress: tf.Tensor, during: Span) -> tf.Tensor:
@@ -72,7 +74,7 @@ def soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Ter
             return losses.squared_error(teacher, student)
         return losses.soft_labels(teacher, student, temperature)
 
-    return Term("soft_labels", loss, weight, during=during, projects=True)
+    return Term("soft_labels", loss, weight, during=during, projects=True, predicts=True)
 
 
 def last_states(weight: float) -> Term:

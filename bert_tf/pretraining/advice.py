@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,21 +21,28 @@ _UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # A model that has learned nothing nearly always predicts the most frequent token.
 _NO_BETTER = 1.1
 
+Flops = Callable[[BertConfig, int, int], int]
+
 
 def announce_duration(
-    config: BertConfig, phases: Sequence[PhaseRecords], step: int, peak_flops: float
+    config: BertConfig,
+    phases: Sequence[PhaseRecords],
+    step: int,
+    peak_flops: float,
+    flops_per_sequence: Flops = training_flops,
 ) -> str:
     """Estimates how long the remaining steps will take, without evaluations.
 
     Args:
         step: the number of finished steps.
         peak_flops: of all devices together, in FLOP/s.
+        flops_per_sequence: what training takes; as `training_flops`.
     """
     flops = 0
     for phase in phases:
         records = phase.train
         steps = max(0, phase.until_step - max(step, phase.first_step))
-        each = training_flops(config, records.max_seq_length, records.max_predictions_per_seq)
+        each = flops_per_sequence(config, records.max_seq_length, records.max_predictions_per_seq)
         flops += steps * phase.train_batch_size * each
     utilization = _BASE_UTILIZATION * min(1.0, math.sqrt(config.hidden_size / _BASE_WIDTH))
     duration = _in_words(flops / (utilization * peak_flops))
@@ -90,7 +97,8 @@ class Baseline:
 
 def summary(options: PretrainingOptions, run: RunFolder, results: Mapping[str, float]) -> str:
     """Describes the results of the last evaluation, if there was one, and what the run wrote."""
-    metrics = [f"{name} {x:.4f}" for name, x in results.items() if name.endswith("accuracy")]
+    names = [name for name in results if name.endswith("accuracy")] or ["loss"]
+    metrics = [f"{name} {results[name]:.4f}" for name in names if name in results]
     evaluated = f"{', '.join(metrics)} at step {results['global_step']:,}.\n" if metrics else ""
     files = ["eval_results.txt"] * options.do_eval
     files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.models.flops import training_flops
-from bert_tf.pretraining.advice import Baseline
+from bert_tf.pretraining.advice import Baseline, Flops
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.training.driver import Phase
@@ -27,10 +27,15 @@ class PhaseData:
     """Batches and evaluations of one phase."""
 
     def __init__(
-        self, options: PretrainingOptions, spec: ModelSpec, trainer: Trainer, records: PhaseRecords
+        self,
+        options: PretrainingOptions,
+        spec: ModelSpec,
+        trainer: Trainer,
+        records: PhaseRecords,
+        flops: Flops = training_flops,
     ):
         self._options, self._spec, self._trainer = options, spec, trainer
-        self._records = records
+        self._records, self._flops = records, flops
         self._baseline: Baseline | None = None
 
     def phase(self) -> Phase:
@@ -41,7 +46,7 @@ class PhaseData:
             batch_size=self._records.train_batch_size,
             batches=self._training_batches,
             evaluate=self._evaluate if self._options.do_eval else None,
-            flops_per_sequence=training_flops(
+            flops_per_sequence=self._flops(
                 config, train.max_seq_length, train.max_predictions_per_seq
             ),
             describe_batch=self._describe_batch,
@@ -65,6 +70,8 @@ class PhaseData:
     def _evaluate(self) -> dict[str, float]:
         batches = self._evaluation_batches if self._baseline else self._counted_batches()
         metrics = self._trainer.evaluate(batches, self._options.max_eval_steps)
+        if "masked_lm_loss" not in metrics:
+            return metrics
         self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
         perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
         return metrics | {"masked_lm_perplexity": perplexity}

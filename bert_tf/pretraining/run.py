@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -11,7 +13,6 @@ from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
-from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import announce_duration, next_step, summary
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phase_data import PhaseData
@@ -24,8 +25,9 @@ from bert_tf.pretraining.records import (
     stored_casings,
     stored_vocabularies,
 )
+from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records, remember_records
-from bert_tf.resolution import flag_values, resolve_model
+from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import FLAGS, RunFolder
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver
@@ -39,7 +41,7 @@ from bert_tf.training.strategy import (
     is_chief,
     set_precision,
 )
-from bert_tf.training.trainer import Trainer
+from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.starting import set_initial_weights
@@ -51,8 +53,14 @@ from tfrecords.writer import absolute_path
 HELD_OUT_FROM = "split_files"
 
 
-def pretrain(options: PretrainingOptions) -> dict[str, float]:
+def pretrain(
+    options: PretrainingOptions, task: PretrainingTask | None = None, init: Checkpoint | None = None
+) -> dict[str, float]:
     """Trains and evaluates according to the options; resumes the run in the output folder.
+
+    Args:
+        task: what to train; by default a `BertPretrainer`.
+        init: replaces `options.init_checkpoint`; a run that resumes needs neither.
 
     Returns:
         the metrics of the last evaluation; {} without `do_eval`.
@@ -62,10 +70,7 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    if "task" in RunFolder(options.output_dir).read_flags():
-        raise ValueError(
-            f"{options.output_dir} holds a fine-tuning run: choose another --output_dir"
-        )
+    _check_folder(options)
     named = name_records(options)
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
@@ -73,34 +78,55 @@ def pretrain(options: PretrainingOptions) -> dict[str, float]:
     writes = options.do_train and is_chief(strategy)
     lock = locked(options.output_dir) if writes else contextlib.nullcontext()
     with explain_lost_workers(), lock:
-        return _pretrain(options, strategy, named)
+        return _pretrain(options, task or PretrainingTask(), init, strategy, named)
+
+
+def _check_folder(options: PretrainingOptions) -> None:
+    """Raises a ValueError if the output folder holds a run of another command."""
+    saved = RunFolder(options.output_dir).read_flags()
+    if "task" in saved:
+        raise ValueError(
+            f"{options.output_dir} holds a fine-tuning run: choose another --output_dir"
+        )
+    if options.do_train and "recipe" in saved and not hasattr(options, "recipe"):
+        raise ValueError(
+            f"{options.output_dir} holds a run of compress: resume it with the same command, or "
+            f"start a new run with --init_checkpoint={options.output_dir}"
+        )
 
 
 def _pretrain(
-    options: PretrainingOptions, strategy: tf.distribute.Strategy, named: Sequence[NamedRecords]
+    options: PretrainingOptions,
+    task: PretrainingTask,
+    init: Checkpoint | None,
+    strategy: tf.distribute.Strategy,
+    named: Sequence[NamedRecords],
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    init = open_init_checkpoint(
+    init = init or open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
-    spec = _resolve_model(options, run, named, init, mapping)
+    spec = _resolve_model(options, task, run, named, init, mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
     phases = check_records(options, spec, named, _held_out_from(run))
+    for teacher, phase in itertools.product(task.teachers.values(), phases):
+        check_length(teacher.config, phase.train.max_seq_length)
     _check_batch_sizes(options, strategy, phases)
-    trainer = _make_trainer(options, spec.config, strategy, resolve_objective(options, named))
+    objective = task.objective(resolve_objective(options, named), options.num_train_steps)
+    trainer = _make_trainer(options, task, spec.config, strategy, objective)
     peak, _ = peak_flops(strategy, options.precision)
     driver = _make_driver(options, trainer, peak)
-    _set_weights(options, driver, trainer.model, init, mapping, run, say)
+    _set_weights(options, task, driver, trainer.model, init, mapping, run, say)
     if options.do_train and is_chief(strategy):
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
     _announce(options, spec, trainer, phases, say)
     if options.do_train and driver.step < phases[-1].until_step:
-        say(announce_duration(spec.config, phases, driver.step, peak))
+        say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
-        results = _run(options, spec, trainer, driver, phases)
+        results = _run(options, task, spec, trainer, driver, phases)
     if is_chief(strategy):
         print(summary(options, run, results))
     say(next_step(spec, run))
@@ -109,6 +135,7 @@ def _pretrain(
 
 def _resolve_model(
     options: PretrainingOptions,
+    task: PretrainingTask,
     run: RunFolder,
     named: Sequence[NamedRecords],
     init: Checkpoint | None,
@@ -119,12 +146,16 @@ def _resolve_model(
         run,
         bert_config_file=options.bert_config_file,
         preset=options.preset,
-        vocabs=vocabs | stored_vocabularies(named),
-        casings=casings | stored_casings(named),
+        vocabs=vocabs | stored_vocabularies(named) | _of(task.teachers, "vocab"),
+        casings=casings | stored_casings(named) | _of(task.teachers, "lower_case"),
         init=init,
         mapping=mapping,
         replace_vocab=options.replace_vocab,
     )
+
+
+def _of(specs: Mapping[str, ModelSpec], name: str) -> dict[str, Any]:
+    return {path: getattr(spec, name) for path, spec in specs.items()}
 
 
 def _check_batch_sizes(
@@ -143,9 +174,10 @@ def _check_batch_sizes(
 
 def _make_trainer(
     options: PretrainingOptions,
+    task: PretrainingTask,
     config: BertConfig,
     strategy: tf.distribute.Strategy,
-    objective: str,
+    objective: Objective,
 ) -> Trainer:
     """Creates the model, with random weights, and its trainer."""
     set_precision(options.precision)
@@ -155,12 +187,12 @@ def _make_trainer(
         correction["bias_correction"] = options.bias_correction
     default = "none" if device_type(strategy) == "CPU" else "selective"
     with strategy.scope():
-        model = BertPretrainer(config, options.rematerialize or default)
+        model = task.build_model(config, options.rematerialize or default)
         optimizer = optimizers.OPTIMIZERS[options.optimizer](model.trainable_weights, **correction)
     return Trainer(
         strategy,
         model,
-        PretrainingObjective(next_sentence=objective != "mlm"),
+        objective,
         optimizer,
         _make_schedule(options),
         accumulation_steps=options.gradient_accumulation_steps,
@@ -192,6 +224,7 @@ def _make_driver(options: PretrainingOptions, trainer: Trainer, peak: float) -> 
 
 def _set_weights(
     options: PretrainingOptions,
+    task: PretrainingTask,
     driver: Driver,
     model: keras.Model,
     init: Checkpoint | None,
@@ -201,7 +234,7 @@ def _set_weights(
 ) -> None:
     if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    resumed = set_initial_weights(driver, model, model.weights, init, mapping, say)
+    resumed = set_initial_weights(driver, model, task.initial_weights(model), init, mapping, say)
     if resumed and options.do_train:
         for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")
@@ -256,13 +289,16 @@ def _announce(
 
 def _run(
     options: PretrainingOptions,
+    task: PretrainingTask,
     spec: ModelSpec,
     trainer: Trainer,
     driver: Driver,
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
     """Trains and evaluates all phases, or only evaluates."""
-    driver_phases = [PhaseData(options, spec, trainer, phase).phase() for phase in phases]
+    driver_phases = [
+        PhaseData(options, spec, trainer, phase, task.training_flops).phase() for phase in phases
+    ]
     if options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])

@@ -264,11 +264,12 @@ class Trainer:
         divided = {
             name: tf.reshape(values, [parts, -1, *values.shape[1:]])
             for name, values in batch.items()
+            if values.shape.rank
         }
         gradients = [tf.zeros(weight.shape) for weight in self.model.trainable_weights]
         sums = {name: tf.constant(0.0) for name in self.objective.measures}
         for part in tf.range(parts):
-            rows = {name: values[part] for name, values in divided.items()}
+            rows = batch | {name: values[part] for name, values in divided.items()}
             rows["dropout_seed"] = tf.random.fold_in(seed, part)
             more, more_sums = self._part_gradients(rows, global_counts)
             gradients = [a + b for a, b in zip(gradients, more, strict=True)]

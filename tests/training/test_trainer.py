@@ -126,11 +126,14 @@ class _SeedModel(keras.Model):
 class _SeedObjective:
     measures = ("first", "second")
     losses = ("first",)
+    reads_step = True
 
     def counts(self, batch):
         return {"first": tf.constant(1.0), "second": tf.constant(1.0)}
 
     def sums(self, model, batch, training):
+        # Every part of a batch has the step, undivided.
+        assert batch["step"].shape == ()
         first, second = tf.unstack(model(batch, training=training))
         return {"first": first, "second": second}
 

@@ -1,0 +1,138 @@
+"""General distillation: a student of a pre-trained model, on pre-training records."""
+
+from collections.abc import Sequence
+
+import keras
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.options import GeneralOptions
+from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
+from bert_tf.compression.run import num_parameters
+from bert_tf.compression.student import check_comparable, initial_student
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.run import pretrain
+from bert_tf.pretraining.task import PretrainingTask
+from bert_tf.resolution import check_readable
+from bert_tf.run_folder import RunFolder
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import part_of
+from bert_tf.weights.starting import OPTIONAL
+from tfrecords.progress import say
+
+
+def distill(options: GeneralOptions) -> dict[str, float]:
+    """Trains a student of a pre-trained model; resumes the run in output_dir.
+
+    The output folder is that of a pre-training run. The student of a recipe that compares no
+    predictions is an encoder without a masked-LM head.
+
+    Returns:
+        the metrics of the last evaluation; see `pretrain`.
+
+    Raises:
+        ValueError, OSError, Interrupted: see `pretrain`; also if teacher, student, records and
+            recipe do not suit each other.
+    """
+    recipe, run = GENERAL_RECIPES[options.recipe], RunFolder(options.output_dir)
+    resumes = run.has_checkpoint()
+    if resumes:
+        _check_same_run(options, run)
+    teacher = open_checkpoint(options.teacher)
+    if not options.replace_vocab:
+        check_readable(teacher)
+    task = GeneralStudent(recipe, teacher)
+    say(f"Recipe {options.recipe}: {recipe.paper}.")
+    init = None if resumes else initial_student(options, recipe, teacher)
+    results = pretrain(options, task, init)
+    before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
+    say(
+        f"The encoders of teacher and student have {before:,} and {after:,} parameters "
+        f"({before / after:.2f} times fewer)."
+    )
+    return results
+
+
+def _check_same_run(options: GeneralOptions, run: RunFolder) -> None:
+    """Raises a ValueError if the output folder holds another run."""
+    saved = run.read_flags()
+    for name in ("recipe", "teacher"):
+        if (then := saved.get(name)) != (now := getattr(options, name)):
+            held = f"with --{name}={then}, not {now}" if then else f"without --{name}"
+            raise ValueError(
+                f"{run.path} holds a run {held}: choose another --output_dir, or use the same "
+                "command to resume"
+            )
+
+
+class GeneralStudent(PretrainingTask):
+    """A student that learns from a pre-trained teacher.
+
+    Args:
+        recipe: one of `GENERAL_RECIPES`.
+        teacher: the pre-trained model.
+
+    Raises:
+        ValueError: the recipe compares predictions, and the teacher has no masked-LM head.
+    """
+
+    def __init__(self, recipe: Recipe, teacher: Checkpoint):
+        self._recipe, self._teacher = recipe, teacher
+        self.teachers = {teacher.path: teacher.spec}
+        if recipe.predicts and "masked_lm" not in map(part_of, teacher.tensors):
+            raise ValueError(
+                f"{teacher.path} has no masked-LM head, whose predictions this recipe compares: "
+                "use another --teacher, or --recipe=tinybert, which compares layers alone"
+            )
+
+    def build_model(self, config: BertConfig, rematerialize: str) -> keras.Model:
+        """See `PretrainingTask.build_model`.
+
+        Raises:
+            ValueError: the recipe cannot compare student and teacher.
+        """
+        source, recipe = self._teacher, self._recipe
+        check_comparable(recipe, config, source.spec.config, " or another --bert_config_file")
+        if recipe.predicts:
+            _check_vocab_sizes(config, source.spec.config)
+        model_type = BertPretrainer if recipe.predicts else BertEncoder
+        student, teacher = model_type(config, rematerialize), model_type(source.spec.config)
+        load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)
+        return Distillation(student, teacher)
+
+    def objective(self, name: str, num_train_steps: int) -> DistillationObjective:
+        base = PretrainingObjective(next_sentence=False) if self._recipe.predicts else _Nothing()
+        return DistillationObjective(base, self._recipe, num_train_steps)
+
+    def initial_weights(self, model: Distillation) -> Sequence[keras.Variable]:
+        return model.student.weights
+
+    def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
+        predicted = predictions if self._recipe.predicts else 0
+        ours = super().training_flops(config, length, predicted)
+        # The teacher has a forward pass only.
+        return ours + super().training_flops(self._teacher.spec.config, length, predicted) // 3
+
+
+def _check_vocab_sizes(student: BertConfig, teacher: BertConfig) -> None:
+    if student.vocab_size != teacher.vocab_size:
+        raise ValueError(
+            "this recipe compares the probabilities of all tokens in student and teacher, but "
+            f"their vocab_size are {student.vocab_size} and {teacher.vocab_size}: use another "
+            "--init_checkpoint or another --bert_config_file"
+        )
+
+
+class _Nothing:
+    """The objective of a model that predicts nothing."""
+
+    measures = losses = ()
+
+    def counts(self, batch: dict) -> dict:
+        return {}
+
+    def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
+        return {}

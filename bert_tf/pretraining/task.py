@@ -1,0 +1,36 @@
+"""What a pre-training run trains; a run that learns from a teacher has its own."""
+
+from collections.abc import Mapping, Sequence
+
+import keras
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.flops import training_flops
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.training.trainer import Objective
+
+
+class PretrainingTask:
+    """The model and the objective of a run.
+
+    Attributes:
+        teachers: the models that the run learns from, by their paths; they read the same input.
+    """
+
+    teachers: Mapping[str, ModelSpec] = {}
+
+    def build_model(self, config: BertConfig, rematerialize: str) -> keras.Model:
+        """Returns the model to train, with random weights; `rematerialize` as in `BertEncoder`."""
+        return BertPretrainer(config, rematerialize)
+
+    def objective(self, name: str, num_train_steps: int) -> Objective:
+        """Returns the objective; `name` is one of `choices.OBJECTIVES`."""
+        return PretrainingObjective(next_sentence=name != "mlm")
+
+    def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
+        """Returns the weights of the model that the initial checkpoint sets."""
+        return model.weights
+
+    def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
+        """Returns the floating-point operations for a sequence; see `models.flops`."""
+        return training_flops(config, length, predictions)

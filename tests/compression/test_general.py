@@ -1,0 +1,239 @@
+"""Students of a pre-trained model, on pre-training records."""
+
+import dataclasses
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import compress
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.general import GeneralStudent, distill
+from bert_tf.compression.options import CompressionOptions, GeneralOptions
+from bert_tf.compression.recipes import GENERAL_RECIPES
+from bert_tf.compression.student import initial_student
+from bert_tf.config import ModelSpec
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.loading import load
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.pretraining.phase_data import PhaseData
+from bert_tf.run_folder import RunFolder
+from bert_tf.run_pretraining import Options as PretrainingOptions
+from bert_tf.run_pretraining import run as run_pretraining
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.starting import OPTIONAL
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.vocabulary import Vocabulary, write_vocab
+from tfrecords.writer import write_records
+
+LENGTH, PREDICTIONS = 8, 3
+
+
+def examples(rows: int) -> dict[str, np.ndarray]:
+    """Rows of various lengths, some of which have fewer masked tokens than others."""
+    generator = np.random.default_rng(rows)
+    mask = np.arange(LENGTH) < generator.integers(4, LENGTH + 1, (rows, 1))
+    return {
+        "input_word_ids": generator.integers(5, 13, (rows, LENGTH)) * mask,
+        "input_mask": mask.astype(np.int64),
+        "input_type_ids": np.zeros((rows, LENGTH), np.int64),
+        "masked_lm_positions": np.tile(np.arange(PREDICTIONS), (rows, 1)),
+        "masked_lm_ids": generator.integers(5, 13, (rows, PREDICTIONS)),
+        "masked_lm_weights": (np.arange(PREDICTIONS) <= np.arange(rows)[:, None]).astype("f"),
+        "next_sentence_labels": np.zeros((rows, 1), np.int64),
+    }
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, teacher, config) -> str:
+    folder = str(tmp_path_factory.mktemp("pretrained"))
+    RunFolder(folder).write(RunFolder(teacher).read())
+    step = tf.Variable(1, dtype=tf.int64)
+    Checkpointer(folder, BertPretrainer(config), {"step": step}).save()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory) -> str:
+    path = str(tmp_path_factory.mktemp("records") / "train.tfrecord")
+    arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in examples(24).items()}
+    write_records(path, serialize_examples(arrays))
+    return path
+
+
+@pytest.fixture
+def masked() -> dict[str, tf.Tensor]:
+    """A batch of three examples, the last of which only fills it."""
+    batch = {name: np.append(x, np.zeros_like(x[:1]), 0) for name, x in examples(2).items()}
+    batch["example_weights"] = np.array([1, 1, 0], np.float32)
+    return {name: tf.constant(values) for name, values in batch.items()}
+
+
+def make_options(teacher: str, records: str, output_dir="unused", **changes) -> GeneralOptions:
+    values = dict(
+        recipe="distilbert",
+        teacher=teacher,
+        input_file=records,
+        eval_input_file=records,
+        output_dir=str(output_dir),
+        max_seq_length=LENGTH,
+        max_predictions_per_seq=PREDICTIONS,
+        train_batch_size=8,
+        num_train_steps=4,
+        num_warmup_steps=0,
+        save_checkpoints_steps=2,
+    )
+    return GeneralOptions(**values | changes)
+
+
+def make_student(teacher: str, recipe: str, layers: str | None = None):
+    """Returns the model as training starts, and its objective."""
+    source = open_checkpoint(teacher)
+    options = make_options(teacher, "unused", recipe=recipe, student_layers=layers)
+    task = GeneralStudent(GENERAL_RECIPES[recipe], source)
+    init = initial_student(options, GENERAL_RECIPES[recipe], source)
+    model = task.build_model(init.spec.config, "none")
+    load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
+    return model, task.objective("nsp", 4)
+
+
+def test_the_loss_is_distilberts(pretrained, masked):
+    """Oracle: 5 : 2 : 1 of soft targets at temperature 2, masked LM and cosine, in NumPy."""
+    model, objective = make_student(pretrained, "distilbert")
+    sums = {name: float(x) for name, x in objective.sums(model, masked, False).items()}
+    counts = {name: float(x) for name, x in objective.counts(masked).items()}
+    assert objective.losses == ("labels", "soft_labels", "cosine")
+    student, teacher = (m(masked) for m in (model.student, model.teacher))
+    p, q = (tf.nn.softmax(m["mlm_logits"] / 2).numpy() for m in (teacher, student))
+    weights, ids = masked["masked_lm_weights"].numpy(), masked["masked_lm_ids"].numpy()
+    divergences = 4 * np.sum(p * np.log(p / q), -1)
+    assert sums["soft_labels"] == pytest.approx(0.625 * np.sum(divergences * weights), rel=1e-4)
+    log_q = tf.nn.log_softmax(student["mlm_logits"]).numpy()
+    masked_lm = -np.sum(np.take_along_axis(log_q, ids[..., None], -1)[..., 0] * weights)
+    assert sums["masked_lm_loss"] == pytest.approx(masked_lm, rel=1e-5)
+    assert sums["labels"] == pytest.approx(0.25 * masked_lm, rel=1e-5)
+    a, b = (m["sequence_output"].numpy() for m in (teacher, student))
+    cosines = np.sum(a * b, -1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+    lengths = masked["input_mask"].numpy().sum(1)
+    means = [1 - cosines[row, : lengths[row]].mean() for row in (0, 1)]
+    assert sums["cosine"] == pytest.approx(0.125 * np.sum(means), rel=1e-4)
+    assert counts["soft_labels"] == counts["labels"] == counts["masked_lm_accuracy"] == 3
+    assert counts["cosine"] == 2
+
+
+@pytest.mark.parametrize("recipe", GENERAL_RECIPES)
+def test_a_student_that_is_its_teacher_has_no_loss(recipe, pretrained, masked):
+    """Oracle: 0 for every term, with all layers and the masked-LM head of the teacher."""
+    model, objective = make_student(pretrained, recipe, "0-2")
+    sums = objective.sums(model, masked, False)
+    terms = [term.name for term in GENERAL_RECIPES[recipe].terms]
+    assert [float(sums[name]) for name in terms] == pytest.approx([0] * len(terms), abs=1e-5)
+    if recipe == "tinybert":
+        assert objective.measures == objective.losses == ("attention", "hidden", "embeddings")
+        # A narrower or random student would have a head that says nothing.
+        assert {path.split("/")[0] for path in (w.path for w in model.weights)} == {"encoder"}
+
+
+@pytest.mark.slow
+def test_a_narrower_student_resumes_exactly_and_starts_a_task(
+    pretrained, records, config, tmp_path, capsys, monkeypatch
+):
+    """Oracles: the uninterrupted run; the parameters of both models; what reads run folders."""
+    narrow = dataclasses.replace(config, num_hidden_layers=1, hidden_size=8)
+    narrow.to_json_file(str(tmp_path / "narrow.json"))
+    options = make_options(
+        pretrained,
+        records,
+        tmp_path / "student",
+        recipe="tinybert",
+        bert_config_file=str(tmp_path / "narrow.json"),
+        learning_rate=1e-2,
+    )
+    broken = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
+    evaluate = PhaseData._evaluate
+
+    def copy_once(self):
+        if not (tmp_path / "broken").exists():
+            shutil.copytree(options.output_dir, broken.output_dir)
+        return evaluate(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PhaseData, "_evaluate", copy_once)
+        results = distill(options)
+    printed = capsys.readouterr().out
+    assert f"loss {results['loss']:.4f} at step 4." in printed
+    before, after = (load(path).encoder for path in (pretrained, options.output_dir))
+    line = f"have {before.count_params():,} and {after.count_params():,} parameters ("
+    assert line in printed.splitlines()[-1]
+    assert distill(broken) == results
+    assert "Resuming from" in capsys.readouterr().out
+    states = [latest_checkpoint(folder) for folder in (options.output_dir, broken.output_dir)]
+    readers = [tf.train.load_checkpoint(state) for state in states]
+    for key in readers[0].get_variable_to_shape_map():
+        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+            np.testing.assert_array_equal(*(reader.get_tensor(key) for reader in readers))
+
+    # The student starts a task, or further pre-training, like any encoder.
+    checkpoint = open_checkpoint(options.output_dir)
+    assert checkpoint.spec == ModelSpec(narrow, open_checkpoint(pretrained).spec.vocab, True)
+    task = TASKS["sst2"].build_model(narrow)
+    load_weights("", checkpoint.tensors, task.encoder.weights)
+    np.testing.assert_array_equal(
+        *(e.embeddings.word_embeddings.numpy() for e in (task.encoder, after))
+    )
+    with pytest.raises(ValueError, match="holds a run of compress: resume it with the same"):
+        run_pretraining(
+            PretrainingOptions(input_file=records, output_dir=broken.output_dir, do_train=True)
+        )
+    with pytest.raises(ValueError, match="a run with --recipe=tinybert, not distilbert: choose"):
+        distill(dataclasses.replace(broken, recipe="distilbert"))
+
+
+def test_what_does_not_fit(pretrained, records, config, tmp_path):
+    """Oracle: the message, which names what differs."""
+    source = open_checkpoint(pretrained)
+    headless = dataclasses.replace(
+        source, tensors={k: v for k, v in source.tensors.items() if k.startswith("encoder")}
+    )
+    with pytest.raises(ValueError, match="has no masked-LM head, whose predictions this recipe"):
+        GeneralStudent(GENERAL_RECIPES["distilbert"], headless)
+    GeneralStudent(GENERAL_RECIPES["tinybert"], headless)
+    for recipe, changes, message in (
+        ("distilbert", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
+        ("distilbert", {"vocab_size": 14}, "their vocab_size are 14 and 13"),
+        ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            GeneralStudent(GENERAL_RECIPES[recipe], source).build_model(
+                dataclasses.replace(config, **changes), "none"
+            )
+    output = tmp_path / "out"
+    write_vocab(str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
+    random = {"preset": "L-1_H-64", "vocab_file": str(tmp_path / "vocab.txt")}
+    for changes, message in (
+        (random, "vocabulary: --vocab_file=.*vocab.txt says 13 tokens .*pretrained.* says 13"),
+        ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            distill(make_options(pretrained, records, output, **changes))
+    assert not (output / "bert_config.json").exists()
+    with pytest.raises(ValueError, match="--student_layers has no effect"):
+        make_options(pretrained, records, preset="tiny", student_layers="0")
+    with pytest.raises(ValueError, match="--objective=nsp: students learn no relation"):
+        make_options(pretrained, records, objective="nsp")
+
+
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [("--task=sst2", CompressionOptions), ("--input_file=x", GeneralOptions)],
+)
+def test_what_the_user_gives_decides_on_the_flags(flag, expected, monkeypatch):
+    """Oracle: the two sets of flags."""
+    found = []
+    monkeypatch.setattr(sys, "argv", ["compress", flag])
+    monkeypatch.setattr(compress.command, "run", lambda options, function: found.append(options))
+    compress.main()
+    assert found == [expected]

@@ -23,6 +23,7 @@ _STEPS = {
     "Fine-tuning": {
         "finetune": "bert_tf.run_finetuning",
         "compress": "bert_tf.compress",
+        "ablation": "bert_tf.ablation",
         "results": "bert_tf.results",
         "glue-submission": "bert_tf.glue_submission",
     },

@@ -31,6 +31,9 @@ PLACEMENTS = ("append", "unused")
 # What the label column of a user's own file holds.
 LABEL_TYPES = ("class", "classes", "number", "tags")
 
+# The questions that ablation answers.
+GRIDS = ("sizes", "tasks", "steps", "masking", "entities")
+
 # How a fine-tuned model is compressed.
 RECIPES = (
     "layers",

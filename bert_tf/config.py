@@ -53,7 +53,8 @@ class BertConfig:
       hidden_size.
     - `num_hidden_groups` is the number of layers that have weights of their own. Each of them is
       applied several times in a row. If None, every layer has its own weights.
-    - `is_decoder` makes attention causal: a position attends to itself and to earlier ones.
+    - `is_decoder` makes attention causal: a position attends to itself and to earlier ones. The
+      pooler then reads the last token, the only one that has seen the whole text.
     - `masked_lm_act` and `masked_lm_layer_norm_eps` are those of the masked-LM head, if they differ
       from `hidden_act` and `layer_norm_eps`, as in KerasHub.
     - `classifier_dropout_prob` is the dropout rate of the input of a fine-tuned head, if it differs

@@ -109,7 +109,11 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}: choose one of {', '.join(PRESETS)}")
-    size = PRESETS[name]
+    return sized_config(PRESETS[name], vocab_size)
+
+
+def sized_config(size: Size, vocab_size: int) -> BertConfig:
+    """Returns the configuration of any size, with training values for its width."""
     dropout = 0.0 if size.hidden_size <= _WIDTH_WITHOUT_DROPOUT else 0.1
     return BertConfig(
         vocab_size=vocab_size,

@@ -19,9 +19,7 @@ from tfrecords import command
 
 def run(options: Options) -> dict[str, float]:
     """Trains and evaluates; see `bert_tf.pretraining.run.pretrain`."""
-    from bert_tf.pretraining.run import pretrain
-
-    return pretrain(options)
+    return options.start()
 
 
 def main() -> None:

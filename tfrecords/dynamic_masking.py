@@ -3,7 +3,7 @@
 Masking follows `create_masked_lm_predictions` of google-research/bert's
 create_pretraining_data.py, as for records that are masked on disk. It chooses tokens or whole words
 in random order within a budget. Of the chosen tokens, 80% become [MASK], 10% become a random token
-from the whole vocabulary, and 10% stay unchanged.
+from the whole vocabulary, and 10% stay unchanged, unless `DynamicMasking.tenths` says otherwise.
 
 The left-to-right objective, an ablation in Table 5 of the BERT paper, masks nothing: each token is
 predicted from the tokens before it.
@@ -28,9 +28,10 @@ class DynamicMasking:
         units: "wordpiece" masks single tokens, "whole_word" masks the words that begin at
             `word_starts`, "left_to_right" masks nothing and predicts every next token.
         seed: equal seeds give equal masks.
+        tenths: how many of ten predicted tokens become [MASK], stay unchanged and become random.
 
     Raises:
-        ValueError: masked_lm_prob is not in (0, 1].
+        ValueError: masked_lm_prob is not in (0, 1], or the tenths do not add up to 10.
     """
 
     mask_id: int
@@ -40,10 +41,13 @@ class DynamicMasking:
     masked_lm_prob: float = 0.15
     units: str = "wordpiece"
     seed: int = 0
+    tenths: tuple[int, int, int] = (8, 1, 1)
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_lm_prob <= 1:
             raise ValueError(f"masked_lm_prob is {self.masked_lm_prob}: it must be in (0, 1]")
+        if min(self.tenths) < 0 or sum(self.tenths) != 10:
+            raise ValueError(f"tenths are {self.tenths}: they must add up to 10")
 
 
 def mask_batch(
@@ -93,10 +97,10 @@ def mask_batch(
     else:
         raise ValueError(f"cannot mask in units of {masking.units!r}")
     labels = tf.gather(ids, positions, batch_dims=1)
-    # Eight of ten draws choose [MASK], one keeps the token and one picks any token.
     draws = tf.math.floormod(draws, 10)
-    shown = tf.where(draws == 8, labels, tf.math.floormod(random, masking.vocab_size))
-    shown = tf.where(draws < 8, masking.mask_id, shown)
+    mask, same, _ = masking.tenths
+    shown = tf.where(draws < mask + same, labels, tf.math.floormod(random, masking.vocab_size))
+    shown = tf.where(draws < mask, masking.mask_id, shown)
     masked = _add_at(ids, positions, tf.where(real, shown - labels, 0))
     return _with_predictions(batch, masked, positions, tf.where(real, labels, 0), real)
 

@@ -64,11 +64,11 @@ def gated_outputs(
         tf.reshape(batch[f"input_{name}"], [-1, shape[-1]])
         for name in ("word_ids", "mask", "type_ids")
     )
-    x, mask = encoder.embeddings(ids, types, training=False), encoder.attention_mask(mask)
+    x, allowed = encoder.embeddings(ids, types, training=False), encoder.attention_mask(mask)
     for index, factors in enumerate(gates):
         factors = tf.repeat(factors, choices, axis=0)
-        x = encoder.block(index)(x, mask, gates=factors, training=False)
-    logits = model.logits({"sequence_output": x, "pooled_output": encoder.pooler(x)})
+        x = encoder.block(index)(x, allowed, gates=factors, training=False)
+    logits = model.logits({"sequence_output": x, "pooled_output": encoder.pool(x, mask)})
     return tf.reshape(logits, shape[:2]) if model.kind == "multiple_choice" else logits
 
 

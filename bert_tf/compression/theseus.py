@@ -65,5 +65,5 @@ def mixed_logits(
             return x
 
         x = tf.cond(replaced[index], successor, predecessor)
-    outputs = {"sequence_output": x, "pooled_output": encoder.pooler(x)}
+    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, batch["input_mask"])}
     return student.logits(outputs, seeds, training=True)

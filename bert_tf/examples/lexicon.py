@@ -1,7 +1,7 @@
 """Phrases that are masked as one unit, like the entities of ERNIE (arXiv:1904.09223)."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -54,13 +54,20 @@ class Lexicon:
             unit_starts: [T] bool. Every sentence begins a unit.
             sentence_starts: [sentences + 1].
         """
-        unit_starts = unit_starts.copy()
+        joined = unit_starts.copy()
+        for start, end in self.find(token_ids, unit_starts, sentence_starts):
+            joined[start + 1 : end] = False
+        return joined
+
+    def find(
+        self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
+    ) -> Iterator[tuple[int, int]]:
+        """Yields where the phrases that `join_units` joins begin and end, in ascending order."""
         free = 0
         for start, end in zip(*self._longest(token_ids, unit_starts, sentence_starts), strict=True):
             if start >= free:
-                unit_starts[start + 1 : end] = False
+                yield start, end
                 free = end
-        return unit_starts
 
     def _longest(
         self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray

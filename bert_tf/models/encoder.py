@@ -108,9 +108,16 @@ class BertEncoder(keras.Model):
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
-            "pooled_output": self.pooler(x),
+            "pooled_output": self.pool(x, inputs["input_mask"]),
             "encoder_outputs": encoder_outputs,
         }
+
+    def pool(self, sequence, input_mask):
+        """Turns the last layer's output [B, S, H] into `pooled_output` [B, H]."""
+        if self.config.is_decoder:
+            last = ops.maximum(ops.sum(ops.cast(input_mask, "int32"), axis=1) - 1, 0)
+            sequence = ops.take_along_axis(sequence, last[:, None, None], axis=1)
+        return self.pooler(sequence)
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
         """Returns the seeds of a call, or None if nothing is dropped.

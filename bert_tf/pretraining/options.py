@@ -98,6 +98,12 @@ class PretrainingOptions(DeviceOptions):
         "manifest, else 0.15.",
         rare=True,
     )
+    replacements: str | None = option(
+        None,
+        help="What dynamic examples show in place of the tokens to predict, in percent: [MASK], "
+        "the token itself, a random token. Multiples of 10 that add up to 100. Default: 80,10,10.",
+        rare=True,
+    )
     objective: str | None = option(
         None,
         help="What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
@@ -205,3 +211,24 @@ class PretrainingOptions(DeviceOptions):
                 "--learning_rate_power has no effect without --learning_rate_schedule=polynomial: "
                 "omit it"
             )
+        self.replacement_tenths  # noqa: B018 - raises an error
+
+    @property
+    def replacement_tenths(self) -> tuple[int, int, int]:
+        """Of ten tokens to predict, how many become [MASK], stay unchanged and become random."""
+        text = self.replacements or "80,10,10"
+        numbers = [int(part) if part.isdecimal() else -1 for part in text.split(",")]
+        if len(numbers) != 3 or sum(numbers) != 100 or any(n % 10 or n < 0 for n in numbers):
+            raise ValueError(
+                f"--replacements={text}: give three multiples of 10 that add up to 100, such as "
+                "80,10,10"
+            )
+        mask, same, random = (number // 10 for number in numbers)
+        return mask, same, random
+
+    def start(self) -> dict[str, float]:
+        """Makes the run; see `bert_tf.pretraining.run.pretrain`."""
+        # Flags are read before TensorFlow is imported.
+        from bert_tf.pretraining.run import pretrain
+
+        return pretrain(self)

@@ -263,7 +263,7 @@ def _masking(
 ) -> DynamicMasking | None:
     """Returns how to mask dynamic records, such as those of `file`; None for masked records."""
     if not dynamic:
-        for name in ("masking", "masked_lm_prob"):
+        for name in ("masking", "masked_lm_prob", "replacements"):
             if getattr(options, name) is not None:
                 raise ValueError(
                     f"--{name} needs examples created with --masking=dynamic, but {file} is "
@@ -290,6 +290,7 @@ def _masking(
         masked_lm_prob=_DEFAULT_MASKED_LM_PROB if prob is None else prob,
         units=options.masking or "wordpiece",
         seed=seed,
+        tenths=options.replacement_tenths,
     )
 
 

@@ -140,7 +140,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         seeds.append(options.random_seed)
         return {"eval_accuracy": options.random_seed % 2 / 2}
 
-    monkeypatch.setattr(sweep, "fine_tune_apart", lambda options, task: options.start(task))
+    monkeypatch.setattr(sweep, "run_apart", lambda options, task: options.start(task))
     monkeypatch.setattr("bert_tf.compression.run.compress", compress)
     options = make_options(teacher, files, tmp_path / "runs", num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]

@@ -155,3 +155,16 @@ def test_a_decoder_ignores_padding():
     other["input_word_ids"][:, 4] += 1
     x, y = encoder(inputs)["sequence_output"], encoder(other)["sequence_output"]
     np.testing.assert_array_equal(np.delete(x, 4, axis=1), np.delete(y, 4, axis=1))
+
+
+def test_a_decoder_pools_the_last_token():
+    """Oracle: BERT's pooler, tanh of a dense layer, of the last token before the padding."""
+    config = dataclasses.replace(SMALL, is_decoder=True)
+    encoder = BertEncoder(config)
+    randomize(encoder)
+    inputs = random_inputs(config)
+    outputs = encoder(inputs)
+    last = inputs["input_mask"].sum(axis=1) - 1
+    read = outputs["sequence_output"].numpy()[np.arange(3), last]
+    expected = np.tanh(read @ encoder.pooler.dense_kernel.numpy() + encoder.pooler.dense_bias)
+    np.testing.assert_allclose(outputs["pooled_output"], expected, atol=1e-5)

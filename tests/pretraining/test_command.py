@@ -145,6 +145,7 @@ def test_masks_dynamic_records(flags, data):
     dynamic = str(data / "dynamic.tfrecord")
     flags = flags | {"input_file": dynamic, "eval_input_file": dynamic}
     flags |= {"masking": "whole_word", "masked_lm_prob": 0.2, "save_checkpoints_steps": 100}
+    flags |= {"replacements": "100,0,0"}
     options = Options(**flags)
     assert run(options)["masked_lm_accuracy"] == 1.0
     spec = RunFolder(options.output_dir).read()
@@ -152,13 +153,15 @@ def test_masks_dynamic_records(flags, data):
     for records in (phase.train, phase.evaluation):
         assert records.masking.units == "whole_word"
         assert records.masking.masked_lm_prob == 0.2
+        assert records.masking.tenths == (10, 0, 0)
     with pytest.raises(ValueError, match=r"masked_lm_prob is 0: it must be in \(0, 1\]"):
         run(Options(**flags | {"masked_lm_prob": 0}))
 
 
 def test_masking_flags_are_checked(flags, data):
     """Oracle: the message names the file or flag."""
-    for change in ({"masking": "wordpiece"}, {"masked_lm_prob": 0.15}):
+    masked = {"masking": "wordpiece"}, {"masked_lm_prob": 0.15}, {"replacements": "80,10,10"}
+    for change in masked:
         (name,) = change
         with pytest.raises(ValueError, match=f"--{name} needs .*train.tfrecord is already masked"):
             run(Options(**flags | change))

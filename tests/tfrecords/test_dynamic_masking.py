@@ -164,6 +164,23 @@ def test_proportions(units):
         assert (np.abs(found - expected) <= 4.5 * spread).all()
 
 
+@pytest.mark.parametrize("tenths", [(10, 0, 0), (0, 10, 0), (0, 0, 10), (0, 2, 8), (8, 0, 2)])
+def test_replacements(tenths):
+    """Oracles: the tenths; tokens that are random keep their value across tenths."""
+    arrays = dynamic_arrays(2000)
+    masked, random = (mask(arrays, tenths=shares) for shares in (tenths, (0, 0, 10)))
+    for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
+        np.testing.assert_array_equal(masked[name], random[name])
+    rows, slots = np.nonzero(masked["masked_lm_weights"])
+    at = rows, masked["masked_lm_positions"][rows, slots]
+    shown = masked["input_word_ids"][at]
+    candidates = [MASK, arrays["input_word_ids"][at], random["input_word_ids"][at]]
+    shares = [np.mean(shown == candidate) for candidate in candidates]
+    np.testing.assert_allclose(shares, np.array(tenths) / 10, atol=0.02)
+    with pytest.raises(ValueError, match=r"tenths are \(8, 1, 2\): they must add up to 10"):
+        masking(tenths=(8, 1, 2))
+
+
 def test_whole_words_have_the_distribution_of_the_original():
     """Oracle: the original's loop over many shuffles of one row."""
     arrays = dynamic_arrays(1, seed=5)

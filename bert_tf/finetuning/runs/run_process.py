@@ -1,25 +1,29 @@
-"""Fine-tunes in a process of its own, whose memory is free when it ends."""
+"""Makes a run in a process of its own, whose memory is free when it ends."""
 
 import multiprocessing
 import os
 import threading
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-from bert_tf.finetuning.options import FineTuningOptions
 from tfrecords import command
 
-if TYPE_CHECKING:
-    # Importing it imports TensorFlow, whose log messages a new process would print.
-    from bert_tf.finetuning.task import Task
+
+class Run(Protocol):
+    """The flags of a run; importing their module must not import TensorFlow."""
+
+    output_dir: str
+
+    def start(self, *arguments: Any) -> dict[str, float]:
+        """Makes the run and returns its results."""
 
 
 class Diverged(ValueError):
     """The loss of a run was not finite."""
 
 
-def fine_tune_apart(options: FineTuningOptions, task: "Task | None") -> dict[str, float]:
-    """Returns what `fine_tune` returns; TensorFlow would keep memory of every run in its process.
+def run_apart(run: Run, *arguments: Any) -> dict[str, float]:
+    """Returns what `run.start` returns; TensorFlow would keep memory of every run in its process.
 
     SIGTERM and Ctrl-C reach this process only; it passes them on, and the run saves a checkpoint.
 
@@ -31,14 +35,14 @@ def fine_tune_apart(options: FineTuningOptions, task: "Task | None") -> dict[str
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     # A daemon, because a second signal to this process ends it, and the run with it.
-    process = context.Process(target=_run, args=(sender, options, task), daemon=True)
+    process = context.Process(target=_run, args=(sender, run, arguments), daemon=True)
     process.start()
     sender.close()
     try:
         outcome = receiver.recv()
     except EOFError:
         process.join()
-        outcome = _failure(process.exitcode, options.output_dir)
+        outcome = _failure(process.exitcode, run.output_dir)
     except BaseException:
         process.terminate()
         process.join()
@@ -58,7 +62,7 @@ def _failure(code: int, folder: str) -> BaseException:
     )
 
 
-def _run(sender: Connection, options: FineTuningOptions, task: "Task | None") -> None:
+def _run(sender: Connection, run: Run, arguments: tuple) -> None:
     """Sends the results, or an error that a user can fix."""
     os.setsid()  # so that Ctrl-C in a terminal is for the other process alone
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -68,7 +72,7 @@ def _run(sender: Connection, options: FineTuningOptions, task: "Task | None") ->
     from bert_tf.training.driver import NonFiniteLoss
 
     try:
-        outcome = options.start(task)
+        outcome = run.start(*arguments)
     except NonFiniteLoss as error:
         outcome = Diverged(str(error))
     except ValueError as error:

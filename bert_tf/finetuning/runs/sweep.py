@@ -14,7 +14,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
-from bert_tf.finetuning.runs.run_process import Diverged, fine_tune_apart
+from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
@@ -81,11 +81,11 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
         note = " is finished." if finished else ""
         say(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}")
         try:
-            results[folder] = finished or fine_tune_apart(run, given)
+            results[folder] = finished or run_apart(run, given)
         except Diverged as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
     if not results:
-        raise ValueError("all runs diverged: try a lower --learning_rate")
+        raise Diverged("all runs diverged: try a lower --learning_rate")
     best = _best_run(settings, results, f"eval_{task.metric}")
     _report(options, task, settings, results, best)
     return results[best]
@@ -220,6 +220,8 @@ def _sentence(
     task: Task, value: float, summary: Mapping[str, float], options: FineTuningOptions, best: str
 ) -> str:
     name = f"{task.metric.capitalize()} {summary['mean']:.4f} on {task.dev_set}"
+    if not options.is_sweep:
+        return f"{name}."
     if "deviation" not in summary:
         return f"{name}: the best of {math.prod(map(len, GRID.values()))} settings, {best}."
     of = f"{options.num_seeds} seeds" + " at the best setting" * options.grid

@@ -47,7 +47,7 @@ def trained(monkeypatch) -> list[FineTuningOptions]:
             atomic_write(f"{options.output_dir}/{name}", json.dumps(values))
         return results
 
-    monkeypatch.setattr(sweep_module, "fine_tune_apart", fake)
+    monkeypatch.setattr(sweep_module, "run_apart", fake)
     return options_of_runs
 
 
@@ -97,6 +97,8 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
     ) in printed
     line = f"--checkpoint={tmp_path}/runs/seed-7 --output_dir=classifier\n"
     assert printed.endswith(line)
+    sweep(dataclasses.replace(options, num_seeds=1))
+    assert "\nAccuracy 0.4998 on the dev set.\n" in capsys.readouterr().out
 
 
 def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):
@@ -113,10 +115,10 @@ def test_finished_runs_are_not_repeated(tmp_path, trained):
     """Oracle: the runs that are missing after a kill, and after more seeds were asked for."""
     options = make_options(tmp_path, num_seeds=2)
     with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        real = sweep_module.fine_tune_apart
+        real = sweep_module.run_apart
         patch.setattr(
             sweep_module,
-            "fine_tune_apart",
+            "run_apart",
             lambda run, task: real(run, task) if run.random_seed == 7 else interrupt(),
         )
         sweep(options)
@@ -134,7 +136,7 @@ def interrupt():
 
 def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
     """Oracle: by hand from `score`; one run diverged and does not count."""
-    real = sweep_module.fine_tune_apart
+    real = sweep_module.run_apart
 
     def diverge_once(options, *others):
         if (options.learning_rate, options.train_batch_size) == (5e-5, 32):
@@ -142,7 +144,7 @@ def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
         return real(options, *others)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_module, "fine_tune_apart", diverge_once)
+        patch.setattr(sweep_module, "run_apart", diverge_once)
         sweep(make_options(tmp_path, grid=True, num_seeds=2))
     values = json.loads((tmp_path / "runs" / "results.json").read_text())
     assert values["best"] == "batch-16-rate-2e-05-epochs-4/seed-8"

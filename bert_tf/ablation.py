@@ -1,0 +1,43 @@
+"""Pre-trains and fine-tunes the rows of an ablation, beside the paper's.
+
+  python -m bert_tf.ablation --grid=sizes --input_file='data/train.tfrecord-*' --data_dir=glue \\
+    --tasks=mrpc,sst2 --num_train_steps=20000 --num_warmup_steps=1000 --learning_rate=1e-3 \\
+    --output_dir=ablation
+
+Each row is an ordinary run of run_pretraining and, for each task, of run_finetuning. Run the same
+command again to resume: finished runs are kept. The table shows the rows beside those of the paper.
+
+Grids (docs/ablations.md has their rows and the paper's results):
+  sizes     layers, width and heads (table 6 of the BERT paper): --rows=L-2_H-128_A-2,... or
+            --rows=paper. By default, small models that mirror the paper's rows.
+  tasks     masked LM with and without next sentences, and left to right (table 5)
+  steps     accuracy after more and more pre-training steps, masked and left to right (figure 5)
+  masking   what replaces the tokens to predict: [MASK], the token, a random one (table 8)
+  entities  masking of single tokens or of whole phrases, as in ERNIE: how many held-out phrases of
+            --lexicon_file are predicted as a whole
+
+--preset or --bert_config_file sets the size for all grids but sizes. All grids but sizes need
+records that create_pretraining_data wrote with --masking=dynamic; entities, with the same
+--lexicon_file as well. The other flags are those of run_pretraining.
+"""
+
+from typing import Any
+
+from bert_tf.ablations.options import AblationOptions as Options
+from tfrecords import command
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Runs all rows; see `bert_tf.ablations.running.run_ablation`."""
+    from bert_tf.ablations.running import run_ablation
+
+    return run_ablation(options)
+
+
+def main() -> None:
+    """Runs the command."""
+    command.run(Options, run)
+
+
+if __name__ == "__main__":
+    main()

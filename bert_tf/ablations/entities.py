@@ -1,0 +1,185 @@
+"""The accuracy at whole entities: how many masked phrases of a lexicon a model predicts wholly.
+
+Source: ERNIE: Enhanced Representation through Knowledge Integration (arXiv:1904.09223) section 3.2
+and the cloze test of section 4.6.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bert_tf.pretraining.options import PretrainingOptions
+
+if TYPE_CHECKING:
+    # A process that evaluates must not import TensorFlow with this module.
+    from bert_tf.examples.lexicon import Lexicon
+    from bert_tf.models.pretrainer import BertPretrainer
+    from tfrecords.record_set import RecordSet
+
+ENTITIES = "entities.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityEvaluation:
+    """Measures the accuracy of a pre-trained model at the phrases of held-out records.
+
+    In each record, phrases of two or more tokens are masked as a whole, in random order, as far as
+    the share of tokens to predict allows. A phrase counts as right if all of its tokens are. All
+    models are asked for the same phrases, whatever they were trained with.
+
+    Attributes:
+        pretraining: the flags of the finished run, whose records are dynamic.
+        lexicon_file: the phrases that the records were created with.
+        output_dir: the folder for `entities.json`.
+    """
+
+    pretraining: PretrainingOptions
+    lexicon_file: str
+    output_dir: str
+
+    def start(self) -> dict[str, float]:
+        """Evaluates, and writes and returns the results.
+
+        Raises:
+            ValueError: the records hold no such phrase.
+        """
+        from bert_tf.examples.lexicon import Lexicon, read_phrases
+        from bert_tf.loading import load
+        from bert_tf.pretraining.records import check_records, name_records
+        from bert_tf.run_folder import RunFolder
+        from tfrecords.writer import atomic_write
+
+        options = self.pretraining
+        spec = RunFolder(options.output_dir).read()
+        (phase,) = check_records(options, spec, name_records(options), ())
+        model, tokenizer, _ = load(options.output_dir)
+        lexicon = Lexicon(read_phrases(self.lexicon_file), tokenizer)
+        batches = self._batches(phase.evaluation)
+        results = entity_accuracy(model, batches, lexicon, phase.evaluation)
+        if not results:
+            raise ValueError(
+                f"the held-out records contain no phrase of several tokens from "
+                f"{self.lexicon_file}: use more records or another lexicon"
+            )
+        atomic_write(f"{self.output_dir}/{ENTITIES}", json.dumps(results, indent=2) + "\n")
+        return results
+
+    def _batches(self, records: "RecordSet") -> Iterator[dict[str, np.ndarray]]:
+        from tfrecords.order import records_in_order
+        from tfrecords.records import layout_of, serialized_records
+
+        layout = layout_of(next(serialized_records(records.files[0])))
+        serialized = records_in_order(records.files, records.part)
+        batches = serialized.batch(self.pretraining.eval_batch_size)
+        for batch in batches.take(self.pretraining.max_eval_steps):
+            yield {name: values.numpy() for name, values in layout.parse(batch).items()}
+
+
+def entity_accuracy(
+    model: "BertPretrainer",
+    batches: Iterator[dict[str, np.ndarray]],
+    lexicon: "Lexicon",
+    records: "RecordSet",
+) -> dict[str, float]:
+    """Returns the shares of phrases and of their tokens that are predicted rightly.
+
+    Args:
+        model: the model to evaluate.
+        batches: the features of dynamic records.
+        lexicon: the phrases.
+        records: states [MASK], the share of tokens to predict, and the seed.
+
+    Returns:
+        `entity_accuracy`, `token_accuracy` and the number of phrases, `entities`; {} if there are
+        none.
+    """
+    import tensorflow as tf
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def predict(inputs):
+        return tf.argmax(model(inputs, training=False)["mlm_logits"], axis=-1, output_type=tf.int32)
+
+    random = np.random.default_rng(records.masking.seed)
+    rights: list[np.ndarray] = []
+    for batch in batches:
+        chosen = choose_entities(batch, lexicon, records, random)
+        masked, positions = _masked(batch, chosen, records)
+        predicted = predict(masked | {"masked_lm_positions": positions}).numpy()
+        rights += _rights(batch["input_word_ids"], predicted, positions, chosen)
+    if not rights:
+        return {}
+    return {
+        "entity_accuracy": float(np.mean([right.all() for right in rights])),
+        "token_accuracy": float(np.concatenate(rights).mean()),
+        "entities": len(rights),
+    }
+
+
+def choose_entities(
+    batch: dict[str, np.ndarray],
+    lexicon: "Lexicon",
+    records: "RecordSet",
+    random: np.random.Generator,
+) -> list[list[tuple[int, int]]]:
+    """Returns the columns [start, end) of the phrases to mask in each row, in random order."""
+    ids, starts = batch["input_word_ids"], batch["word_starts"] > 0
+    rows, length = ids.shape
+    special = ~batch["input_mask"].astype(bool) | np.isin(
+        ids, (records.masking.cls_id, records.masking.sep_id)
+    )
+    borders = np.arange(0, rows * length + 1, length)
+    found: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
+    for start, end in lexicon.find(ids.ravel(), (starts | special).ravel(), borders):
+        # A phrase that data creation did not join, as one over two sentences, is no unit.
+        if end - start > 1 and not starts.ravel()[start + 1 : end].any():
+            row, column = divmod(start, length)
+            found[row].append((column, column + end - start))
+    lengths = batch["input_mask"].sum(axis=1)
+    budgets = np.rint(lengths * records.masking.masked_lm_prob).astype(int)
+    budgets = np.clip(budgets, 1, records.max_predictions_per_seq)
+    return [
+        _within(budget, [spans[i] for i in random.permutation(len(spans))])
+        for budget, spans in zip(budgets, found, strict=True)
+    ]
+
+
+def _within(budget: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Takes spans in order, leaving out those that exceed what is left of the budget."""
+    taken = []
+    for start, end in spans:
+        if end - start <= budget:
+            taken.append((start, end))
+            budget -= end - start
+    return taken
+
+
+def _masked(
+    batch: dict[str, np.ndarray], chosen: Sequence[Sequence[tuple[int, int]]], records: "RecordSet"
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Returns the inputs with [MASK] for the chosen tokens, and their positions [B, P]."""
+    ids = batch["input_word_ids"].copy()
+    positions = np.zeros((len(ids), records.max_predictions_per_seq), np.int32)
+    for row, spans in enumerate(chosen):
+        columns = [column for span in spans for column in range(*span)]
+        ids[row, columns] = records.masking.mask_id
+        positions[row, : len(columns)] = columns
+    inputs = {name: batch[name] for name in ("input_mask", "input_type_ids")}
+    return inputs | {"input_word_ids": ids}, positions
+
+
+def _rights(
+    ids: np.ndarray,
+    predicted: np.ndarray,
+    positions: np.ndarray,
+    chosen: Sequence[Sequence[tuple[int, int]]],
+) -> list[np.ndarray]:
+    """Returns for each phrase which of its tokens are right."""
+    right = predicted == np.take_along_axis(ids, positions, axis=1)
+    found = []
+    for row, spans in enumerate(chosen):
+        ends = np.cumsum([end - start for start, end in spans])
+        found += np.split(right[row], ends)[: len(spans)]
+    return found

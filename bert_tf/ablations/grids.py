@@ -1,0 +1,234 @@
+"""The rows of the ablations, with the results that were published for them.
+
+Sources: BERT (arXiv:1810.04805v2) tables 5, 6 and 8 and figure 5; ERNIE: Enhanced Representation
+through Knowledge Integration (arXiv:1904.09223) section 3.2. Scores are of dev sets, in percent.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+PERPLEXITY = "LM perplexity"
+# Names for --rows that stand for several rows.
+PAPER = "paper"
+
+
+class Column(NamedTuple):
+    """A column of results.
+
+    Attributes:
+        name: its heading.
+        task: the task of run_finetuning.
+        metric: the metric in its results; None for the one that chooses the best weights.
+        features: whether the encoder is frozen, and its outputs are the features of a tagger.
+    """
+
+    name: str
+    task: str
+    metric: str | None = None
+    features: bool = False
+
+    @property
+    def folder(self) -> str:
+        return f"{self.task}-features" if self.features else self.task
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: how it is pre-trained, and what the paper reports.
+
+    Attributes:
+        name: the value of --rows, and its folder.
+        flags: the flags of run_pretraining that it sets.
+        size: layers, width and heads; None for the size of the flags.
+        is_decoder: whether the encoder attends to the left only.
+        run: the pre-training run, if several rows share it.
+        percent: the share of the training steps.
+        beside: the paper's row, if it has another name.
+        published: the paper's results, by the names of columns.
+    """
+
+    name: str
+    flags: Mapping[str, str] = field(default_factory=dict)
+    size: tuple[int, int, int] | None = None
+    is_decoder: bool = False
+    run: str = ""
+    percent: int = 100
+    beside: str = ""
+    published: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The rows of an ablation.
+
+    Attributes:
+        title: what is compared, and where the paper does.
+        rows: the rows by default.
+        tasks: the paper's tasks.
+        results: the columns of the pre-training run.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    tasks: tuple[str, ...]
+    results: tuple[str, ...] = ()
+
+
+_COLUMNS = {
+    "mnli": Column("MNLI-m", "mnli", "eval_accuracy"),
+    "qnli": Column("QNLI", "qnli", "eval_accuracy"),
+    "mrpc": Column("MRPC", "mrpc", "eval_accuracy"),
+    "sst2": Column("SST-2", "sst2", "eval_accuracy"),
+    "squad": Column("SQuAD F1", "squad", "eval_f1"),
+    "ner": Column("NER F1", "ner", "eval_f1"),
+}
+_FEATURES = Column("NER features F1", "ner", "eval_f1", features=True)
+
+
+def columns(grid: str, task: str) -> tuple[Column, ...]:
+    """Returns the columns of a task; the paper's metrics where it has the task."""
+    found = _COLUMNS.get(task, Column(task, task))
+    return (found, _FEATURES) if (grid, task) == ("masking", "ner") else (found,)
+
+
+def _sized(name: str, *scores: float) -> Row:
+    names = (PERPLEXITY, "MNLI-m", "MRPC", "SST-2")
+    return Row(name, size=parse_size(name), published=dict(zip(names, scores, strict=bool(scores))))
+
+
+def parse_size(name: str) -> tuple[int, int, int]:
+    """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states.
+
+    Raises:
+        ValueError: it is no such name, or the width is not a multiple of the heads.
+    """
+    match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
+    if not match:
+        raise ValueError(f"{name} is not a size: write layers, width and heads as L-2_H-128_A-2")
+    layers, width, heads = map(int, match.groups())
+    if width % heads:
+        raise ValueError(f"{name}: the width {width} is not a multiple of {heads} heads")
+    return layers, width, heads
+
+
+# Table 6.
+PAPER_SIZES = (
+    _sized("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
+    _sized("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
+    _sized("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
+    _sized("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
+    _sized("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
+    _sized("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+)
+# A third of the layers and about a sixth of the width.
+_SMALL_SIZES = (
+    "L-1_H-128_A-2",
+    "L-2_H-128_A-1",
+    "L-2_H-128_A-2",
+    "L-4_H-128_A-2",
+    "L-4_H-192_A-3",
+    "L-8_H-192_A-3",
+)
+
+
+def _small_sizes() -> tuple[Row, ...]:
+    return tuple(
+        dataclasses.replace(row, name=name, size=parse_size(name), beside=row.name)
+        for name, row in zip(_SMALL_SIZES, PAPER_SIZES, strict=True)
+    )
+
+
+_LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
+
+
+def _objective(name: str, scores: tuple[float, ...], is_decoder=False, **flags: str) -> Row:
+    names = ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD F1")
+    published = dict(zip(names, scores, strict=True))
+    return Row(name, flags, is_decoder=is_decoder, published=published)
+
+
+def _steps(run: str, is_decoder=False, **flags: str) -> list[Row]:
+    return [
+        Row(f"{run}-{percent}", flags, is_decoder=is_decoder, run=run, percent=percent)
+        for percent in (20, 40, 60, 80, 100)
+    ]
+
+
+def _masked(mask: int, same: int, random: int, *scores: float) -> Row:
+    names = ("MNLI-m", "NER F1", "NER features F1")
+    flags = {"replacements": f"{mask},{same},{random}"}
+    return Row(f"{mask}-{same}-{random}", flags, published=dict(zip(names, scores, strict=True)))
+
+
+GRIDS = {
+    "sizes": Grid(
+        "Layers, width and heads; table 6 of BERT",
+        _small_sizes(),
+        ("mnli", "mrpc", "sst2"),
+        (PERPLEXITY,),
+    ),
+    "tasks": Grid(
+        "Pre-training tasks; table 5 of BERT",
+        (
+            _objective("bert", (84.4, 88.4, 86.7, 92.7, 88.5)),
+            _objective("no-nsp", (83.9, 84.9, 86.5, 92.6, 87.9), objective="mlm"),
+            _objective("ltr", (82.1, 84.3, 77.5, 92.1, 77.8), is_decoder=True, **_LEFT_TO_RIGHT),
+        ),
+        ("mnli", "qnli", "mrpc", "sst2", "squad"),
+    ),
+    "steps": Grid(
+        "Pre-training steps; figure 5 of BERT: from 500,000 to 1,000,000 steps, base gains almost "
+        "1.0 on MNLI-m",
+        (*_steps("mlm"), *_steps("ltr", is_decoder=True, **_LEFT_TO_RIGHT)),
+        ("mnli",),
+    ),
+    "masking": Grid(
+        "Tokens to predict that become [MASK], stay, become random, in percent; table 8 of BERT",
+        (
+            _masked(80, 10, 10, 84.2, 95.4, 94.9),
+            _masked(100, 0, 0, 84.3, 94.9, 94.0),
+            _masked(80, 0, 20, 84.1, 95.2, 94.6),
+            _masked(80, 20, 0, 84.4, 95.2, 94.7),
+            _masked(0, 20, 80, 83.7, 94.8, 94.6),
+            _masked(0, 0, 100, 83.6, 94.9, 94.6),
+        ),
+        ("mnli", "ner"),
+    ),
+    "entities": Grid(
+        "Masking of single tokens or of whole words and phrases, as in ERNIE",
+        (
+            Row("wordpiece", {"masking": "wordpiece"}),
+            Row("entity", {"masking": "whole_word"}),
+        ),
+        (),
+        ("entity_accuracy", "token_accuracy"),
+    ),
+}
+
+
+def select_rows(grid: str, names: str | None) -> tuple[Row, ...]:
+    """Returns the rows that --rows names, by default all.
+
+    Raises:
+        ValueError: there is no such row.
+    """
+    rows = GRIDS[grid].rows
+    if not names:
+        return rows
+    if (grid, names) == ("sizes", PAPER):
+        return PAPER_SIZES
+    chosen = [row for name in names.split(",") for row in _named(grid, name.strip())]
+    return tuple({row.name: row for row in chosen}.values())
+
+
+def _named(grid: str, name: str) -> list[Row]:
+    """Returns the rows of a name; that of a run stands for all its rows."""
+    known = GRIDS[grid].rows + (PAPER_SIZES if grid == "sizes" else ())
+    if found := [row for row in known if name in (row.name, row.run)]:
+        return found
+    if grid == "sizes":
+        return [_sized(name)]
+    raise ValueError(f"--rows={name}: the rows of {grid} are {', '.join(r.name for r in known)}")

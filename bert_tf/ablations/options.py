@@ -1,0 +1,109 @@
+"""The flags of ablation."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bert_tf.ablations.grids import GRIDS as _GRIDS
+from bert_tf.ablations.grids import Row, select_rows
+from bert_tf.choices import GRIDS
+from bert_tf.pretraining.options import PretrainingOptions
+from tfrecords.command import option
+
+# Flags of run_pretraining that rows set, or that would make rows start differently.
+_OF_ROWS = ("masking", "objective", "replacements")
+_UNSUITABLE = ("init_checkpoint", "init_vocab_mapping", "phases_file", "worker_hosts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AblationOptions(PretrainingOptions):
+    """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
+
+    absent_flags: ClassVar[Mapping[str, str]] = PretrainingOptions.absent_flags | {
+        "num_train_epochs": "use --finetuning_epochs",
+        "task": "use --tasks",
+    }
+
+    grid: str = option(choices=GRIDS, help="What to compare.")
+    output_dir: str = option(help="Folder for the runs and the tables of one or more grids.")
+    rows: str | None = option(
+        None,
+        help="Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
+        "layers, width and heads, such as L-12_H-768_A-12, or `paper` for all rows of the paper.",
+    )
+    tasks: str | None = option(
+        None,
+        help="The tasks to fine-tune on, such as mrpc,sst2,ner=conll: values of run_finetuning "
+        "--task, each with =FOLDER if its data is not in --data_dir. none: no fine-tuning. "
+        "Default: those of the paper.",
+    )
+    data_dir: str | None = option(
+        None,
+        help="The folder of GLUE with MRPC, SST-2 and so on. Without it, tensorflow-datasets "
+        "downloads the data.",
+    )
+    finetuning_learning_rate: float = option(
+        5e-5, at_least=0, help="The peak learning rate of fine-tuning; 3e-4 suits tiny."
+    )
+    finetuning_epochs: float = option(3.0, at_least=0, help="Epochs of fine-tuning.")
+    finetuning_max_seq_length: int | None = option(
+        None,
+        at_least=5,
+        help="Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
+        rare=True,
+    )
+    num_seeds: int = option(
+        1, at_least=1, help="Fine-tune with so many seeds; the table shows mean and deviation."
+    )
+    lexicon_file: str | None = option(
+        None, help="For --grid=entities, the phrases that the records were created with."
+    )
+    preset: str | None = option(
+        None,
+        help="The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny.",
+    )
+    do_train: bool = option(True, help="Train the rows; always on.", rare=True)
+    do_eval: bool = option(True, help="Evaluate the rows; always on.", rare=True)
+    init_checkpoint: str | None = option(
+        None, help="Not for ablations, whose rows start with random weights.", rare=True
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.do_train and self.do_eval):
+            raise ValueError("ablation trains and evaluates: omit --nodo_train and --nodo_eval")
+        fields = {field.name: field for field in dataclasses.fields(self)}
+        for name in _UNSUITABLE + _OF_ROWS:
+            if getattr(self, name) == fields[name].default:
+                continue
+            if name in _UNSUITABLE or any(name in row.flags for row in _GRIDS[self.grid].rows):
+                raise ValueError(f"--{name} does not suit --grid={self.grid}: omit it")
+        if self.grid == "sizes" and (self.preset or self.bert_config_file):
+            raise ValueError("--grid=sizes: choose sizes with --rows, not --preset or a file")
+        if (self.grid == "entities") != bool(self.lexicon_file):
+            raise ValueError("--grid=entities and --lexicon_file go together: give both or none")
+        if self.grid == "steps" and self.num_train_steps % 5:
+            raise ValueError(
+                f"--num_train_steps={self.num_train_steps}: --grid=steps needs a multiple of 5"
+            )
+        self.selected_rows  # noqa: B018 - raises an error
+
+    @property
+    def folder(self) -> str:
+        """The folder of this grid's runs."""
+        return f"{self.output_dir.rstrip('/')}/{self.grid}"
+
+    @property
+    def selected_rows(self) -> tuple[Row, ...]:
+        """The rows to run."""
+        return select_rows(self.grid, self.rows)
+
+    @property
+    def data_dirs(self) -> dict[str, str | None]:
+        """The folder of each task's data, by the name that the user gave the task."""
+        given = ",".join(_GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
+        pairs = [part.strip().partition("=") for part in given.split(",")]
+        return {
+            name: folder or self.data_dir for name, _, folder in pairs if name not in ("", "none")
+        }

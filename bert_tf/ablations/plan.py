@@ -1,0 +1,234 @@
+"""Turns the flags of ablation into the runs of every row, and checks all of them beforehand."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.ablations.grids import Column, Row, columns
+from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
+from bert_tf.ablations.options import AblationOptions
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.examples.lexicon import read_phrases
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task, task_name
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.flags import DeviceOptions
+from bert_tf.presets import Size, sized_config
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.records import (
+    NamedRecords,
+    check_records,
+    name_records,
+    resolve_objective,
+    stored_casings,
+    stored_vocabularies,
+)
+from bert_tf.pretraining.trained_on import check_unchanged, describe_records
+from bert_tf.resolution import flag_values, resolve_model
+from bert_tf.run_folder import RunFolder
+from tfrecords.manifest import lines_sha256
+from tfrecords.record_set import RecordSet
+
+_CONFIG = "bert_config.json"
+_FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class RowPlan:
+    """The runs of a row.
+
+    Attributes:
+        row: the row.
+        config: its encoder.
+        pretraining: the flags of its pre-training run, which rows may share.
+        step: the training step of the checkpoint that is fine-tuned.
+        finetuning: the flags of run_finetuning, for each column of results.
+        records: the records that it is trained on.
+    """
+
+    row: Row
+    config: BertConfig
+    pretraining: PretrainingOptions
+    step: int
+    finetuning: Mapping[Column, FineTuningOptions]
+    records: RecordSet
+
+
+def make_plan(options: AblationOptions) -> list[RowPlan]:
+    """Plans all rows; writes nothing but the configurations of their encoders.
+
+    Raises:
+        ValueError, OSError: records, tasks or sizes do not suit, or a row does not fit into memory.
+    """
+    named = name_records(options)
+    _check_kind(options, named)
+    spec = _resolve_spec(options, named)
+    tasks = _read_tasks(options)
+    contents = describe_records(named)
+    plans = []
+    for row in options.selected_rows:
+        config = _row_config(row, spec.config)
+        pretraining = _pretraining(options, row)
+        (phase,) = check_records(pretraining, dataclasses.replace(spec, config=config), named, ())
+        check_unchanged(RunFolder(pretraining.output_dir), contents)
+        plans.append(
+            RowPlan(
+                row=row,
+                config=config,
+                pretraining=pretraining,
+                step=row.percent * options.num_train_steps // 100,
+                finetuning=_finetuning(options, row, config, tasks),
+                records=phase.train,
+            )
+        )
+    _check_memory(options, plans)
+    for plan in plans:
+        plan.config.to_json_file(plan.pretraining.bert_config_file)
+    return plans
+
+
+def changed_flags(options: DeviceOptions) -> dict[str, Any]:
+    """Returns the flags that differ from their defaults, for the command line of a run."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if getattr(options, field.name) != field.default
+    }
+
+
+def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None:
+    """Raises a ValueError if the rows need other records."""
+    kinds = {path: kind for phase in named for path, kind in phase.settings("masking").items()}
+    if options.grid != "sizes":
+        for path in [path for path, kind in kinds.items() if kind != "dynamic"]:
+            raise ValueError(
+                f"--grid={options.grid} masks examples while reading, but {path} describes masked "
+                "ones: create them with create_pretraining_data --masking=dynamic"
+            )
+    if options.lexicon_file:
+        phrases = lines_sha256(read_phrases(options.lexicon_file))
+        for phase in named:
+            for path, created_with in phase.settings("lexicon_file").items():
+                if created_with != phrases:
+                    raise ValueError(
+                        f"{path} describes examples that were created without "
+                        f"--lexicon_file={options.lexicon_file}: create them with it"
+                    )
+    if options.grid == "tasks" and resolve_objective(options, named) == "mlm":
+        raise ValueError(
+            "--grid=tasks needs sentence pairs: create the examples with --objective=nsp"
+        )
+
+
+def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> ModelSpec:
+    """Returns the encoder of the flags with the vocabulary and casing of the records."""
+    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
+    spec = resolve_model(
+        RunFolder(f"{options.folder}/none"),
+        bert_config_file=options.bert_config_file,
+        preset=options.preset or (None if options.bert_config_file else "tiny"),
+        vocabs=vocabs | stored_vocabularies(named),
+        casings=casings | stored_casings(named),
+        replace_vocab=options.replace_vocab,
+    )
+    if spec.vocab is None or spec.lower_case is None:
+        raise ValueError(
+            "fine-tuning needs vocabulary and casing, which no manifest beside the records states: "
+            "give --vocab_file and --do_lower_case or --nodo_lower_case"
+        )
+    return spec
+
+
+def _row_config(row: Row, config: BertConfig) -> BertConfig:
+    if row.size:
+        layers, width, heads = row.size
+        return sized_config(Size(layers, width, num_attention_heads=heads), config.vocab_size)
+    return dataclasses.replace(config, is_decoder=row.is_decoder)
+
+
+def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
+    names = [field.name for field in dataclasses.fields(PretrainingOptions)]
+    folder = f"{options.folder}/{row.run or row.name}"
+    flags = {name: getattr(options, name) for name in names} | row.flags
+    flags |= {"output_dir": f"{folder}/pretraining", "bert_config_file": f"{folder}/{_CONFIG}"}
+    if row.run:
+        # A run that was stopped has checkpoints of other steps as well.
+        steps = options.num_train_steps // 5
+        flags |= {"save_checkpoints_steps": steps, "keep_checkpoints": options.num_train_steps}
+    return PretrainingOptions(**flags | {"preset": None})
+
+
+def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
+    """Returns the folder of each task's data, after a look at its dev set."""
+    tasks = {task_name(name): folder for name, folder in options.data_dirs.items()}
+    for name, folder in tasks.items():
+        flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
+        try:
+            task = make_task(flags)
+            task.read_splits(task.dev_splits[:1], DataFiles(data_dir=folder), options.random_seed)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"--tasks={name}={folder or 'FOLDER'}: {error}") from None
+    return tasks
+
+
+def _finetuning(
+    options: AblationOptions, row: Row, config: BertConfig, tasks: Mapping[str, str | None]
+) -> dict[Column, FineTuningOptions]:
+    devices = {f.name: getattr(options, f.name) for f in dataclasses.fields(DeviceOptions)}
+    step = row.percent * options.num_train_steps // 100
+    pretrained = f"{options.folder}/{row.run or row.name}/pretraining"
+    runs = {}
+    for name, folder in tasks.items():
+        for column in columns(options.grid, name):
+            runs[column] = FineTuningOptions(
+                **devices | _feature_flags(column, config, options),
+                task=name,
+                data_dir=folder,
+                output_dir=f"{options.folder}/{row.name}/{column.folder}",
+                init_checkpoint=f"{pretrained}/ckpt-{step}",
+                do_train=True,
+                do_eval=True,
+                num_train_epochs=options.finetuning_epochs,
+                max_seq_length=options.finetuning_max_seq_length,
+                random_seed=options.random_seed,
+                num_seeds=options.num_seeds,
+            )
+    return runs
+
+
+def _feature_flags(column: Column, config: BertConfig, options: AblationOptions) -> dict[str, Any]:
+    """Returns the flags that differ where the encoder is frozen."""
+    if not column.features:
+        return {"learning_rate": options.finetuning_learning_rate}
+    deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
+    return {
+        "learning_rate": _FEATURES_RATE,
+        "feature_based": "concat_last_four" if deep else "last",
+    }
+
+
+def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
+    """Raises a ValueError if a row needs more memory than this machine has; only for the CPU."""
+    gpus = options.strategy == "auto" and tf.config.list_physical_devices("GPU")
+    if gpus or options.strategy not in ("auto", "cpu") or options.use_tpu or options.tpu_name:
+        return
+    memory = machine_memory()
+    for plan in plans:
+        needed = _needed(plan)
+        if needed > memory:
+            raise ValueError(
+                f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
+                f"{needed / 1e9:.1f} GB for a step of {options.train_batch_size} examples, but "
+                f"this machine has {memory / 1e9:.1f} GB: use a smaller --train_batch_size, more "
+                "--gradient_accumulation_steps, or leave the row out with --rows"
+            )
+
+
+def _needed(plan: RowPlan) -> int:
+    options, records = plan.pretraining, plan.records
+    batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
+    sizes = records.max_seq_length, records.max_predictions_per_seq
+    return training_memory(plan.config, batch, *sizes)

@@ -1,0 +1,96 @@
+"""Runs the rows of an ablation, each in processes of its own, and writes the table."""
+
+import dataclasses
+import json
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.ablations.entities import ENTITIES, EntityEvaluation
+from bert_tf.ablations.options import AblationOptions
+from bert_tf.ablations.plan import RowPlan, changed_flags, make_plan
+from bert_tf.ablations.table import write_tables
+from bert_tf.finetuning.runs.run_process import Diverged, run_apart
+from bert_tf.finetuning.runs.sweep import sweep
+from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.training.reports import EVAL_RESULTS, read_results
+from tfrecords.command_line import command_line
+from tfrecords.progress import say
+from tfrecords.writer import atomic_write
+
+# Flags that may differ when an ablation goes on: they add rows and runs.
+_FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})
+
+
+def run_ablation(options: AblationOptions) -> dict[str, Any]:
+    """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
+
+    Finished runs are kept, and an interrupted one resumes. A row that diverges is left empty. The
+    tables are written after each row: GRID.txt, GRID.tsv, GRID.json, and for steps GRID.png.
+
+    Returns:
+        the values of GRID.json.
+
+    Raises:
+        ValueError, OSError: as `make_plan`; also if the folder holds rows of other flags.
+        Interrupted: a signal stopped training, after a checkpoint was saved.
+    """
+    # This process trains nothing, and must leave the memory of GPUs to those that do.
+    tf.config.set_visible_devices([], "GPU")
+    _check_flags(options)
+    plans = make_plan(options)
+    _remember_flags(options)
+    values: dict[str, Any] = {}
+    for number, plan in enumerate(plans, start=1):
+        say(f"\nRow {number} of {len(plans)}: {plan.row.name}")
+        try:
+            _run_row(options, plan)
+        except Diverged as error:
+            print(f"WARNING: {plan.row.name} diverged: {error}")
+        values = write_tables(options, plans)
+    print(f"\n{values['text']}\nWrote {options.output_dir}: {', '.join(values['files'])}.")
+    return values
+
+
+def _run_row(options: AblationOptions, plan: RowPlan) -> None:
+    run = plan.pretraining
+    results = read_results(f"{run.output_dir}/{EVAL_RESULTS}")
+    if results.get("global_step") == run.num_train_steps:
+        say(f"{run.output_dir} is finished.")
+    else:
+        say(f"$ {command_line('bert_tf.run_pretraining', **changed_flags(run))}")
+        run_apart(run)
+    if options.lexicon_file:
+        _evaluate_entities(options, plan)
+    for run in plan.finetuning.values():
+        say(f"\n$ {command_line('bert_tf.run_finetuning', **changed_flags(run))}")
+        sweep(run)
+
+
+def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
+    row = RunFolder(f"{options.folder}/{plan.row.name}")
+    if not row.read_json(ENTITIES):
+        say(f"Measuring the accuracy at the phrases of {options.lexicon_file} ...")
+        run_apart(
+            EntityEvaluation(
+                pretraining=plan.pretraining,
+                lexicon_file=options.lexicon_file,
+                output_dir=row.path,
+            )
+        )
+
+
+def _check_flags(options: AblationOptions) -> None:
+    changed = RunFolder(options.folder).changed_flags(dataclasses.asdict(options))
+    for name, (then, now) in changed.items():
+        if name in _FREE:
+            continue
+        raise ValueError(
+            f"{options.folder} holds an ablation with --{name}={then}, not {now}: choose another "
+            "--output_dir, or use the same flags to resume"
+        )
+
+
+def _remember_flags(options: AblationOptions) -> None:
+    flags = json.dumps(dataclasses.asdict(options), indent=2)
+    atomic_write(RunFolder(options.folder).file(FLAGS), f"{flags}\n")

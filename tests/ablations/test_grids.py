@@ -1,0 +1,123 @@
+"""The rows of the ablations, their flags and the estimate of their memory."""
+
+import dataclasses
+
+import pytest
+
+from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, parse_size, select_rows
+from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.presets import preset_config
+
+# BERT (arXiv:1810.04805v2) tables 6, 5 (without "+ BiLSTM") and 8, as printed.
+TABLE_6 = """
+3 768 12 5.84 77.9 79.8 88.4
+6 768 3 5.24 80.6 82.2 90.7
+6 768 12 4.68 81.9 84.8 91.3
+12 768 12 3.99 84.4 86.7 92.9
+12 1024 16 3.54 85.7 86.9 93.3
+24 1024 16 3.23 86.6 87.8 93.7
+"""
+TABLE_5 = """
+84.4 88.4 86.7 92.7 88.5
+83.9 84.9 86.5 92.6 87.9
+82.1 84.3 77.5 92.1 77.8
+"""
+TABLE_8 = """
+80 10 10 84.2 95.4 94.9
+100 0 0 84.3 94.9 94.0
+80 0 20 84.1 95.2 94.6
+80 20 0 84.4 95.2 94.7
+0 20 80 83.7 94.8 94.6
+0 0 100 83.6 94.9 94.6
+"""
+
+
+def _numbers(table: str) -> list[list[float]]:
+    return [list(map(float, line.split())) for line in table.strip().splitlines()]
+
+
+def test_rows_are_those_of_the_paper():
+    """Oracle: the tables of the paper; small sizes keep its order of layers, width and heads."""
+    sizes = [[*row.size, *row.published.values()] for row in PAPER_SIZES]
+    assert sizes == _numbers(TABLE_6)
+    assert list(PAPER_SIZES[0].published) == ["LM perplexity", "MNLI-m", "MRPC", "SST-2"]
+    assert [parse_size(row.name) for row in PAPER_SIZES] == [row.size for row in PAPER_SIZES]
+    small = GRIDS["sizes"].rows
+    assert [row.beside for row in small] == [row.name for row in PAPER_SIZES]
+    for index in range(3):
+        ours, theirs = ([row.size[index] for row in rows] for rows in (small, PAPER_SIZES))
+        for (a, b), (c, d) in zip(
+            zip(ours, ours[1:], strict=False), zip(theirs, theirs[1:], strict=False), strict=True
+        ):
+            assert (a > b, a < b) == (c > d, c < d)
+    tasks = [list(row.published.values()) for row in GRIDS["tasks"].rows]
+    assert tasks == _numbers(TABLE_5)
+    assert list(GRIDS["tasks"].rows[0].published) == [
+        "MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD F1",
+    ]  # fmt: skip
+    masking = [
+        [*map(float, row.flags["replacements"].split(",")), *row.published.values()]
+        for row in GRIDS["masking"].rows
+    ]
+    assert masking == _numbers(TABLE_8)
+    assert [row.is_decoder for row in GRIDS["tasks"].rows] == [False, False, True]
+    assert [(row.run, row.percent) for row in GRIDS["steps"].rows] == [
+        (run, percent) for run in ("mlm", "ltr") for percent in (20, 40, 60, 80, 100)
+    ]
+
+
+def test_rows_are_chosen_by_name():
+    """Oracle: the rows, worked by hand."""
+    assert select_rows("sizes", "paper") == PAPER_SIZES
+    base, other = select_rows("sizes", "L-12_H-768_A-12, L-5_H-60_A-3")
+    assert base.published["MRPC"] == 86.7 and base.beside == ""
+    assert (other.size, other.published) == ((5, 60, 3), {})
+    assert [row.name for row in select_rows("steps", "ltr,mlm-40,ltr-20")] == [
+        "ltr-20", "ltr-40", "ltr-60", "ltr-80", "ltr-100", "mlm-40",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grid", "change", "message"),
+    [
+        ("sizes", {"rows": "base"}, "base is not a size: write .* as L-2_H-128_A-2"),
+        ("sizes", {"rows": "L-2_H-10_A-3"}, "the width 10 is not a multiple of 3 heads"),
+        ("tasks", {"rows": "gpt"}, "--rows=gpt: the rows of tasks are bert, no-nsp, ltr"),
+        ("sizes", {"preset": "tiny"}, "--grid=sizes: choose sizes with --rows"),
+        ("masking", {"replacements": "100,0,0"}, "--replacements does not suit --grid=masking"),
+        ("tasks", {"objective": "mlm"}, "--objective does not suit --grid=tasks"),
+        ("sizes", {"init_checkpoint": "run"}, "--init_checkpoint does not suit --grid=sizes"),
+        ("sizes", {"replacements": "80,15,5"}, "--replacements=80,15,5: give three multiples"),
+        ("steps", {"num_train_steps": 12}, "--grid=steps needs a multiple of 5"),
+        ("entities", {"lexicon_file": None}, "--grid=entities and --lexicon_file go together"),
+        ("tasks", {"do_eval": False}, "omit --nodo_train and --nodo_eval"),
+    ],
+)
+def test_impossible_flags_are_named(make_options, grid, change, message):
+    """Oracle: the message names the flag."""
+    with pytest.raises(ValueError, match=message):
+        make_options(grid, **change)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"embedding_size": 4, "num_hidden_groups": 1}, {"pruned_heads": {1: [0]}}],
+    ids=["bert", "albert", "pruned"],
+)
+def test_parameters_are_counted(changes):
+    """Oracle: the model that Keras builds."""
+    config = dataclasses.replace(BertConfig(30, 8, 3, 2, 32, max_position_embeddings=9), **changes)
+    assert count_parameters(config) == BertPretrainer(config).count_params()
+
+
+def test_memory_of_a_step():
+    """Oracles: arithmetic for base by hand; the TPU compiler's 1.32 GB of weights and moments."""
+    base = preset_config("base")
+    assert 12 * count_parameters(base) == pytest.approx(1.32e9, rel=0.01)
+    layer = 32 * 128 * (17 * 768 + 2 * 12 * 128)
+    logits = 2 * 32 * 20 * 30522
+    expected = 10**9 + 16 * count_parameters(base) + 4 * (12 * layer + logits)
+    assert training_memory(base, 32, 128, 20) == expected
+    assert 1e8 < machine_memory() < 1e14

@@ -1,0 +1,182 @@
+"""The runs of an ablation and their table."""
+
+import csv
+import json
+import pathlib
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.ablations import plan as plan_module
+from bert_tf.ablations import running
+from bert_tf.ablations.plan import make_plan
+from bert_tf.ablations.running import run_ablation
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.runs.run_process import Diverged
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.training.reports import write_results
+from tfrecords.vocabulary import load_vocab
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[str]:
+    """The folders of the runs that an ablation starts, whose results depend on their flags."""
+    folders: list[str] = []
+
+    def pretrain(run) -> None:
+        folders.append(run.output_dir)
+        if isinstance(run, PretrainingOptions):
+            layers = BertConfig.from_json_file(run.bert_config_file).num_hidden_layers
+            perplexity = 10.0 / layers
+            results = {"global_step": run.num_train_steps, "masked_lm_perplexity": perplexity}
+            write_results(f"{run.output_dir}/eval_results.txt", results)
+        else:
+            text = '{"entity_accuracy": 0.25, "token_accuracy": 0.5, "entities": 8}'
+            pathlib.Path(run.output_dir, "entities.json").write_text(text)
+
+    def fine_tune(run) -> None:
+        folders.append(run.output_dir)
+        seeds = range(run.num_seeds)
+        summary = {"eval_accuracy": {"mean": 0.75}, "eval_f1": {"mean": 0.5}}
+        if run.num_seeds > 1:
+            summary["eval_accuracy"]["deviation"] = 0.0125
+        setting = {"runs": {f"seed-{n}": {} for n in seeds}, "summary": summary}
+        values = {"metric": "eval_accuracy", "settings": [setting]}
+        folder = pathlib.Path(run.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "results.json").write_text(json.dumps(values))
+
+    monkeypatch.setattr(running, "run_apart", pretrain)
+    monkeypatch.setattr(running, "sweep", fine_tune)
+    return folders
+
+
+def test_the_table_holds_the_results_of_the_runs(make_options, started, capsys):
+    """Oracles: the files of the runs, and the paper's row, by hand."""
+    options = make_options("sizes", rows="L-1_H-16_A-2,L-2_H-128_A-1", num_seeds=2)
+    values = run_ablation(options)
+    folder = pathlib.Path(options.output_dir)
+    assert [path.removeprefix(f"{folder}/sizes/") for path in started] == [
+        "L-1_H-16_A-2/pretraining",
+        "L-1_H-16_A-2/sst2",
+        "L-2_H-128_A-1/pretraining",
+        "L-2_H-128_A-1/sst2",
+    ]
+    one, two = values["rows"]
+    assert one["scores"]["LM perplexity"] == {"mean": 10.0, "deviation": None}
+    assert two["scores"]["SST-2"] == {"mean": 75.0, "deviation": 1.25}
+    assert (one["published"], two["paper_row"]) == ({}, "L-6_H-768_A-3")
+    table = (folder / "sizes.txt").read_text()
+    assert [line.split("  ") for line in table.splitlines() if line][-1][0] == "L-2_H-128_A-1"
+    assert table in capsys.readouterr().out + "\n"
+    words = table.splitlines()[-1].split()
+    assert words[2:] == ["5.00", "5.24", "75.0", "±", "1.2", "90.7", "L-6_H-768_A-3"]
+    assert json.loads((folder / "sizes.json").read_text())["rows"] == values["rows"]
+    with open(folder / "sizes.tsv") as file:
+        line = list(csv.DictReader(file, delimiter="\t"))[1]
+    assert (line["SST-2"], line["SST-2 deviation"], line["SST-2 paper"]) == ("75.0", "1.25", "90.7")
+
+
+def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypatch):
+    """Oracle: the table of an ablation that was not killed; each run is made once."""
+    options = make_options("masking", rows="80-10-10,0-0-100")
+    fine_tune = running.sweep
+
+    def killed_in_the_second_row(run):
+        if "0-0-100" in run.output_dir:
+            raise KeyboardInterrupt
+        fine_tune(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "sweep", killed_in_the_second_row)
+        with pytest.raises(KeyboardInterrupt):
+            run_ablation(options)
+    partly = json.loads(pathlib.Path(options.output_dir, "masking.json").read_text())
+    assert [row["scores"] == {} for row in partly["rows"]] == [False, True]
+    resumed = run_ablation(options)
+    trained = [path for path in started if path.endswith("pretraining")]
+    assert len(trained) == len(set(trained)) == 2
+    other = make_options("masking", rows="80-10-10,0-0-100", output_dir=f"{options.output_dir}-2")
+    assert run_ablation(other)["text"] == resumed["text"]
+    changed = make_options("masking", num_train_steps=20)
+    with pytest.raises(ValueError, match="holds an ablation with --num_train_steps=10, not 20"):
+        run_ablation(changed)
+
+
+def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, capsys):
+    """Oracle: the other row, and a warning."""
+    fine = running.run_apart
+
+    def diverge(run):
+        if "/bert/" in run.output_dir:
+            raise Diverged("the loss of step 3 is not finite")
+        fine(run)
+
+    monkeypatch.setattr(running, "run_apart", diverge)
+    values = run_ablation(make_options("tasks", rows="bert,no-nsp"))
+    assert [list(row["scores"]) for row in values["rows"]] == [[], ["SST-2"]]
+    assert "WARNING: bert diverged: the loss of step 3" in capsys.readouterr().out
+
+
+def test_steps_share_a_run_and_are_drawn(make_options, started):
+    """Oracles: the checkpoints by hand; the signature of a PNG file."""
+    options = make_options("steps", rows="mlm-20,ltr-40,ltr-100")
+    plans = make_plan(options)
+    assert [plan.step for plan in plans] == [2, 4, 10]
+    (run,) = {plan.pretraining for plan in plans[1:]}
+    assert (run.masking, run.objective, run.save_checkpoints_steps) == ("left_to_right", "mlm", 2)
+    assert BertConfig.from_json_file(run.bert_config_file).is_decoder
+    (fine_tuning,) = plans[1].finetuning.values()
+    assert fine_tuning.init_checkpoint == f"{options.output_dir}/steps/ltr/pretraining/ckpt-4"
+    assert run_ablation(options)["files"][-1] == "steps.png"
+    assert len([path for path in started if path.endswith("pretraining")]) == 2
+    picture = pathlib.Path(options.output_dir, "steps.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+
+
+def test_what_does_not_suit_is_refused_before_anything_starts(
+    make_options, data, started, monkeypatch
+):
+    """Oracle: the message names flag or file; no run is started."""
+    masked = dict.fromkeys(("input_file", "eval_input_file"), str(data / "wordpiece.tfrecord"))
+    other = data / "other.txt"
+    other.write_text("w1 w9\n")
+    for options, message in (
+        (make_options("tasks", **masked), "wordpiece.manifest.json describes masked ones"),
+        (make_options("sizes", tasks="sst3"), "no task 'sst3'"),
+        (make_options("sizes", tasks="mrpc=absent"), "--tasks=mrpc=absent: "),
+        (make_options("entities", lexicon_file=str(other)), "created without --lexicon_file="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            run_ablation(options)
+    monkeypatch.setattr(plan_module, "machine_memory", lambda: 4_000_000_000)
+    with pytest.raises(
+        ValueError, match=r"L-24_H-1024_A-16 .* needs about \d+\.\d GB .* has 4.0 GB"
+    ):
+        run_ablation(make_options("sizes", rows="L-1_H-16_A-2,L-24_H-1024_A-16"))
+    assert started == []
+
+
+def test_entities_are_evaluated(make_options, data, monkeypatch):
+    """Oracle: the row's file of results; the pre-training run is finished and not repeated."""
+    options = make_options("entities", rows="entity", tasks="none")
+    row = pathlib.Path(options.output_dir, "entities", "entity")
+    run, vocab = RunFolder(str(row / "pretraining")), load_vocab(str(data / "vocab.txt"))
+    config = BertConfig.from_json_file(options.bert_config_file)
+    run.write(ModelSpec(config, vocab, lower_case=True))
+    step = tf.Variable(10, dtype=tf.int64)
+    Checkpointer(run.path, BertPretrainer(config), {"step": step}).save()
+    results = {"global_step": 10, "masked_lm_perplexity": 3.0}
+    write_results(run.file("eval_results.txt"), results)
+
+    monkeypatch.setattr(running, "run_apart", lambda run: run.start())
+    (values,) = run_ablation(options)["rows"]
+    found = json.loads((row / "entities.json").read_text())
+    assert found["entities"] > 0
+    assert values["scores"] == {
+        name: {"mean": 100 * found[name], "deviation": None}
+        for name in ("entity_accuracy", "token_accuracy")
+    }

@@ -36,6 +36,7 @@ def open_checkpoint(
     *,
     replace_vocab: bool = False,
     ignored: Collection[str] = (),
+    bilstm: bool = False,
 ) -> Checkpoint:
     """Opens a checkpoint; reads everything but the values of the weights.
 
@@ -45,6 +46,7 @@ def open_checkpoint(
         config: the configuration if there is none beside the checkpoint.
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
+        bilstm: whether the encoder may be a BiLSTM instead of BERT's.
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no configuration.
@@ -58,11 +60,12 @@ def open_checkpoint(
         raise OSError(f"cannot read {path}: {error.message}: download it first") from None
     path = path.rstrip("/") or path
     if is_archive(path):
-        return _open_archive(path, config, replace_vocab=replace_vocab, ignored=ignored)
+        options = dict(replace_vocab=replace_vocab, ignored=ignored, bilstm=bilstm)
+        return _open_archive(path, config, **options)
     for module in FORMATS:
         if module.recognizes(path):
             return module.open_(path, config, ignored)
-    return _open_run(path, config, replace_vocab, ignored)
+    return _open_run(path, config, replace_vocab, ignored, bilstm)
 
 
 def local_path(path: str) -> str:
@@ -86,7 +89,11 @@ def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Check
 
 
 def _open_run(
-    path: str, config: BertConfig | None, replace_vocab: bool, ignored: Collection[str]
+    path: str,
+    config: BertConfig | None,
+    replace_vocab: bool,
+    ignored: Collection[str],
+    bilstm: bool,
 ) -> Checkpoint:
     try:
         checkpoint = chosen_checkpoint(path)
@@ -97,6 +104,11 @@ def _open_run(
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = folder.read(config, replace_vocab=replace_vocab)
+    if spec.config.bilstm and not bilstm:
+        raise ValueError(
+            f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
+            "predict, export.classifier and results can read it"
+        )
     saved = saved_tensors(checkpoint)
     unneeded = sorted(path for path in saved if path.split("/")[0] in _TRAINING_ONLY)
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
@@ -104,7 +116,9 @@ def _open_run(
     others = {path: x for path, x in saved.items() if path not in {*found, *unneeded}}
     bias = found.get("task_model/head/dense_bias")
     classes = bias.shape[0] if bias and bias.shape else 0
-    tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
+    tensors, unused = found, ()
+    if not spec.config.bilstm:
+        tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
     return Checkpoint(
         path=checkpoint,
         format="",

@@ -49,6 +49,8 @@ RECIPES = (
     "weights",
     "q8bert",
     "qbert",
+    "minibert",
+    "bilstm",
 )
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")

@@ -25,10 +25,13 @@ Recipes (docs/compression.md has their papers and published results):
   weights     no teacher: sets the --sparsity of the weights that are smallest to zero
   q8bert      weights and activations of 8 bits while it trains
   qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
+  minibert    for taggers: a quarter of the layers, and the teacher's probabilities at all tags
+  bilstm      no layers at all: a bidirectional LSTM learns the teacher's outputs
 distilbert and tinybert work with --input_file, too.
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
+With pd and bilstm, the student of a classifier may have another vocabulary, such as a small one.
 """
 
 import sys

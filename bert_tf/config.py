@@ -13,6 +13,7 @@ from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
 HEADS = ("classifier", "multiple_choice", "tagger", "span")
+BILSTMS = ("single", "siamese")
 
 # Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
@@ -47,7 +48,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last seven fields, which are written only if they are set:
+    BERT's own files lack the last eight fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
@@ -62,6 +63,7 @@ class BertConfig:
     - `pruned_heads` maps layers to the attention heads that were removed from them, as in Hugging
       Face's files; both count from 0. Those that stay have the width hidden_size /
       num_attention_heads.
+    - `bilstm`, one of `BILSTMS`, says that the encoder is no BERT, but a `models.bilstm`.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -89,6 +91,7 @@ class BertConfig:
     masked_lm_layer_norm_eps: float | None = None
     classifier_dropout_prob: float | None = None
     pruned_heads: Mapping[int, Sequence[int]] | None = dataclasses.field(default=None, hash=False)
+    bilstm: str | None = None
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -117,6 +120,8 @@ class BertConfig:
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
                 raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
+        if self.bilstm not in (None, *BILSTMS):
+            raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(BILSTMS)}")
         object.__setattr__(self, "pruned_heads", self._checked_heads() or None)
 
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:

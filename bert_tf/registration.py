@@ -13,6 +13,7 @@ import wrapt
 MODULES = {
     "BertEncoder": "bert_tf.models.encoder",
     "Pooler": "bert_tf.models.encoder",
+    "BiLSTMEncoder": "bert_tf.models.bilstm",
     "MaskedLMHead": "bert_tf.models.heads",
     "DenseHead": "bert_tf.models.heads",
     "BertPretrainer": "bert_tf.models.pretrainer",

@@ -160,6 +160,10 @@ def _classifier(checkpoint: "Checkpoint", task: "Task", length: int) -> _Source:
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
             "predict classes or a number for a text or a pair of texts can be exported to LiteRT"
         )
+    if checkpoint.spec.config.bilstm:
+        raise ValueError(
+            f"{checkpoint.path} is a BiLSTM, which LiteRT cannot run: use export.classifier"
+        )
     model = task.build_model(checkpoint.spec.config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
 

@@ -6,12 +6,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.compression.outputs import compute
+from bert_tf.compression.augmentation import LABELED
+from bert_tf.compression.outputs import Outputs, compute, distributions, encoder_inputs
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.terms import Pair, Term, active
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.trainer import Objective
+
+# The target that holds the teacher's predictions if they were made before training.
+TEACHER = "teacher_outputs"
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -23,16 +27,26 @@ class Distillation(keras.Model):
     the widths differ. The teacher's weights are not among them: they do not train, and checkpoints
     do not hold them.
 
+    Args:
+        teacher: None if it made its predictions before.
+        projects: whether hidden states are compared.
+
     Call: the inputs of the student -> its output.
     """
 
-    def __init__(self, student: keras.Model, teacher: keras.Model, name="distillation"):
+    def __init__(
+        self,
+        student: keras.Model,
+        teacher: keras.Model | None,
+        projects: bool = True,
+        name: str = "distillation",
+    ):
         super().__init__(name=name)
         self.student = student
         # In a function, where Keras does not find it.
         self._teacher = lambda: teacher
         self._projections = []
-        if student.config.hidden_size != teacher.config.hidden_size:
+        if projects and student.config.hidden_size != teacher.config.hidden_size:
             self._projections = [
                 keras.layers.Dense(
                     teacher.config.hidden_size,
@@ -51,7 +65,7 @@ class Distillation(keras.Model):
         self.built = True
 
     @property
-    def teacher(self) -> keras.Model:
+    def teacher(self) -> keras.Model | None:
         return self._teacher()
 
     @property
@@ -73,8 +87,11 @@ class Distillation(keras.Model):
 class DistillationObjective:
     """The task's own loss, `labels`, and the terms of a recipe, each measured with its factor.
 
-    Trains a `Distillation`; predicts what the task's objective predicts, with the student. Losses
-    of examples are divided by the number of examples, those of predicted tokens by theirs.
+    A term is the mean over the examples or, where taggers and masked LMs are compared by their
+    predictions, over the tokens with a tag or a mask. An example of several rows or predictions
+    counts with their mean.
+
+    Trains a `Distillation`; predicts what the task's objective predicts, with the student.
 
     Args:
         base: the objective of the task or of the masked LM.
@@ -92,7 +109,7 @@ class DistillationObjective:
         self.measures = (*self.losses, *own)
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        counts = self._base.counts(batch)
+        counts = self._base.counts(_labeled(batch))
         if self._recipe.labels:
             counts["labels"] = counts[self._base.losses[0]]
         for term in self._recipe.terms:
@@ -104,7 +121,7 @@ class DistillationObjective:
         if "step" in batch:
             progress = tf.cast(batch["step"], tf.float32) / self._steps
         output, sums = self._call(model, batch, progress, training)
-        own = self._base.sums(_Called(model.student, output), batch, training)
+        own = self._base.sums(_Called(model.student, output), _labeled(batch), training)
         if self._recipe.labels:
             factor = self._recipe.labels * active(progress, self._recipe.labels_during)
             sums["labels"] = factor * own[self._base.losses[0]]
@@ -121,14 +138,24 @@ class DistillationObjective:
             rate = replacing_rate(progress)
             return mixed_logits(model.student, model.teacher, batch, rate), {}
         student = compute(model.student, batch, self._recipe.reads, training)
-        teacher = compute(model.teacher, batch, self._recipe.reads, False)
+        teacher = (
+            Outputs(None, batch[TEACHER], [], [])
+            if TEACHER in batch
+            else compute(model.teacher, batch, self._recipe.reads, False)
+        )
         teacher = tf.nest.map_structure(_constant, teacher)
-        pair = Pair(teacher, student, batch["input_mask"], progress, model.project)
+        mask = encoder_inputs(model.student, batch)["input_mask"]
+        pair = Pair(
+            *(self._comparable(x, mask) for x in (teacher, student)), mask, progress, model.project
+        )
         sums = {}
         for term in self._recipe.terms:
-            factor = term.weight * active(progress, term.during)
-            sums[term.name] = factor * tf.reduce_sum(term.loss(pair) * _weights(term, batch))
+            factor, weights = term.weight * active(progress, term.during), _weights(term, batch)
+            sums[term.name] = factor * _weighted_sum(term.loss(pair), weights)
         return student.output, sums
+
+    def _comparable(self, outputs: Outputs, mask: tf.Tensor) -> Outputs:
+        return outputs._replace(logits=distributions(self._base, outputs.logits, mask))
 
 
 def _constant(x: tf.Tensor | None) -> tf.Tensor | None:
@@ -145,7 +172,29 @@ class _Called:
         return self._output
 
 
+def _labeled(batch: Tensors) -> Tensors:
+    """Returns a batch in which only examples with labels of their own count."""
+    if LABELED not in batch:
+        return batch
+    return {**batch, "example_weights": batch["example_weights"] * batch[LABELED]}
+
+
 def _weights(term: Term, batch: Tensors) -> tf.Tensor:
-    """Returns what the losses of a term are weighted with, which has their shape."""
-    per_token = term.predicts and "masked_lm_weights" in batch
-    return batch["masked_lm_weights" if per_token else "example_weights"]
+    """Returns the weights of what a term compares: examples [B], tokens [B, S], or masks [B, P]."""
+    examples = batch["example_weights"]
+    if term.predicts and "masked_lm_weights" in batch:
+        return batch["masked_lm_weights"]
+    if term.predicts and "tags" in batch:
+        return tf.cast(batch["tags"] >= 0, tf.float32) * examples[:, tf.newaxis]
+    return examples
+
+
+def _weighted_sum(losses: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns the sum of losses with weights; several losses of one weight count with their mean.
+
+    Args:
+        losses: in the order of the weights.
+        weights: as `_weights` returns them.
+    """
+    shape = tf.concat([tf.shape(weights), [-1]], axis=0)
+    return tf.reduce_sum(tf.reduce_mean(tf.reshape(losses, shape), axis=-1) * weights)

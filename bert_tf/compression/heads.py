@@ -57,19 +57,16 @@ def gated_outputs(
     Args:
         gates: for every layer, the factors of each example, float32 [B, N].
     """
-    encoder, shape = model.encoder, tf.shape(batch["input_word_ids"])
-    # For multiple choice, the sequences are [B, K, S].
-    choices = shape[1] if model.kind == "multiple_choice" else 1
-    ids, mask, types = (
-        tf.reshape(batch[f"input_{name}"], [-1, shape[-1]])
-        for name in ("word_ids", "mask", "type_ids")
-    )
-    x, allowed = encoder.embeddings(ids, types, training=False), encoder.attention_mask(mask)
+    encoder, rows = model.encoder, model.rows(batch)
+    choices = tf.shape(batch["input_mask"])[1] if model.kind == "multiple_choice" else 1
+    mask = rows["input_mask"]
+    x = encoder.embeddings(rows["input_word_ids"], rows["input_type_ids"], training=False)
+    allowed = encoder.attention_mask(mask)
     for index, factors in enumerate(gates):
         factors = tf.repeat(factors, choices, axis=0)
         x = encoder.block(index)(x, allowed, gates=factors, training=False)
-    logits = model.logits({"sequence_output": x, "pooled_output": encoder.pool(x, mask)})
-    return tf.reshape(logits, shape[:2]) if model.kind == "multiple_choice" else logits
+    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, mask)}
+    return model.logits(outputs, batch)
 
 
 def least_important(importance: Sequence[np.ndarray], share: float) -> dict[int, list[int]]:

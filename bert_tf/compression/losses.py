@@ -1,9 +1,10 @@
 """The losses of distillation, each as its paper states it.
 
-Every function returns one loss per example, float32 [B]. `teacher` and `student` are what the two
-models computed, as float32 tensors of one shape; each loss is 0 where they are equal. `mask` is
-the `input_mask`, int [B, S]: padding has no influence. Where a paper adds up over the layers, the
-caller does. An example without tokens, which fills a batch, has a loss of 0.
+Every function returns one loss per example, float32 [B], or per distribution, [...]. `teacher` and
+`student` are what the two models computed, as float32 tensors of one shape; each loss is 0 where
+they are equal. `mask` is the `input_mask`, int [B, S]: padding has no influence. Where a paper adds
+up over the layers, the caller does. An example without tokens, which fills a batch, has a loss of
+0.
 """
 
 import tensorflow as tf
@@ -18,7 +19,7 @@ def soft_labels(teacher: tf.Tensor, student: tf.Tensor, temperature: float = 1.0
     which the student does not influence, so the gradient is the same.
 
     Args:
-        teacher, student: logits [B, C].
+        teacher, student: logits [..., C].
 
     Source: Distilling the Knowledge in a Neural Network (arXiv:1503.02531) section 2.
     """
@@ -33,7 +34,7 @@ def squared_error(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
         ||teacher - student||^2
 
     Args:
-        teacher, student: logits [B, C], or numbers [B].
+        teacher, student: logits [..., C], or numbers [B].
 
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) equation 3.
     """

@@ -52,8 +52,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
 
     recipe: str = option(
         choices=RECIPES,
-        help="The method: layers, distilbert, pkd6, pkd3, pd, tinybert, internal, "
-        "internal-progressive, theseus, heads, weights, q8bert, qbert.",
+        help="The method, such as pkd6 or tinybert; --helpfull describes all of them.",
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
@@ -68,8 +67,21 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     init_checkpoint: str | None = option(
         None,
-        help="The student's initial encoder, which must read the teacher's vocabulary. Default: "
-        "the teacher, whose head the student then has, too.",
+        help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
+        "teacher's vocabulary, unless predictions alone are compared (pd, bilstm). Default: the "
+        "teacher, whose head the student then has, too.",
+    )
+    augment: int = option(
+        0,
+        at_least=0,
+        help="Train on this many copies of every training text or pair, too, in which --masked_lm "
+        "replaces words and which the teacher labels; 20 in the papers of tinybert and bilstm.",
+        rare=True,
+    )
+    masked_lm: str | None = option(
+        None,
+        help="For --augment: a run of run_pretraining, or another masked LM with its head.",
+        rare=True,
     )
     bits: str | None = option(
         None,
@@ -105,6 +117,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
                 "--nodo_train: to evaluate a student, use run_finetuning --do_eval with its folder "
                 "as --output_dir"
             )
+        if bool(self.augment) != bool(self.masked_lm):
+            raise ValueError("--augment and --masked_lm need each other: give both or neither")
         if self.sparsity is not None and self.recipe not in PRUNING:
             raise ValueError(f"--sparsity has no effect with --recipe={self.recipe}: omit it")
         if self.recipe == "heads" and (self.init_checkpoint or self.is_random):

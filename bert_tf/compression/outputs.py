@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from bert_tf.finetuning.objectives import MultiLabelObjective, SpanObjective
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.training.trainer import Objective
 
 HIDDEN, ATTENTION = "hidden", "attention"
 
@@ -18,8 +20,8 @@ class Outputs(NamedTuple):
         output: what the model returns.
         logits: its predictions: of a task model, its output; of a pre-trainer, the `mlm_logits`
             [B, P, V]; None for an encoder.
-        hidden: the embeddings and the output of every layer, [B, S, H]; hidden[l] is that of the
-            layer number l, counted from 1. Empty if not asked for.
+        hidden: the embeddings and the output of every layer, [B, S, H], with a row for every
+            choice; hidden[l] is that of the layer number l, counted from 1. Empty if not asked for.
         scores: the attention scores of every layer before the softmax, [B, N, S, S]. Empty if not
             asked for.
     """
@@ -43,15 +45,15 @@ def compute(
     not keep them.
 
     Args:
-        model: a task model of single sequences, a pre-trainer or an encoder.
+        model: a task model, a pre-trainer or an encoder.
         batch: its inputs.
         reads: HIDDEN, or HIDDEN and ATTENTION.
     """
-    encoder = getattr(model, "encoder", model)
+    encoder, rows = getattr(model, "encoder", model), encoder_inputs(model, batch)
     if isinstance(model, BertTaskModel):
-        seeds = encoder.dropout_seeds(batch, training)
-        outputs = encoder(batch, seeds=seeds, training=training)
-        output = logits = model.logits(outputs, seeds, training)
+        seeds = encoder.dropout_seeds(rows, training)
+        outputs = encoder(rows, seeds=seeds, training=training)
+        output = logits = model.logits(outputs, batch, seeds, training)
     else:
         output = outputs = model(batch, training=training)
         logits = tf.cast(outputs["mlm_logits"], tf.float32) if "mlm_logits" in outputs else None
@@ -59,9 +61,9 @@ def compute(
         return Outputs(output, logits, [], [])
     # With the seeds of the call above, so that the same elements are dropped.
     embeddings = encoder.embeddings(
-        batch["input_word_ids"],
-        batch["input_type_ids"],
-        seeds=encoder.dropout_seeds(batch, training),
+        rows["input_word_ids"],
+        rows["input_type_ids"],
+        seeds=encoder.dropout_seeds(rows, training),
         training=training,
     )
     hidden = [embeddings, *outputs["encoder_outputs"]]
@@ -69,3 +71,30 @@ def compute(
     if ATTENTION in reads:
         scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
     return Outputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
+
+
+def encoder_inputs(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    """Returns what the encoder of a model reads, with a row for every choice."""
+    return model.rows(batch) if isinstance(model, BertTaskModel) else batch
+
+
+def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns logits whose softmax over the last axis is what the model predicts.
+
+    | objective             | returns                                                 |
+    |-----------------------|---------------------------------------------------------|
+    | `MultiLabelObjective` | [B, C, 2]: for every class, whether it applies          |
+    | `SpanObjective`       | [B, 2, S]: the start and the end, which are no padding  |
+    | others                | `logits`                                                |
+
+    Args:
+        objective: what the model was trained with.
+        logits: what the model returns.
+        mask: the `input_mask`.
+    """
+    if isinstance(objective, MultiLabelObjective):
+        return tf.stack([logits, tf.zeros_like(logits)], axis=-1)
+    if isinstance(objective, SpanObjective):
+        padding = tf.cast(mask == 0, tf.float32)[:, :, tf.newaxis]
+        return tf.transpose(logits - 1e9 * padding, [0, 2, 1])
+    return logits

@@ -14,7 +14,8 @@ from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.quantized_model import QuantizedModel
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.sensitivity import choose_bits, layer_eigenvalues, moments
-from bert_tf.compression.student import StudentTask, load_teacher
+from bert_tf.compression.student import StudentTask
+from bert_tf.compression.teacher import load_teacher
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.run import model_spec, read_features

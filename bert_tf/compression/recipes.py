@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bert_tf.choices import GENERAL_RECIPES as GENERAL_NAMES
 from bert_tf.choices import RECIPES as NAMES
+from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
 from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.terms import (
     ALWAYS,
@@ -22,6 +23,7 @@ from bert_tf.compression.terms import (
     internal_attention,
     internal_states,
     last_states,
+    outputs,
     patient_layers,
     soft_labels,
     teacher_layer,
@@ -67,6 +69,8 @@ class Recipe:
         removes_heads: whether the student starts without some of its heads; see `heads`.
         zeroes_weights: whether training sets weights to zero; see `pruning`.
         quantization: how the weights are quantized, if they are.
+        bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.
+        changes: what --augment does to copies of texts.
         published: its row in the survey, if it has one.
     """
 
@@ -79,6 +83,8 @@ class Recipe:
     removes_heads: bool = False
     zeroes_weights: bool = False
     quantization: Quantization | None = None
+    bilstm: bool = False
+    changes: Changes = REPLACED
     published: Published | None = None
 
     @property
@@ -221,6 +227,22 @@ _RECIPES = {
         layers=every,
         quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
         published=Published(13.0, 0.99, None),
+    ),
+    "minibert": Recipe(
+        "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
+        layers=lowest(4),
+        labels=0.0,
+        terms=(soft_labels(1.0, temperature=1.0),),
+        published=Published(6.0, 0.98, 27.0),
+    ),
+    "bilstm": Recipe(
+        "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
+        layers=lowest(1),
+        labels=0.0,
+        terms=(outputs(1.0),),
+        bilstm=True,
+        changes=MASKED_AND_SAMPLED,
+        published=Published(110.0, 0.91, 434.0),
     ),
 }
 RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import keras
+
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run import COMPRESSION
 from bert_tf.compression.speed import sequences_per_second
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
 from bert_tf.finetuning.runs.tables import aligned, markdown
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.loading import load_weights
@@ -142,9 +144,9 @@ def measure(students: Sequence[Student]) -> list[float]:
     return [speeds[student.folder] / speeds[student.teacher] for student in students]
 
 
-def _load_encoder(folder: str) -> BertEncoder:
-    checkpoint = open_checkpoint(folder)
-    encoder = BertEncoder(checkpoint.spec.config)
+def _load_encoder(folder: str) -> keras.Model:
+    checkpoint = open_checkpoint(folder, bilstm=True)
+    encoder = make_encoder(checkpoint.spec.config)
     load_weights(checkpoint.path, checkpoint.tensors, encoder.weights)
     return encoder
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.quantized_student import (
     QuantizedStudentTask,
@@ -16,7 +18,8 @@ from bert_tf.compression.quantized_student import (
 )
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters, sparse_sizes
-from bert_tf.compression.student import StudentTask, initial_student, without_heads
+from bert_tf.compression.student import StudentTask, initial_student, reads_pairs, without_heads
+from bert_tf.compression.teacher import known_spec
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.saved_run import check_resumable
@@ -65,7 +68,9 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         results = fine_tune(options, finished)
     else:
         student = _student_task(options, recipe, task, teacher)
-        init = None if run.has_checkpoint() else initial_student(options, recipe, teacher)
+        init = None
+        if not run.has_checkpoint():
+            init = initial_student(options, recipe, teacher, recipe.bilstm and reads_pairs(task))
         if init and recipe.removes_heads:
             init = without_heads(options, task, init)
         results = fine_tune(options, student, init)
@@ -80,9 +85,29 @@ def _student_task(
 ) -> StudentTask:
     arguments = task, recipe, teacher, not options.init_checkpoint
     if not recipe.quantization:
-        return StudentTask(*arguments, options.pruned_share)
+        augmentation = _augmentation(options, recipe, teacher)
+        return StudentTask(*arguments, options.pruned_share, augmentation)
     how = quantization(options, recipe)
     return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
+
+
+def _augmentation(
+    options: CompressionOptions, recipe: Recipe, teacher: Checkpoint
+) -> Augmentation | None:
+    """Returns what makes copies of the training examples; None without --augment.
+
+    Raises:
+        ValueError, OSError: --masked_lm cannot be used; says why.
+    """
+    if not options.augment:
+        return None
+    model = MaskedLM(options.masked_lm, options.max_seq_length)
+    if teacher.spec.lower_case is False and model.lower_case:
+        raise ValueError(
+            f"--masked_lm={options.masked_lm} lower-cases text, which the teacher does not: give "
+            "a model that does not either"
+        )
+    return Augmentation(model, options.augment, recipe.changes, options.random_seed)
 
 
 def _check_stages(options: CompressionOptions) -> None:
@@ -92,8 +117,15 @@ def _check_stages(options: CompressionOptions) -> None:
         raise ValueError(
             f"--early_stopping would end --recipe={options.recipe} before its last stage: omit it"
         )
-    for name in ("class_weights", "freeze_encoder"):
-        if recipe.has_teacher and getattr(options, name):
+    if options.augment and not recipe.terms:
+        raise ValueError(
+            f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
+            "omit it"
+        )
+    unsuited = ["class_weights", "freeze_encoder", "feature_based"] * recipe.has_teacher
+    unsuited += ["student_layers", "preset", "bert_config_file"] * recipe.bilstm
+    for name in unsuited:
+        if getattr(options, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
     if recipe.zeroes_weights and options.freeze_encoder:
         raise ValueError("--freeze_encoder does not suit --recipe=weights: omit it")
@@ -106,7 +138,7 @@ def _report(
     run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
-        student, recipe = open_checkpoint(run.path), RECIPES[options.recipe]
+        student, recipe = open_checkpoint(run.path, bilstm=True), RECIPES[options.recipe]
         count = num_parameters(student)
         values = {
             "recipe": options.recipe,
@@ -158,7 +190,8 @@ def _describe_bytes(values: Mapping[str, Any]) -> str:
 
 def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:
     """Returns the teacher's metrics on the dev set."""
-    dev, spec = task.dev_splits[0], RunFolder(options.output_dir).read()
+    dev, ours = task.dev_splits[0], RunFolder(options.output_dir).read()
+    spec = known_spec(teacher, ours.vocab, ours.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     arguments = options, task, teacher.spec, teacher, splits, make_strategy(options)
     return load_evaluator(*arguments).evaluate(dev)

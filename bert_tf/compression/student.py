@@ -1,37 +1,43 @@
 """The student: the weights that it starts with, and the task that it learns with its teacher."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence, Sized
 from typing import Any
 
 import keras
 
 from bert_tf.checkpoint import open_init_checkpoint
-from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.heads import head_importance, least_important
 from bert_tf.compression.options import CompressionOptions, StudentOptions
+from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
-from bert_tf.config import BertConfig
+from bert_tf.compression.teacher import known_spec, load_teacher, predict
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.objectives import ClassificationObjective, RegressionObjective
+from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.run import model_spec, read_features
-from bert_tf.finetuning.task import TRAIN, Task
-from bert_tf.finetuning.trained_head import check_kind, order_classes
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.trained_head import check_kind
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
 from bert_tf.weights.reshaping import keep_layers, parse_layers, remove_heads
 from tfrecords.progress import say
 
 
 def initial_student(
-    options: StudentOptions, recipe: Recipe, teacher: Checkpoint
+    options: StudentOptions, recipe: Recipe, teacher: Checkpoint, pairs: bool = False
 ) -> Checkpoint | None:
     """Returns what the student starts with; None for random weights.
+
+    Args:
+        pairs: whether a BiLSTM compares two texts.
 
     Raises:
         ValueError: --student_layers is wrong, or layers share weights, so that none can be chosen.
@@ -42,6 +48,8 @@ def initial_student(
     file, run = options.bert_config_file, RunFolder(options.output_dir)
     given = open_init_checkpoint(options.init_checkpoint, file, options.replace_vocab, run)
     source = given or teacher
+    if recipe.bilstm:
+        return bilstm_student(source, pairs)
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
@@ -78,14 +86,50 @@ def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoin
     return remove_heads(checkpoint, heads)
 
 
+def bilstm_student(source: Checkpoint, pairs: bool) -> Checkpoint:
+    """Returns the word embeddings of an encoder, as the start of a BiLSTM.
+
+    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for the
+    sizes.
+    """
+    spec = source.spec
+    words = source.tensors["encoder/embeddings/word_embeddings"]
+    config = BertConfig(
+        spec.config.vocab_size,
+        hidden_size=400,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=150,
+        hidden_act="relu",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        max_position_embeddings=spec.config.max_position_embeddings,
+        embedding_size=words.shape[1],
+        bilstm="siamese" if pairs else "single",
+    )
+    spec = ModelSpec(config, spec.vocab, spec.lower_case)
+    tensors = {"encoder/word_embeddings": words}
+    return dataclasses.replace(source, spec=spec, tensors=tensors, head=None, config_file=None)
+
+
+def reads_pairs(task: Task) -> bool:
+    """Returns whether the examples of a task are pairs of texts."""
+    return task.head.kind == "multiple_choice" or getattr(task, "pairs", False)
+
+
 class StudentTask:
     """A task that a student learns from its teacher; in all else, the task itself.
+
+    If only predictions for whole examples are compared, the teacher makes them once, before
+    training. It then need not read the student's vocabulary: each model reads the same text in its
+    own tokens.
 
     Args:
         task: the task.
         teacher: a model that was fine-tuned on it.
         keeps_head: whether the student starts with the teacher's head.
         sparsity: the share of weights to set to zero, if the recipe does so.
+        augmentation: makes copies of the training examples, whose labels do not count.
 
     Raises:
         ValueError: the recipe or the teacher does not suit the task.
@@ -98,17 +142,28 @@ class StudentTask:
         teacher: Checkpoint,
         keeps_head: bool,
         sparsity: float = 0.0,
+        augmentation: Augmentation | None = None,
     ):
         self._task, self._recipe, self._teacher = task, recipe, teacher
         self._sparsity = sparsity
         check_kind(task.name, task.head, teacher.head, teacher.path)
         same = teacher.head and task.head and teacher.head.labels == task.head.labels
-        self._keeps_head = keeps_head and same
+        self._keeps_head = keeps_head and same and not recipe.bilstm
         if recipe.has_teacher and not _is_supported(task):
             raise ValueError(
-                f"--task={task.name}: this recipe compresses models that choose one class or "
-                "predict a number for a text or a pair; for other tasks, use --recipe=layers"
+                f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
+                "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
             )
+        if recipe.bilstm and task.head.kind == "span":
+            raise ValueError(
+                f"--task={task.name}: a BiLSTM cannot find answers: use another --recipe"
+            )
+        self._predicts_once = (
+            recipe.has_teacher
+            and not (recipe.reads or recipe.replaces)
+            and task.head.kind in ("classifier", "multiple_choice")
+        )
+        self._augmentation, self._train = augmentation, None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
@@ -123,23 +178,53 @@ class StudentTask:
             return self._task.objective
         return DistillationObjective(self._task.objective, self._recipe, num_train_steps)
 
+    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
+        """See `Task.read_splits`."""
+        splits = self._task.read_splits(names, files, seed)
+        if self._augmentation and TRAIN in splits:
+            if not isinstance(splits[TRAIN], TextExamples):
+                raise ValueError(
+                    f"--augment makes copies of texts and pairs of texts, but --task={self.name} "
+                    "has other examples: omit it"
+                )
+            splits[TRAIN] = self._augmentation(splits[TRAIN])
+        self._train = splits.get(TRAIN)
+        return splits
+
     def featurize(
         self, examples: Any, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
-        """See `Task.featurize`.
+        """See `Task.featurize`; adds the teacher's predictions to the training examples.
 
         Raises:
-            ValueError: the student's vocabulary or casing is not the teacher's.
+            ValueError: the student's vocabulary or casing is not the teacher's, and must be.
         """
-        ours, theirs = tokenizer.vocab, self._teacher.spec.vocab
-        other_casing = self._teacher.spec.lower_case not in (None, tokenizer.lower_case)
-        if other_casing or (theirs and ours.sha256 != theirs.sha256):
+        theirs = self._tokenizer(tokenizer)
+        if theirs != tokenizer and not self._predicts_once:
             raise ValueError(
-                f"the student's vocabulary ({len(ours):,} tokens) or casing is not that of the "
-                f"teacher, {self._teacher.path}: give --vocab_file={self._teacher.vocab_file} or "
-                "another --init_checkpoint"
+                f"the student's vocabulary ({len(tokenizer.vocab):,} tokens) or casing is not that "
+                f"of the teacher, {self._teacher.path}: give "
+                f"--vocab_file={self._teacher.vocab_file} or another --init_checkpoint, or use "
+                "--recipe=pd, which compares predictions for whole texts"
             )
-        return self._task.featurize(examples, tokenizer, max_seq_length)
+        trains = examples is self._train
+        if trains and self._augmentation and self._augmentation.changes.masked:
+            theirs, tokenizer = map(_reading_masks, (theirs, tokenizer))
+        features = self._task.featurize(examples, tokenizer, max_seq_length)
+        if not (trains and self._predicts_once):
+            return features
+        read = features
+        if theirs != tokenizer:
+            read = self._task.featurize(examples, theirs, max_seq_length)
+        answers = predict(self._task, self._teacher, read)
+        return dataclasses.replace(features, targets={**features.targets, TEACHER: answers})
+
+    def _tokenizer(self, ours: WordPieceTokenizer) -> WordPieceTokenizer:
+        """Returns the teacher's tokenizer, which is the student's in what is not known of it."""
+        spec = known_spec(self._teacher, ours.vocab, ours.lower_case)
+        if (spec.vocab.sha256, spec.lower_case) == (ours.vocab.sha256, ours.lower_case):
+            return ours
+        return WordPieceTokenizer(spec.vocab, spec.lower_case)
 
     def build_model(self, config: BertConfig) -> keras.Model:
         """See `Task.build_model`.
@@ -151,7 +236,8 @@ class StudentTask:
         if not self._recipe.has_teacher:
             return student
         check_comparable(self._recipe, config, self._teacher.spec.config)
-        return Distillation(student, load_teacher(self._task, self._teacher))
+        teacher = None if self._predicts_once else load_teacher(self._task, self._teacher)
+        return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
 
     def make_optimizer(
         self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
@@ -163,20 +249,17 @@ class StudentTask:
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         """See `Task.initial_weights`."""
+        if self._recipe.bilstm:
+            return [model.encoder.word_embeddings]
         return model.encoder.weights + (model.head.weights if self._keeps_head else [])
 
 
-def load_teacher(task: Task, teacher: Checkpoint) -> BertTaskModel:
-    """Returns the teacher with its classes in the order of the task's."""
-    model = task.build_model(teacher.spec.config)
-    load_weights(teacher.path, teacher.tensors, model.weights)
-    order_classes(model, task.head, teacher.head, say)
-    return model
+def _reading_masks(tokenizer: WordPieceTokenizer) -> WordPieceTokenizer:
+    return WordPieceTokenizer(tokenizer.vocab, tokenizer.lower_case, special_tokens_in_text=True)
 
 
 def _is_supported(task: Task) -> bool:
-    kinds = ClassificationObjective, RegressionObjective
-    return task.head and task.head.kind == "classifier" and isinstance(task.objective, kinds)
+    return task.head is not None and isinstance(task.objective, OBJECTIVES)
 
 
 def check_comparable(

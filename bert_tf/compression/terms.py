@@ -18,7 +18,7 @@ class Pair(NamedTuple):
     """What teacher and student computed for a batch.
 
     Attributes:
-        mask: the `input_mask`, int [B, S].
+        mask: the `input_mask`, int [B, S], with a row for every choice.
         progress: the share of the steps taken before this one, float32 [].
         project: maps the student's embeddings or hidden states to the teacher's width; its second
             argument says whether they are embeddings.
@@ -36,7 +36,7 @@ class Term(NamedTuple):
 
     Attributes:
         name: its name in the metrics of the run.
-        loss: maps a `Pair` to losses [B]; of a masked LM's predictions, [B, P].
+        loss: maps a `Pair` to losses, one per row [B]; of predictions, one per distribution.
         weight: the factor in the loss.
         reads: what it needs beside the logits; see `outputs.compute`.
         during: when it counts.
@@ -75,6 +75,15 @@ def soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Ter
         return losses.soft_labels(teacher, student, temperature)
 
     return Term("soft_labels", loss, weight, during=during, projects=True, predicts=True)
+
+
+def outputs(weight: float) -> Term:
+    """The logits, or the number, that the models predict."""
+
+    def loss(pair: Pair) -> tf.Tensor:
+        return losses.squared_error(pair.teacher.logits, pair.student.logits)
+
+    return Term("outputs", loss, weight, projects=True, predicts=True)
 
 
 def last_states(weight: float) -> Term:

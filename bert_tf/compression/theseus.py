@@ -45,13 +45,13 @@ def mixed_logits(
 
     Source: BERT-of-Theseus (arXiv:2002.02925) section 3.2.
     """
-    encoder, seed = student.encoder, batch["dropout_seed"]
-    mask = encoder.attention_mask(batch["input_mask"])
+    encoder, seed, rows = student.encoder, batch["dropout_seed"], student.rows(batch)
+    mask = encoder.attention_mask(rows["input_mask"])
     seeds = encoder.dropout_seeds(batch, True)
     count, total = encoder.config.num_hidden_layers, teacher.config.num_hidden_layers
     replaced = tf.random.stateless_uniform([count], seed) < rate
     x = encoder.embeddings(
-        batch["input_word_ids"], batch["input_type_ids"], seeds=seeds, training=True
+        rows["input_word_ids"], rows["input_type_ids"], seeds=seeds, training=True
     )
     for index in range(count):
         module = range(teacher_layer(index, count, total), teacher_layer(index + 1, count, total))
@@ -65,5 +65,5 @@ def mixed_logits(
             return x
 
         x = tf.cond(replaced[index], successor, predecessor)
-    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, batch["input_mask"])}
-    return student.logits(outputs, seeds, training=True)
+    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, rows["input_mask"])}
+    return student.logits(outputs, batch, seeds, training=True)

@@ -40,7 +40,8 @@ def open_fine_tuned(
                 "omit it"
             )
         _warn_if_unfinished(folder, flags)
-        checkpoint, task = open_checkpoint(folder.file(BEST)), task or task_of_run(folder)
+        checkpoint = open_checkpoint(folder.file(BEST), bilstm=True)
+        task = task or task_of_run(folder)
     else:
         checkpoint = open_checkpoint(path)
         task = _converted_task(checkpoint, path, pairs)

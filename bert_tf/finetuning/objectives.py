@@ -157,3 +157,13 @@ class SpanObjective:
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"logits": model(batch, training=False)}
+
+
+OBJECTIVES = (
+    ClassificationObjective,
+    RegressionObjective,
+    MultiLabelObjective,
+    TaggingObjective,
+    SpanObjective,
+)
+"""All objectives."""

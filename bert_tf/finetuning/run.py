@@ -124,7 +124,7 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     """
     best = RunFolder(run.file(BEST))
     if best.has_checkpoint():
-        return open_checkpoint(best.path)
+        return open_checkpoint(best.path, bilstm=True)
     if not init or not init.head:
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "

@@ -1,16 +1,24 @@
 """The encoder with a head for a fine-tuning task."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from bert_tf.config import HEADS, BertConfig
+from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
 
 
+def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
+    """Returns the encoder that a configuration describes; `arguments` are Keras' own."""
+    return (BiLSTMEncoder if config.bilstm else BertEncoder)(config, **arguments)
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertTaskModel(keras.Model):
-    """A `BertEncoder` with dropout and a dense layer for a task.
+    """A `BertEncoder`, or a `BiLSTMEncoder`, with dropout and a dense layer for a task.
 
     | kind              | reads               | inputs    | output                          |
     |-------------------|---------------------|-----------|---------------------------------|
@@ -46,7 +54,7 @@ class BertTaskModel(keras.Model):
         if kind not in HEADS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.config, self.num_outputs, self.kind = config, num_outputs, kind
-        self.encoder = BertEncoder(config, dtype=self.dtype_policy)
+        self.encoder = make_encoder(config, dtype=self.dtype_policy)
         self.head = DenseHead(
             num_outputs,
             dropout=0.0 if kind == "span" else config.head_dropout_prob,
@@ -61,26 +69,32 @@ class BertTaskModel(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
-        if self.kind == "multiple_choice":
-            shape = ops.shape(inputs["input_word_ids"])
-            inputs = {
-                name: values if name == "dropout_seed" else ops.reshape(values, (-1, shape[2]))
-                for name, values in inputs.items()
-                if name in ("dropout_seed", "input_word_ids", "input_mask", "input_type_ids")
-            }
-        seeds = self.encoder.dropout_seeds(inputs, training)
+        rows = self.rows(inputs)
+        seeds = self.encoder.dropout_seeds(rows, training)
         trains_encoder = training and self.encoder.trainable
-        outputs = self.encoder(inputs, seeds=seeds, training=trains_encoder)
-        logits = self.logits(outputs, seeds, training)
-        return ops.reshape(logits, shape[:2]) if self.kind == "multiple_choice" else logits
+        outputs = self.encoder(rows, seeds=seeds, training=trains_encoder)
+        return self.logits(outputs, inputs, seeds, training)
 
-    def logits(self, outputs, seeds=None, training=None):
-        """Applies the head to the encoder's outputs; of "multiple_choice", it returns [B * K]."""
+    def rows(self, inputs):
+        """Returns the encoder's inputs [B, S]: those of the model, with a row for every choice."""
+        if self.kind != "multiple_choice":
+            return inputs
+        length = ops.shape(inputs["input_word_ids"])[2]
+        return {
+            name: values if name == "dropout_seed" else ops.reshape(values, (-1, length))
+            for name, values in inputs.items()
+            if name in ("dropout_seed", "input_word_ids", "input_mask", "input_type_ids")
+        }
+
+    def logits(self, outputs, inputs, seeds=None, training=None):
+        """Applies the head to what the encoder computed for the `rows` of `inputs`."""
         per_token = self.kind in ("tagger", "span")
         x = outputs["sequence_output" if per_token else "pooled_output"]
         if not self.encoder.trainable:
             x = ops.stop_gradient(x)
         logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
+        if self.kind == "multiple_choice":
+            return ops.reshape(logits, ops.shape(inputs["input_word_ids"])[:2])
         return logits[:, 0] if self.num_outputs == 1 and not per_token else logits
 
     def get_config(self):

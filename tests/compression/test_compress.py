@@ -10,19 +10,25 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
+from bert_tf.compression.distillation import TEACHER
+from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.student import StudentTask, initial_student
+from bert_tf.compression.run import num_parameters
+from bert_tf.compression.student import StudentTask, initial_student, reads_pairs
 from bert_tf.conversion.converting import write_run
+from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.runs.comparison import published_tables, read_groups
+from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
+from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import Vocabulary
@@ -53,9 +59,40 @@ def test_all_layers_of_the_teacher_are_the_teacher(teacher, files, batch, config
     load_weights(teacher, source.tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
     options = make_options(teacher, files)
-    assert initial_student(options, RECIPES["layers"], source).spec.config.num_hidden_layers == 2
+    half = initial_student(options, RECIPES["layers"], source)
+    assert half.spec.config.num_hidden_layers == 2
+    options = make_options(teacher, files, student_layers="0-3")
     with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
-        initial_student(make_options(teacher, files, student_layers="0-3"), RECIPES["pd"], source)
+        initial_student(options, RECIPES["pd"], source)
+
+
+def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch, tmp_path):
+    """Oracles: the teacher's table; the model that was saved; the message of other commands."""
+    options, source = make_options(teacher, files, recipe="bilstm"), open_checkpoint(teacher)
+    recipe = RECIPES["bilstm"]
+    task = StudentTask(TASKS["sst2"], recipe, source, keeps_head=True)
+    student = initial_student(options, recipe, source)
+    assert student.spec.config.bilstm == "single" and student.spec.vocab == source.spec.vocab
+    assert initial_student(options, recipe, source, True).spec.config.bilstm == "siamese"
+    assert [reads_pairs(TASKS[name]) for name in ("sst2", "mrpc", "swag")] == [False, True, True]
+    model = task.build_model(student.spec.config)
+    (words,) = task.initial_weights(model)
+    load_weights(teacher, student.tensors, [words])
+    table = source.tensors["encoder/embeddings/word_embeddings"].read()
+    np.testing.assert_array_equal(words, table)
+    assert len(model.weights) == len(model.student.weights)
+
+    run, folder = RunFolder(str(tmp_path)), str(tmp_path)
+    run.write(student.spec)
+    run.write_head(TASKS["sst2"].head)
+    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    found = open_checkpoint(folder, bilstm=True)
+    assert num_parameters(found) == model.student.count_params()
+    loaded = TASKS["sst2"].build_model(found.spec.config)
+    load_weights(folder, found.tensors, loaded.weights)
+    np.testing.assert_array_equal(loaded(batch), model(batch))
+    with pytest.raises(ValueError, match="is a BiLSTM, which has no layers of BERT"):
+        open_checkpoint(folder)
 
 
 @pytest.mark.slow
@@ -151,6 +188,9 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
     [
         ({"early_stopping": 1, "recipe": "tinybert"}, "--early_stopping would end --recipe=tinyb"),
         ({"class_weights": "balanced", "recipe": "pd"}, "--class_weights does not suit --recipe=p"),
+        ({"augment": 2}, "--augment and --masked_lm need each other"),
+        ({"augment": 2, "masked_lm": "x"}, "--augment does not suit --recipe=layers, which learns"),
+        ({"preset": "tiny", "recipe": "bilstm"}, "--preset does not suit --recipe=bilstm"),
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
         ({"do_train": False}, "use run_finetuning --do_eval"),
         ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
@@ -171,6 +211,12 @@ def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):
     with pytest.raises(ValueError, match=message):
         run(make_options(teacher, files, tmp_path / "out", **changes))
     assert not (tmp_path / "out").exists()
+
+
+def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):
+    changes = {"recipe": "pd", "augment": 2, "masked_lm": teacher}
+    with pytest.raises(ValueError, match="--masked_lm=.* has no masked-LM head"):
+        run(make_options(teacher, files, tmp_path / "out", **changes))
 
 
 def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
@@ -195,4 +241,28 @@ def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
         run(make_options(str(headless), files, tmp_path / "out"))
     other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
     with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
-        StudentTask(task, RECIPES["pd"], source, False).featurize(None, other, 12)
+        StudentTask(task, RECIPES["tinybert"], source, False).featurize(None, other, 12)
+
+
+def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, config):
+    """Oracles: the teacher's model on the teacher's tokens; the loss of these predictions."""
+    source, sst2 = open_checkpoint(teacher), TASKS["sst2"]
+    task = StudentTask(sst2, RECIPES["pd"], source, keeps_head=False)
+    splits = task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    vocab = source.spec.vocab
+    other = WordPieceTokenizer(Vocabulary((*vocab.tokens[:5], *vocab.tokens[:4:-1])), True)
+    features = task.featurize(splits["train"], other, 12)
+    assert TEACHER not in task.featurize(splits["dev"], other, 12).targets
+    own = sst2.featurize(splits["train"], WordPieceTokenizer(vocab, True), 12)
+    model = BertTaskModel(config, 2)
+    load_weights(teacher, source.tensors, model.weights)
+    batch = next(iter(eval_batches(own, 32)))
+    found = features.targets[TEACHER][batch["example_index"]]
+    np.testing.assert_allclose(found, model(batch), atol=1e-5)
+
+    student = task.build_model(dataclasses.replace(config, num_hidden_layers=1))
+    assert student.teacher is None
+    batch = next(iter(train_batches(features, 8, 1, 0)))
+    losses = soft_labels(batch[TEACHER], student(batch))
+    found = task.objective.sums(student, batch, False)["soft_labels"]
+    np.testing.assert_allclose(found, tf.reduce_sum(losses), rtol=1e-5)

@@ -7,11 +7,17 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.losses import token_cosine
 from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.terms import Pair, teacher_layer
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
-from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.finetuning.objectives import (
+    ClassificationObjective,
+    MultiLabelObjective,
+    SpanObjective,
+    TaggingObjective,
+)
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.task_model import BertTaskModel
 
@@ -105,6 +111,64 @@ def test_the_loss_has_the_weights_of_the_recipe(config, batch):
     np.testing.assert_array_equal(objective.outputs(model, batch)["logits"], student)
 
 
+def divergence(teacher, student, axis=-1):
+    p, q = (np.exp(x - np.logaddexp.reduce(x, axis, keepdims=True)) for x in (teacher, student))
+    return np.sum(p * np.log(p / q), axis)
+
+
+def make_kind(config, recipe, objective, outputs, kind):
+    student = BertTaskModel(dataclasses.replace(config, num_hidden_layers=2), outputs, kind)
+    model = Distillation(student, BertTaskModel(config, outputs, kind))
+    return model, DistillationObjective(objective, RECIPES[recipe])
+
+
+def test_taggers_and_finders_of_answers_are_compared_token_by_token(config, batch):
+    """Oracles, in NumPy: the divergences at tagged tokens; the mean of start and end in a text."""
+    tags = np.where(batch["input_mask"], [0, -1, 2, 1, -1, 0, 0, 1], -1)
+    ones = tf.ones(4, tf.int32)
+    targets = {"tagger": {"tags": tf.constant(tags)}, "span": {"start": ones, "end": ones}}
+    for objective, outputs, kind in (
+        (TaggingObjective(), 3, "tagger"),
+        (SpanObjective(), 2, "span"),
+    ):
+        model, loss = make_kind(config, "minibert", objective, outputs, kind)
+        t, s = (m(batch).numpy()[:3] for m in (model.teacher, model.student))
+        data = batch | targets[kind]
+        found = sums_at(0, model, loss, data, training=False)["soft_labels"]
+        count = float(loss.counts(data)["soft_labels"])
+        if kind == "tagger":
+            tagged = tags[:3] >= 0
+            assert found == pytest.approx(divergence(t, s)[tagged].sum(), rel=1e-3)
+            assert count == tagged.sum()
+        else:
+            parts = [
+                divergence(t[row, :n], s[row, :n], 0).mean() for row, n in enumerate((8, 3, 5))
+            ]
+            assert found == pytest.approx(sum(parts), rel=1e-3)
+            assert count == 3
+
+
+def test_choices_and_several_classes_count_with_their_mean(config, batch):
+    """Oracles, in NumPy: the divergence over the choices; that of every class from the other."""
+    for name in ("input_word_ids", "input_mask", "input_type_ids"):
+        batch[name] = tf.stack([batch[name], batch[name][::-1]], axis=1)
+    model, loss = make_kind(config, "distilbert", ClassificationObjective(), 1, "multiple_choice")
+    found = sums_at(0, model, loss, batch, training=False)
+    t, s = (m(batch).numpy()[:3] for m in (model.teacher, model.student))
+    expected = 0.625 * 4 * divergence(t / 2, s / 2).sum()
+    assert found["soft_labels"] == pytest.approx(expected, rel=1e-3)
+    states = [m.encoder(m.rows(batch))["sequence_output"] for m in (model.teacher, model.student)]
+    cosines = np.reshape(token_cosine(*states, model.student.rows(batch)["input_mask"]), [4, 2])
+    assert found["cosine"] == pytest.approx(0.125 * cosines.mean(1)[:3].sum(), rel=1e-3)
+
+    batch = {name: x[:, 0] if name.startswith("input") else x for name, x in batch.items()}
+    batch["labels"] = tf.zeros([4, 3])
+    model, loss = make_kind(config, "pd", MultiLabelObjective(), 3, "classifier")
+    t, s = (np.stack([m(batch)[:3], np.zeros([3, 3])], -1) for m in (model.teacher, model.student))
+    found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
+    assert found == pytest.approx(divergence(t, s).mean(1).sum(), rel=1e-3)
+
+
 def test_stages_follow_the_steps(config, batch):
     """Oracle: the spans in the table of recipes, of 10 steps."""
     model, objective = make(config, "tinybert")
@@ -134,6 +198,8 @@ def test_the_teacher_is_no_part_of_what_is_trained_and_saved(config):
     assert model.project(tf.zeros([1, 2, 8]), False).shape == (1, 2, 16)
     assert make(config, "tinybert")[0].weights[0].path in student
     assert len(make(config, "tinybert")[0].weights) == len(student)
+    alone = Distillation(model.student, model.teacher, projects=False)
+    assert [weight.path for weight in alone.weights] == student
 
 
 def test_theseus_replaces_modules(config, batch):

@@ -1,0 +1,126 @@
+"""More examples for a student: copies of texts in which words were replaced."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.finetuning.examples import TextExamples
+from tfrecords.progress import progress_bar
+
+# The target that is 1 where the labels are those of the data, and 0 for the copies.
+LABELED = "labeled"
+MASK = "[MASK]"
+_LONGEST_NGRAM = 5
+
+Words = Sequence[str]
+
+
+class Changes(NamedTuple):
+    """What happens to a copy of a text.
+
+    Attributes:
+        replaced: the probability that one of its candidates replaces a word.
+        masked: the probability that [MASK] replaces a word.
+        sampled: the probability that only 1 to 5 successive words of the text are kept.
+    """
+
+    replaced: float
+    masked: float = 0.0
+    sampled: float = 0.0
+
+
+# Source: TinyBERT (arXiv:1909.10351) algorithm 1 and section 4.2.
+REPLACED = Changes(0.4)
+# Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) sections 3.3 and 4.3.
+MASKED_AND_SAMPLED = Changes(0.1, masked=0.1, sampled=0.25)
+
+
+def change(
+    words: Words, candidates: Sequence[Words], changes: Changes, random: np.random.Generator
+) -> list[str]:
+    """Returns a copy of a text.
+
+    Args:
+        words: the words of the text.
+        candidates: what may replace each word; a word without candidates is not replaced.
+    """
+    draws = random.random(len(words))
+    copy = list(words)
+    for place, draw in enumerate(draws):
+        if draw < changes.masked:
+            copy[place] = MASK
+        elif draw < changes.masked + changes.replaced and len(candidates[place]):
+            copy[place] = str(random.choice(candidates[place]))
+    if random.random() < changes.sampled:
+        length = random.integers(1, _LONGEST_NGRAM, endpoint=True)
+        first = random.integers(0, max(1, len(copy) - length + 1))
+        copy = copy[first : first + length]
+    return copy
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """Makes copies of examples; equal examples and seeds give equal copies.
+
+    Args:
+        model: finds the candidates.
+        copies: the number of copies of each example. Those that equal the example or each other
+            are left out.
+        changes: what happens to the texts of a copy.
+        seed: the seed.
+    """
+
+    model: MaskedLM
+    copies: int
+    changes: Changes
+    seed: int
+
+    def __call__(self, examples: TextExamples) -> TextExamples:
+        """Returns the examples, followed by their copies, with the target `LABELED`."""
+        columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
+        made: list[list[bytes]] = [[] for _ in columns]
+        origins: list[int] = []
+        with progress_bar(
+            total=len(examples), desc="Augmenting", unit="example", leave=False
+        ) as bar:
+            for index, texts in enumerate(zip(*columns, strict=True)):
+                for copy in self._copies(index, texts):
+                    origins.append(index)
+                    for column, text in zip(made, copy, strict=True):
+                        column.append(text)
+                bar.update()
+        return _joined(examples, made, np.array(origins, np.int64))
+
+    def _copies(self, index: int, texts: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+        """Returns the different copies of an example, a tuple of texts each."""
+        random = np.random.default_rng([self.seed, index])
+        read = [self.model.candidates(text) for text in texts]
+        original = tuple(" ".join(words) for words, _ in read)
+        copies = dict.fromkeys(
+            tuple(" ".join(change(*text, self.changes, random)) for text in read)
+            for _ in range(self.copies)
+        )
+        copies.pop(original, None)
+        return [tuple(text.encode() for text in copy) for copy in copies]
+
+
+def _joined(
+    examples: TextExamples, made: Sequence[list[bytes]], origins: np.ndarray
+) -> TextExamples:
+    """Returns the examples followed by the copies of those at `origins`."""
+    copies = examples.take(origins)
+    labeled = np.repeat([1.0, 0.0], [len(examples), len(origins)]).astype(np.float32)
+    targets = {
+        name: np.concatenate([values, copies.targets[name]])
+        for name, values in examples.targets.items()
+    }
+    return TextExamples(
+        examples.texts_a + made[0],
+        examples.texts_b and examples.texts_b + made[1],
+        targets | {LABELED: labeled},
+        examples.ids and examples.ids + copies.ids,
+        (*examples.notes, f"{len(origins):,} of them copies with other words"),
+    )

@@ -1,0 +1,98 @@
+"""Words that a masked LM expects in the places of the words of a text."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.resolution import resolve_vocab
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.names import part_of
+from tfrecords.vocabulary import load_vocab
+
+# Source: TinyBERT (arXiv:1909.10351) section 4.2.
+_CANDIDATES = 15
+
+
+class MaskedLM:
+    """Finds the 15 likeliest words for each word of a text that is one token.
+
+    As in the code of TinyBERT's authors, each word is masked alone, in the unchanged text.
+
+    Args:
+        path: a checkpoint with a masked-LM head.
+        max_seq_length: the number of tokens that are read of a text; later words have no
+            candidates.
+
+    Attributes:
+        lower_case: whether its texts are lower-cased.
+
+    Raises:
+        ValueError, OSError: the checkpoint cannot be used; says why.
+    """
+
+    def __init__(self, path: str, max_seq_length: int):
+        checkpoint = open_checkpoint(path)
+        if "masked_lm" not in {part_of(name) for name in checkpoint.tensors}:
+            raise ValueError(
+                f"--masked_lm={path} has no masked-LM head, which predicts the words: give a run "
+                "of run_pretraining, or another checkpoint with such a head"
+            )
+        vocab_file, self.lower_case = resolve_vocab(checkpoint)
+        self._tokenizer = WordPieceTokenizer(load_vocab(vocab_file), self.lower_case)
+        positions = checkpoint.spec.config.max_position_embeddings
+        self._room = min(max_seq_length, positions) - 2
+        self._model = BertPretrainer(checkpoint.spec.config)
+        optional = ("pooler", "next_sentence")
+        load_weights(checkpoint.path, checkpoint.tensors, self._model.weights, None, optional)
+        words = _words(self._tokenizer)
+        self._predict = tf.function(
+            lambda ids, positions: _likeliest(self._model, ids, positions, words),
+            autograph=False,
+            reduce_retracing=True,
+        )
+
+    def candidates(self, text: bytes) -> tuple[list[str], list[list[str]]]:
+        """Returns the normalized words of a text, and the candidates of each word."""
+        vocab = self._tokenizer.vocab
+        words = [word.decode() for word in self._tokenizer.words([text])[0].numpy()]
+        found: list[list[str]] = [[] for _ in words]
+        pieces = self._tokenizer.tokenize([text])[0]
+        ids, starts = pieces.values.numpy()[: self._room], pieces.row_starts().numpy()
+        single = np.flatnonzero((pieces.row_lengths() == 1) & (starts < len(ids)))
+        single = [word for word in single if ids[starts[word]] != vocab.unk_id]
+        if not single:
+            return words, found
+        masked = np.repeat([[vocab.cls_id, *ids, vocab.sep_id]], len(single), axis=0)
+        positions = starts[single] + 1
+        masked[np.arange(len(single)), positions] = vocab.mask_id
+        best = self._predict(tf.constant(masked, tf.int32), tf.constant(positions, tf.int32))
+        for word, chosen in zip(single, best.numpy(), strict=True):
+            found[word] = [vocab.tokens[token] for token in chosen]
+        return words, found
+
+
+def _words(tokenizer: WordPieceTokenizer) -> np.ndarray:
+    """Returns the ids of the tokens that are words, which special and unused tokens are not."""
+    special = [_is_special(token) for token in tokenizer.vocab.tokens]
+    return np.flatnonzero(tokenizer.starts_word & ~np.array(special)).astype(np.int32)
+
+
+def _is_special(token: str) -> bool:
+    return len(token) > 1 and token.startswith("[")
+
+
+def _likeliest(
+    model: BertPretrainer, ids: tf.Tensor, positions: tf.Tensor, words: np.ndarray
+) -> tf.Tensor:
+    """Returns the likeliest of the tokens `words` at one position of every row, int32 [N, 15]."""
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+        "masked_lm_positions": positions[:, tf.newaxis],
+    }
+    logits = tf.gather(model(inputs, training=False)["mlm_logits"][:, 0], words, axis=1)
+    best = tf.math.top_k(logits, min(_CANDIDATES, len(words))).indices
+    return tf.gather(words, best)

@@ -1,0 +1,52 @@
+"""The teacher: its model, and what it predicts."""
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import ModelSpec
+from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.trained_head import order_classes
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.training.trainer import Trainer
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+from tfrecords.progress import counted, say
+from tfrecords.vocabulary import Vocabulary
+
+_BATCH_SIZE = 32
+
+
+def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> ModelSpec:
+    """Returns configuration, vocabulary and casing of a teacher.
+
+    Args:
+        vocab, lower_case: those of the student, for what is not known of the teacher.
+    """
+    spec = teacher.spec
+    casing = lower_case if spec.lower_case is None else spec.lower_case
+    return ModelSpec(spec.config, spec.vocab or vocab, casing)
+
+
+def load_teacher(task: Task, teacher: Checkpoint) -> BertTaskModel:
+    """Returns the teacher with its classes in the order of the task's."""
+    model = task.build_model(teacher.spec.config)
+    load_weights(teacher.path, teacher.tensors, model.weights)
+    order_classes(model, task.head, teacher.head, say)
+    return model
+
+
+def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
+    """Returns what a teacher predicts for every example: logits [N, C] or numbers [N].
+
+    It computes on the first GPU, if there is one, or else on the CPU.
+    """
+    say(f"The teacher predicts {counted(len(features), 'training example')}.")
+    gpus = tf.config.list_logical_devices("GPU")
+    strategy = tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
+    with strategy.scope():
+        model = load_teacher(task, teacher)
+    trainer = Trainer(strategy, model, task.objective)
+    (predictions,) = trainer.predict(eval_batches(features, _BATCH_SIZE)).values()
+    return predictions

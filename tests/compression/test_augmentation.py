@@ -1,0 +1,102 @@
+"""Copies of texts with other words."""
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.compression.augmentation import (
+    LABELED,
+    MASKED_AND_SAMPLED,
+    REPLACED,
+    Augmentation,
+    change,
+)
+from bert_tf.compression.distillation import DistillationObjective
+from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.inference.masks import MaskFiller
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import Checkpointer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "##b", *"abcdefgh"))
+WORDS = tuple("abcdefgh")
+
+
+@pytest.fixture(scope="module")
+def masked_lm(tmp_path_factory) -> str:
+    """A run folder with a random masked LM."""
+    folder = str(tmp_path_factory.mktemp("masked_lm"))
+    config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=0.5)
+    RunFolder(folder).write(ModelSpec(config, VOCAB, lower_case=True))
+    model = BertPretrainer(config)
+    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    return folder
+
+
+def test_words_are_changed_as_often_as_published():
+    """Oracles: the probabilities of TinyBERT and of Tang et al.; n-grams of one to five words."""
+    random, words = np.random.default_rng(0), ["old"] * 20_000
+    candidates = [["new", "newer"]] * len(words)
+    share = collections.Counter(change(words, candidates, REPLACED, random))
+    assert share["new"] + share["newer"] == pytest.approx(0.4 * len(words), rel=0.05)
+    assert share["new"] == pytest.approx(share["newer"], rel=0.1) and not share["[MASK]"]
+    assert change(words, [[]] * len(words), REPLACED, random) == words
+    whole = change(words, candidates, MASKED_AND_SAMPLED._replace(sampled=0), random)
+    share = collections.Counter(whole)
+    assert share["[MASK]"] == pytest.approx(0.1 * len(words), rel=0.1)
+    assert share["new"] + share["newer"] == pytest.approx(0.1 * len(words), rel=0.1)
+    few = [change(words[:9], candidates, MASKED_AND_SAMPLED, random) for _ in range(4000)]
+    lengths = collections.Counter(map(len, few))
+    assert lengths.pop(9) == pytest.approx(0.75 * len(few), rel=0.05)
+    assert set(lengths) == {1, 2, 3, 4, 5} and min(lengths.values()) > 150
+
+
+def test_candidates_are_the_likeliest_words(masked_lm):
+    """Oracle: `MaskFiller` on the text with each word masked; no special tokens, no word pieces."""
+    model = MaskedLM(masked_lm, 9)
+    words, found = model.candidates(b"C ab Zz d, h e f")
+    assert words == ["c", "ab", "zz", "d", ",", "h", "e", "f"]
+    # "ab" is two tokens and "zz" and "," are unknown; of 8 positions, 6 are for the text.
+    assert [bool(candidates) for candidates in found] == [1, 0, 0, 1, 0, 0, 0, 0]
+    tokenizer = WordPieceTokenizer(VOCAB, True, special_tokens_in_text=True)
+    filler = MaskFiller(model._model, tokenizer, len(VOCAB))
+    for word, text in ((0, "[MASK] ab zz d ,"), (3, "c ab zz [MASK] ,")):
+        ((guesses,),) = filler.fill([text.encode()])
+        assert found[word] == [guess.token for guess in guesses if guess.token in WORDS]
+    assert model.candidates(b"") == ([], [])
+
+
+def test_copies_are_a_function_of_the_seed(masked_lm):
+    """Oracles: the same call again; the examples, which come first; labels that do not count."""
+    texts = [b"a b c d e", b"f g h a b", b"zz"]
+    examples = TextExamples(
+        texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, ["x", "y", "z"]
+    )
+    model = MaskedLM(masked_lm, 8)
+    made = [Augmentation(model, 5, MASKED_AND_SAMPLED, seed)(examples) for seed in (1, 1, 2)]
+    assert made[0].texts_a == made[1].texts_a != made[2].texts_a
+    assert made[0].texts_a[:3] == texts and made[0].texts_b[:3] == texts[::-1]
+    count, labeled = len(made[0]), made[0].targets[LABELED]
+    assert 10 < count <= 18 and labeled.tolist() == [1] * 3 + [0] * (count - 3)
+    origins = ["xyz".index(name) for name in made[0].ids]
+    np.testing.assert_array_equal(made[0].targets["labels"], np.array([0, 1, 1])[origins])
+    assert f"{count - 3} of them copies with other words" in made[0].notes
+    # A text without candidates has only copies that differ from it.
+    alone = Augmentation(model, 5, REPLACED, 1)(examples.take(np.array([2])))
+    assert b"zz" not in alone.texts_a[1:] or alone.texts_b[1:] != [b"a b c d e"]
+
+    objective = DistillationObjective(ClassificationObjective(), RECIPES["pkd6"])
+    batch = {
+        "labels": tf.constant([0, 1, 1]), "example_weights": tf.ones(3),
+        LABELED: tf.constant([1.0, 0.0, 0.0]),
+    }  # fmt: skip
+    counts = {name: float(value) for name, value in objective.counts(batch).items()}
+    assert counts == {"labels": 1, "accuracy": 1, "soft_labels": 3, "patience": 3}

@@ -249,7 +249,8 @@ def test_a_quantized_student_from_flags_to_its_readers(
             value, trained = tensor.read(), newest.tensors[path].read()
             on_grid = QBERT.rounded(path, tf.constant(value), values["layer_bits"])
             np.testing.assert_allclose(value, on_grid, atol=1e-6)
-            assert len(np.unique(value)) < len(np.unique(trained)) or "type" in path
+            # Tables and matrices of 32 values may keep all of them apart with 8 bits.
+            assert len(np.unique(value)) < len(np.unique(trained)) or value.size == 32
 
     assert run(broken) == results
     assert "top eigenvalue" not in capsys.readouterr().out

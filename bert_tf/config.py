@@ -129,9 +129,12 @@ class BertConfig:
         found = self.pruned_heads or {}
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
-            layers_exist = heads.keys() <= set(range(self.num_hidden_layers))
-            all_heads = set(range(self.num_attention_heads))
-            heads_exist = all(all_heads > {*removed} for removed in heads.values())
+            layers_exist = all(layer in range(self.num_hidden_layers) for layer in heads)
+            count = self.num_attention_heads
+            heads_exist = all(
+                len(removed) < count and all(head in range(count) for head in removed)
+                for removed in heads.values()
+            )
         except (AttributeError, TypeError, ValueError):
             raise ValueError(
                 f"pruned_heads must map layers to lists of heads, not {found!r}"

@@ -50,7 +50,11 @@ def _acquire(folder: str) -> TextIO:
     """Returns the lock file, which is locked until it is closed."""
     path = os.path.join(folder, LOCK)
     while True:
-        make_folder(folder)
+        try:
+            make_folder(folder)
+        except OSError:
+            # A process that removes it in the same moment is no reason to fail; others remain.
+            make_folder(folder)
         # The process that held the lock may remove the file, or the folder, at any moment.
         with contextlib.suppress(FileNotFoundError):
             file = open(path, "a+", encoding="utf-8")  # noqa: SIM115

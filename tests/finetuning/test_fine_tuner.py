@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.finetuning import task as task_module
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
@@ -88,7 +89,7 @@ def test_layer_decay_is_electras(monkeypatch):
             given.extend(zip([v.path for v in variables], rate_factors, strict=True))
             super().__init__(variables, rate_factors=rate_factors, **others)
 
-    monkeypatch.setattr(optimizers, "AdamW", Recording)
+    monkeypatch.setattr(task_module, "AdamW", Recording)
     make_tuner(layer_decay=0.8)
     assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
     for path, factor in given:

@@ -17,6 +17,9 @@ from bert_tf.run_pretraining import Options, run
 from bert_tf.training.metrics import read_metrics
 from bert_tf.training.trainer import Trainer
 
+# As in the processes that the tests start.
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 # The command, without measuring the peak of the CPU and drawing the curves, where TensorFlow Text
 # cannot be imported, nor two packages that Keras imports for parts of it that nothing here uses.
 _PROGRAM = """

@@ -4,13 +4,9 @@
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
   python -m bert_tf.compress --recipe=distilbert --teacher=run --input_file=data --output_dir=small
 
-With --task, teacher and student are fine-tuned; with --input_file, pre-trained, and the flags are
-others: see --input_file --help. --report=FOLDER compares students. The same command resumes a run.
-
-The output is the folder of a fine-tuned model, which predict, export.classifier, results and
-convert_checkpoint read, or that of a pre-training run, to fine-tune. With --input_file, all other
-flags are those of run_pretraining. --report compares size, quality and speed of all students in a
-folder with their teachers and with published figures.
+With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model;
+with --input_file, they are those of run_pretraining (see --input_file --help), and the output is
+a run to fine-tune. The same command resumes a run. --report=FOLDER compares all students in FOLDER.
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers

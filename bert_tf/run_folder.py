@@ -18,7 +18,7 @@ Vocabulary and casing are missing if no source stated them, as with records of o
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -158,6 +158,19 @@ class RunFolder:
             for name in sorted(saved.keys() & flags.keys() - LOCATION_FLAGS)
             if saved[name] != flags[name]
         }
+
+    def check_flags(self, flags: Mapping[str, Any], free: Collection[str] = ()) -> None:
+        """Checks that only the flags named in `free` changed; see `changed_flags`.
+
+        Raises:
+            ValueError: another flag changed.
+        """
+        for name, (then, now) in self.changed_flags(flags).items():
+            if name not in free:
+                raise ValueError(
+                    f"{self.path} holds a run with --{name}={then}, not {now}: choose another "
+                    "--output_dir, or use the same flags to resume"
+                )
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
         """Writes what is known about the model and, if given, the flags.

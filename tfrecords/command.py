@@ -27,6 +27,8 @@ _NEEDS = {
     tuple: "strings",
 }
 _HELP = {"-h", "--help", "--helpfull"}
+# The exit code after the signal SIGPIPE.
+_NO_READER = 141
 
 
 def option(
@@ -104,7 +106,8 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
 
     A user can fix what a `ValueError` or an `OSError` reports, and a lack of memory. Each of them
     is one line on standard error; `--verbosity=1` adds the traceback. The exit codes are 0, 1 for
-    such an error, 2 for a wrong flag, and 130 or 143 after SIGINT or SIGTERM.
+    such an error, 2 for a wrong flag, 130 or 143 after SIGINT or SIGTERM, and 141 if
+    whatever reads the output ends first, as with `| head`.
     """
     # TensorFlow reads these on import, and no command imports it before this point. Real errors
     # still arrive as exceptions; only log messages are lost.
@@ -112,7 +115,10 @@ def run(options_type: type, function: Callable[[Any], None]) -> None:
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     if wanted := _HELP & set(itertools.takewhile("--".__ne__, sys.argv)):
         doc = sys.modules[function.__module__].__doc__
-        print(help_text(doc, options_type, full="--helpfull" in wanted))
+        try:
+            print(help_text(doc, options_type, full="--helpfull" in wanted), flush=True)
+        except BrokenPipeError:
+            end_process(_NO_READER)
         return
     with contextlib.suppress(OSError, ValueError):  # standard error is not a file
         faulthandler.enable()
@@ -168,6 +174,8 @@ def _call(options_type: type, function: Callable[[Any], None]) -> None:
     except KeyboardInterrupt:
         print(f"\n{_program()}: interrupted", file=sys.stderr)
         sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(_NO_READER)
     except Exception as error:
         message = _message(error, options_type)
         if message is None:

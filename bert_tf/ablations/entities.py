@@ -147,7 +147,7 @@ def choose_entities(
 
 
 def _within(budget: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Takes spans in order, leaving out those that exceed what is left of the budget."""
+    """Returns the spans, in order, that fit into the budget; skips the others."""
     taken = []
     for start, end in spans:
         if end - start <= budget:

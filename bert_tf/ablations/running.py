@@ -37,7 +37,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
-    _check_flags(options)
+    RunFolder(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
     plans = make_plan(options)
     _remember_flags(options)
     values: dict[str, Any] = {}
@@ -77,17 +77,6 @@ def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
                 lexicon_file=options.lexicon_file,
                 output_dir=row.path,
             )
-        )
-
-
-def _check_flags(options: AblationOptions) -> None:
-    changed = RunFolder(options.folder).changed_flags(dataclasses.asdict(options))
-    for name, (then, now) in changed.items():
-        if name in _FREE:
-            continue
-        raise ValueError(
-            f"{options.folder} holds an ablation with --{name}={then}, not {now}: choose another "
-            "--output_dir, or use the same flags to resume"
         )
 
 

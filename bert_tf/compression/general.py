@@ -58,14 +58,9 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 def _check_same_run(options: GeneralOptions, run: RunFolder) -> None:
     """Raises a ValueError if the output folder holds another run."""
-    saved = run.read_flags()
-    for name in ("recipe", "teacher"):
-        if (then := saved.get(name)) != (now := getattr(options, name)):
-            held = f"with --{name}={then}, not {now}" if then else f"without --{name}"
-            raise ValueError(
-                f"{run.path} holds a run {held}: choose another --output_dir, or use the same "
-                "command to resume"
-            )
+    if "recipe" not in run.read_flags():
+        raise ValueError(f"{run.path} holds a run of run_pretraining: choose another --output_dir")
+    run.check_flags({name: getattr(options, name) for name in ("recipe", "teacher")})
 
 
 class GeneralStudent(PretrainingTask):

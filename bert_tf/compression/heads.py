@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective
 
 
@@ -44,7 +45,9 @@ def head_importance(
             loss = tf.add_n([sums[name] for name in objective.losses])
         return [tf.reduce_sum(tf.abs(slope), axis=0) for slope in tape.gradient(loss, gates)]
 
-    found = [sensitivities(batch) for batch in eval_batches(features, batch_size)]
+    batches = eval_batches(features, batch_size)
+    batches = with_progress(batches, "Importance of heads", total=len(batches))
+    found = [sensitivities(batch) for batch in batches]
     totals = [np.sum(layer, axis=0, dtype=np.float64) for layer in zip(*found, strict=True)]
     return [layer / max(np.linalg.norm(layer), 1e-20) for layer in totals]
 

@@ -74,8 +74,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     augment: int = option(
         0,
         at_least=0,
-        help="Train on this many copies of every training text or pair, too, in which --masked_lm "
-        "replaces words and which the teacher labels; 20 in the papers of tinybert and bilstm.",
+        help="Add this many copies of every training text or pair, in which --masked_lm replaces "
+        "words; the teacher labels them. 20 in the papers of tinybert and bilstm.",
         rare=True,
     )
     masked_lm: str | None = option(
@@ -99,8 +99,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     weight_groups: int | None = option(
         None,
         at_least=1,
-        help="The most groups of columns of a matrix, for qbert. Each group has a range of its "
-        "own. Default: 128.",
+        help="For qbert, the largest number of column groups per matrix; each group has a range of "
+        "its own. Default: 128.",
         rare=True,
     )
     do_train: bool = option(True, help="Train the student; always on.", rare=True)

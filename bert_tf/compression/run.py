@@ -124,11 +124,10 @@ def _check_stages(options: CompressionOptions) -> None:
         )
     unsuited = ["class_weights", "freeze_encoder", "feature_based"] * recipe.has_teacher
     unsuited += ["student_layers", "preset", "bert_config_file"] * recipe.bilstm
+    unsuited += ["freeze_encoder"] * recipe.zeroes_weights
     for name in unsuited:
         if getattr(options, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
-    if recipe.zeroes_weights and options.freeze_encoder:
-        raise ValueError("--freeze_encoder does not suit --recipe=weights: omit it")
 
 
 def _report(

@@ -9,6 +9,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import order_classes
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
@@ -48,5 +49,7 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     with strategy.scope():
         model = load_teacher(task, teacher)
     trainer = Trainer(strategy, model, task.objective)
-    (predictions,) = trainer.predict(eval_batches(features, _BATCH_SIZE)).values()
+    batches = eval_batches(features, _BATCH_SIZE)
+    batches = with_progress(batches, "Predicting", total=len(batches))
+    (predictions,) = trainer.predict(batches).values()
     return predictions

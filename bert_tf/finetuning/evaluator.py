@@ -7,6 +7,7 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Outputs, Task
+from bert_tf.training.iteration import with_progress
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Trainer
 from tfrecords.progress import say
@@ -68,7 +69,12 @@ class Evaluator:
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return eval_batches(features, self._batch_size, static_length=static, context=context)
 
-        batches = strategy.distribute_datasets_from_function(dataset)
+        batches = with_progress(
+            strategy.distribute_datasets_from_function(dataset),
+            f"Predicting {split}",
+            total=-(-len(features) // self._batch_size),
+            disable=not is_chief(strategy),
+        )
         outputs = self._trainer.predict(batches, self._task.token_outputs)
         return self._task.decode(outputs, features)
 

@@ -62,11 +62,5 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
         return False  # stopped before its first checkpoint: there is nothing to resume
     if "recipe" in saved and not hasattr(options, "recipe"):
         raise ValueError(f"{run.path} holds a run of compress: resume it with the same command")
-    changed = run.changed_flags(dataclasses.asdict(options))
-    for name, (then, now) in changed.items():
-        if name not in _FREE | _READING:
-            raise ValueError(
-                f"{run.path} holds a run with --{name}={then}, not {now}: choose another "
-                "--output_dir, or use the same flags to resume"
-            )
+    run.check_flags(dataclasses.asdict(options), free=_FREE | _READING)
     return saved[FINISHED]

@@ -156,7 +156,7 @@ class PretrainingOptions(DeviceOptions):
         rare=True,
     )
     learning_rate: float = option(
-        5e-5, at_least=0, help="The peak learning rate, reached at the end of the warm-up."
+        5e-5, at_least=0, help="The peak learning rate, at the end of the warm-up."
     )
     learning_rate_schedule: str = option(
         "linear",

@@ -12,7 +12,7 @@ from bert_tf.pretraining.advice import Baseline, Flops
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.training.driver import Phase
-from bert_tf.training.iteration import iterate
+from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Batch, Trainer
 from tfrecords.input_files import shortened
@@ -69,6 +69,7 @@ class PhaseData:
 
     def _evaluate(self) -> dict[str, float]:
         batches = self._evaluation_batches if self._baseline else self._counted_batches()
+        batches = with_progress(batches, "Evaluating", disable=not is_chief(self._trainer.strategy))
         metrics = self._trainer.evaluate(batches, self._options.max_eval_steps)
         if "masked_lm_loss" not in metrics:
             return metrics

@@ -4,6 +4,8 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 
+from tfrecords.progress import progress_bar
+
 _PATIENCE = 0.5  # seconds; to free an iterator usually takes a tenth of it
 
 
@@ -29,3 +31,18 @@ def iterate(dataset: Iterable) -> Iterator:
     with open_iterator(dataset) as held:
         while (batch := next(held[0], None)) is not None:
             yield batch
+
+
+def with_progress(
+    dataset: Iterable, desc: str, total: int | None = None, disable: bool = False
+) -> Iterator:
+    """Yields the batches as `iterate`, with a progress bar if they take more than five seconds.
+
+    Args:
+        total: the number of batches; None if it is unknown.
+    """
+    bar = progress_bar(total=total, desc=desc, unit="batch", leave=False, delay=5, disable=disable)
+    with bar:
+        for batch in iterate(dataset):
+            yield batch
+            bar.update(1)

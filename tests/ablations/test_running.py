@@ -102,7 +102,7 @@ def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypa
     other = make_options("masking", rows="80-10-10,0-0-100", output_dir=f"{options.output_dir}-2")
     assert run_ablation(other)["text"] == resumed["text"]
     changed = make_options("masking", num_train_steps=20)
-    with pytest.raises(ValueError, match="holds an ablation with --num_train_steps=10, not 20"):
+    with pytest.raises(ValueError, match="holds a run with --num_train_steps=10, not 20"):
         run_ablation(changed)
 
 

@@ -1,5 +1,6 @@
 """Commands: flags, rejected values, exit codes and --help."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -60,10 +61,13 @@ def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("program") / "program.py"
     path.write_text(PROGRAM)
 
-    def call(*arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess:
+    def call(
+        *arguments: str, timeout: float | None = None, stdout: int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess:
         return subprocess.run(
             [sys.executable, path, *arguments],
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             text=True,
             check=False,
             timeout=timeout,
@@ -144,6 +148,16 @@ def test_signals_end_the_program_without_a_traceback(program, name, code):
     done = program("--number=1", f"--name={name}")
     assert done.returncode == code
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--number=1"]])
+def test_a_reader_that_ends_first_is_no_error(program, tmp_path, arguments):
+    """Oracle: the shell's exit code, 128 plus the number of SIGPIPE, and no message."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = program(*arguments, stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_the_program_does_not_wait_for_threads(program):

@@ -2,7 +2,9 @@
 
 import threading
 
-from bert_tf.training.iteration import iterate, open_iterator
+from bert_tf.training import iteration
+from bert_tf.training.iteration import iterate, open_iterator, with_progress
+from tfrecords.progress import progress_bar
 
 
 class _SlowToFree:
@@ -44,3 +46,12 @@ def test_all_batches_are_yielded():
     dataset.allowed.set()
     assert list(iterate(dataset)) == [1, 2, 3]
     assert dataset.freed.is_set()
+
+
+def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):
+    """Oracle: the batches, and a line that counts them."""
+    monkeypatch.setattr(iteration, "progress_bar", lambda **how: progress_bar(**how | {"delay": 0}))
+    assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
+    assert "Predicting: 100% 3/3" in capsys.readouterr().err
+    assert list(with_progress([1], "Predicting", disable=True)) == [1]
+    assert not capsys.readouterr().err

@@ -1,7 +1,5 @@
 """A module to export: strings -> the most probable of several choices."""
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from bert_tf.finetuning.serving import without_shared_padding
@@ -74,9 +72,9 @@ class ChoiceModule(tf.Module):
         self.__call__ = call
         self.serving = serve
 
-    def num_truncated(self, text: Sequence[str], choices: Sequence[Sequence[str]]) -> int:
+    def num_truncated(self, text: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
         """Returns how many of some examples have a pair that is truncated."""
         texts = self._tokenizer.tokenize_flat(text).row_lengths()
         tokens = self._tokenizer.tokenize_flat(tf.reshape(choices, [-1])).row_lengths()
         longest = texts + tf.reduce_max(tf.reshape(tokens, tf.shape(choices)), axis=1)
-        return int(tf.math.count_nonzero(longest > self._max_seq_length - 3))
+        return tf.math.count_nonzero(longest > self._max_seq_length - 3)

@@ -1,6 +1,6 @@
 """Modules to export: from strings to predictions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
@@ -59,10 +59,10 @@ class TextModule(tf.Module):
         self.__call__ = in_any_shape(serve)
         self.serving = serve
 
-    def num_truncated(self, *texts: Sequence[str]) -> int:
+    def num_truncated(self, *texts: tf.Tensor) -> tf.Tensor:
         """Returns how many of some examples are truncated, given the inputs of `serving`."""
         tokens = sum(self._tokenizer.tokenize_flat(x).row_lengths() for x in texts)
-        return int(tf.math.count_nonzero(tokens > self._max_seq_length - len(texts) - 1))
+        return tf.math.count_nonzero(tokens > self._max_seq_length - len(texts) - 1)
 
 
 def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[..., Tensors]:

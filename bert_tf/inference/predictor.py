@@ -27,7 +27,10 @@ class Predictor:
     def __init__(self, module: tf.Module, batch_size: int):
         self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
         self.signature = module.serving.input_signature
-        self._module, self._batch_size = module, batch_size
+        self._serve, self._batch_size = module.serving, batch_size
+        if self.truncates:
+            # As a graph, because tokenizing a text takes most of the time otherwise.
+            self._count = tf.function(module.num_truncated, self.signature, autograph=False)
         labels = getattr(module, "labels", None)
         self._labels = () if labels is None else [name.decode() for name in labels.numpy()]
 
@@ -37,10 +40,11 @@ class Predictor:
         order = sorted(range(len(examples)), key=lambda index: self._size(examples[index]))
         for _, same in itertools.groupby(order, lambda index: self._size(examples[index])[0]):
             for batch in in_chunks(same, self._batch_size):
-                columns = [[examples[i][spec.name] for i in batch] for spec in self.signature]
+                names = [spec.name for spec in self.signature]
+                columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
                 if self.truncates:
-                    self.num_truncated += self._module.num_truncated(*columns)
-                outputs = self._module.serving(*map(tf.constant, columns))
+                    self.num_truncated += int(self._count(*columns))
+                outputs = self._serve(*columns)
                 outputs = {name: values.numpy() for name, values in outputs.items()}
                 for row, index in enumerate(batch):
                     own = {name: values[row] for name, values in outputs.items()}

@@ -101,7 +101,8 @@ def test_truncated_choices_are_counted(vocab):
     """Oracle: 2 + 3 tokens are more than 7 without the three special ones; 1 + 2 are not."""
     model = types.SimpleNamespace(variables=[])
     module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
-    assert module.num_truncated(["a b", "a"], [["c", "c d e"], ["c d", "c"]]) == 1
+    count = tf.function(module.num_truncated, module.serving.input_signature, autograph=False)
+    assert count(tf.constant(["a b", "a"]), tf.constant([["c", "c d e"], ["c d", "c"]])) == 1
 
 
 def test_tags_of_words(fine_tuned):

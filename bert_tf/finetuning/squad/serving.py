@@ -3,7 +3,6 @@
 `answers.py` describes the choice of answers; this is the same choice, tested against it.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -102,10 +101,10 @@ class AnswerModule(tf.Module):
         self.__call__ = call
         self.serving = serve
 
-    def num_truncated(self, question: Sequence[str], context: Sequence[str]) -> int:
+    def num_truncated(self, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
         """Returns how many of some questions are truncated; contexts never are."""
         tokens = self._tokenizer.tokenize_flat(question).row_lengths()
-        return int(tf.math.count_nonzero(tokens > self._max_query_length))
+        return tf.math.count_nonzero(tokens > self._max_query_length)
 
 
 def _signature(shape: list[None] | None) -> list[tf.TensorSpec]:

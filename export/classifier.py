@@ -49,6 +49,12 @@ class Options(ExportOptions):
         "read in windows. Default: as in the run; for models of other programs 128, or the most "
         "that the model takes.",
     )
+    precision: str = option(
+        "float32",
+        choices=("float32", "int8"),
+        help="Type of the stored weights. int8 quarters the folder and changes the outputs a "
+        "little; the model computes in float32.",
+    )
     pairs: bool = option(
         False,
         help="A model of another program classifies pairs of texts. The task of a run states it.",
@@ -67,6 +73,7 @@ def run(options: Options) -> None:
         options.output_dir,
         max_seq_length=options.max_seq_length,
         pairs=options.pairs,
+        int8=options.precision == "int8",
         license=options.license,
     )
     check = command_line("export.check", saved_model_dir=options.output_dir)
@@ -86,6 +93,7 @@ def export_classifier(
     *,
     max_seq_length: int | None = None,
     pairs: bool = False,
+    int8: bool = False,
     license: str = UNKNOWN_LICENSE,
 ) -> str:
     """Writes the best weights of a fine-tuning run, or another classifier, as a SavedModel.
@@ -97,6 +105,7 @@ def export_classifier(
         max_seq_length: longer texts are truncated, and contexts and tagged texts are read in
             windows. Default: as in the run, or 128.
         pairs: whether a model of another program classifies pairs of texts.
+        int8: whether to store the matrices of the model in 8 bits.
         license: the license of the weights, for the model card.
 
     Returns:
@@ -115,6 +124,7 @@ def export_classifier(
     from bert_tf.training.strategy import set_precision
     from bert_tf.weights.loading import load_weights
     from export.card import CARD, model_card
+    from export.int8_weights import Int8Model
     from export.saved_models import save_folder
     from export.warmup import WARMUP, warmup_requests
     from tfrecords.vocabulary import load_vocab
@@ -129,14 +139,17 @@ def export_classifier(
     set_precision("float32")
     model = task.build_model(config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    module = task.serving(model, WordPieceTokenizer(vocab, lower_case), length)
+    served = Int8Model(model) if int8 else model
+    module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)
+    if int8:
+        module.stored = served.stored
     module.vocab_file = tf.saved_model.Asset(vocab_file)
     card = model_card(
         output_dir,
         f"{task.name}, a fine-tuned BERT",
         "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
         f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
-        "signature `serving_default`.",
+        f"signature `serving_default`.{' Its matrices are in 8 bits.' if int8 else ''}",
         _EXAMPLE.format(call=task.example_call()),
         license=license,
         vocab=vocab,

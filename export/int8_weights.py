@@ -1,6 +1,6 @@
 """Weights in 8 bits inside a SavedModel, which computes in float32."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -68,3 +68,25 @@ class Int8Weights:
             _, *variables = self._stored.get(weight.path, (weight, weight.value))
             found += variables
         return found
+
+
+class Int8Model:
+    """A model whose matrices are stored in 8 bits, to be called without training.
+
+    Args:
+        model: a float32 model.
+
+    Attributes:
+        variables: the Keras variables, of which there are none.
+        stored: what holds the weights, for the object to save.
+    """
+
+    variables = ()
+
+    def __init__(self, model: keras.Model):
+        stored = Int8Weights(model.weights)
+        self.stored = stored.variables(model.weights)
+        self._call = stored.reading(lambda inputs: model(inputs, training=False), [model])
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        return self._call(inputs)

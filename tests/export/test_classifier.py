@@ -15,6 +15,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.weights.checkpoint import Head
 from export import check, classifier
+from export.int8_weights import quantize
 from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 
@@ -69,6 +70,32 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
     expected = model(pack_segments(segments, 32, VOCAB))
     np.testing.assert_allclose(outputs["value"], expected, atol=1e-5)
+
+
+def test_weights_in_8_bits(tmp_path):
+    """Oracle: a float32 model with the rounded weights."""
+    run = RunFolder(str(tmp_path / "run"))
+    model = BertTaskModel(CONFIG, 3)
+    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    run.write_head(Head("classifier"))
+    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    folder = str(tmp_path / "1")
+    classifier.run(classifier.Options(checkpoint=run.path, output_dir=folder, precision="int8"))
+    matrices = [weight for weight in model.weights if len(weight.shape) == 2]
+    for weight in matrices:
+        value, scale = quantize(weight.numpy(), int("embeddings" not in weight.path))
+        weight.assign(value * scale)
+    tokens = [WordPieceTokenizer(VOCAB).tokenize_flat(["a b"])]
+    expected = tf.nn.softmax(model(pack_segments(tokens, 32, VOCAB)))
+    found = tf.saved_model.load(folder)(["a b"])
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
+    types = reader.get_variable_to_dtype_map()
+    shapes = reader.get_variable_to_shape_map()
+    in_8_bits = sorted(shape for name, shape in shapes.items() if types[name] == tf.int8)
+    assert in_8_bits == sorted([*weight.shape] for weight in matrices)
+    others = [shape for name, shape in shapes.items() if types[name] == tf.float32]
+    assert all(len(shape) == 1 or 1 in shape for shape in others)  # biases and scales
 
 
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):

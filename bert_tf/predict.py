@@ -4,26 +4,29 @@
   python -m bert_tf.predict --checkpoint=mrpc "One sentence. ||| Another sentence."
   python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
 
---checkpoint is the output folder of run_finetuning, or a classifier of another program
-(docs/checkpoints.md). Examples are arguments, or the lines of --input_file or of standard input.
-Separate the two texts of a pair, or a question and its context, by a tab or " ||| ". A file whose
-name ends in .jsonl has one JSON object per line: {"text": "..."}, {"text": "...", "text_b":
-"..."} or {"question": "...", "context": "..."}. --json prints such objects with the prediction
-added, and with the "id" if there is one.
+--checkpoint is the output folder of run_finetuning, a classifier of another program
+(docs/checkpoints.md), or a .tflite file that export.lite wrote of one of these. Examples are
+arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
+question and its context, by a tab or " ||| ". A file whose name ends in .jsonl has one JSON object
+per line: {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context":
+"..."}. --json prints such objects with the prediction added, and with the "id" if there is one.
 """
 
 import contextlib
+import dataclasses
 import json
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.inference.options import TextOptions, VocabularyOptions
+from bert_tf.inference.options import LITE, TextOptions, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from bert_tf.inference.predictor import Predictor
 
 
@@ -32,8 +35,8 @@ class Options(TextOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, or a classifier of another program "
-        "(docs/checkpoints.md)."
+        help="Output folder of run_finetuning, a classifier of another program "
+        "(docs/checkpoints.md), or a .tflite file of export.lite."
     )
     max_seq_length: int | None = option(
         None,
@@ -78,14 +81,20 @@ def run(options: Options) -> None:
 
 
 def load_predictor(options: Options) -> "Predictor":
-    """Loads the best weights of a fine-tuned model.
+    """Loads the best weights of a fine-tuned model, or a LiteRT model.
 
     Raises:
         ValueError, OSError: the checkpoint cannot be used; says why.
     """
+    from bert_tf.inference.predictor import Predictor
+
+    open_module = _lite_module if options.checkpoint.endswith(LITE) else _module
+    return Predictor(open_module(options), options.batch_size)
+
+
+def _module(options: Options) -> "tf.Module":
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.inference.models import load_tokenizer
-    from bert_tf.inference.predictor import Predictor
     from bert_tf.weights.loading import load_weights
 
     checkpoint, task, length = open_fine_tuned(
@@ -94,8 +103,17 @@ def load_predictor(options: Options) -> "Predictor":
     tokenizer = load_tokenizer(checkpoint, options)
     model = task.build_model(checkpoint.spec.config)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    module = task.serving(model, tokenizer, length)
-    return Predictor(module, options.batch_size)
+    return task.serving(model, tokenizer, length)
+
+
+def _lite_module(options: Options) -> "tf.Module":
+    from bert_tf.inference.lite import open_lite
+
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    for name in ("max_seq_length", "pairs", "vocab_file", "do_lower_case"):
+        if getattr(options, name) != defaults[name]:
+            raise ValueError(f"{options.checkpoint} states its own --{name}: omit the flag")
+    return open_lite(options.checkpoint)
 
 
 def main() -> None:

@@ -8,10 +8,11 @@ whose encoder is exported.
 
 The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and
 input_type_ids. What turns text into them is not part of it. Its file is also a zip archive of
-vocab.txt, labels.txt and tokenizer_config.json, for the text side on the device
-(docs/exports.md):
+vocab.txt, tokenizer_config.json, classifier.json and labels.txt, for the text side on the device
+(docs/exports.md). Here, predict is the text side:
 
   unzip sst2.tflite
+  python -m bert_tf.predict --checkpoint=sst2.tflite "a moving film"
 
 After writing, the command runs the model and prints how much its outputs differ. --evaluate also
 measures it on the dev set of the fine-tuning run, beside the original.
@@ -22,8 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bert_tf.inference.options import LITE
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.command_line import command_line
 from tfrecords.progress import say
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from bert_tf.config import Head
     from bert_tf.finetuning.features import Features
-    from bert_tf.finetuning.task import Task
+    from bert_tf.finetuning.tasks.text_task import TextTask
     from bert_tf.weights.checkpoint import Checkpoint
 
 
@@ -43,7 +46,7 @@ class Options(command.Options):
         help="Output folder of run_finetuning or run_pretraining, or a checkpoint of another "
         "program (docs/checkpoints.md)."
     )
-    output_file: str = option(help="The file to write, such as model.tflite; must be new.")
+    output_file: str = option(help="The file to write; must be new, and end in .tflite.")
     quantize: str = option(
         "none",
         choices=("none", "float16", "int8"),
@@ -61,6 +64,16 @@ class Options(command.Options):
         help="Measure the metrics of the new model and of the original on the dev set of the "
         "fine-tuning run. The data must still be where the run found it.",
     )
+    pairs: bool = option(
+        False,
+        help="A model of another program classifies pairs of texts. The task of a run states it.",
+        rare=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output_file.endswith(LITE):
+            raise ValueError(f"--output_file={self.output_file} must end in {LITE}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,6 @@ class _Source:
         kind: what to call it.
         checkpoint: where it comes from.
         length: tokens per example.
-        labels: the names of its classes.
         function: maps the encoder's inputs to outputs by name.
         model: the model that `function` calls.
         task: what it was fine-tuned for; None for an encoder.
@@ -80,10 +92,9 @@ class _Source:
     kind: str
     checkpoint: "Checkpoint"
     length: int
-    labels: tuple[str, ...]
     function: Callable[[dict], dict]
     model: "keras.Model"
-    task: "Task | None" = None
+    task: "TextTask | None" = None
 
 
 def run(options: Options) -> None:
@@ -94,6 +105,7 @@ def run(options: Options) -> None:
     """
     import tensorflow as tf
 
+    from bert_tf.inference.lite import runner
     from bert_tf.training.strategy import set_precision
     from export import lite_model
     from tfrecords.writer import atomic_write
@@ -107,18 +119,13 @@ def run(options: Options) -> None:
     model = lite_model.convert(source.function, weights, source.length, options.quantize)
     data = lite_model.with_files(model, _files(source))
     vocab_size = source.checkpoint.spec.config.vocab_size
-    runner = lite_model.runner(data)
-    differences = lite_model.differences(source.function, runner, vocab_size, source.length)
+    run_model = runner(data)
+    differences = lite_model.differences(source.function, run_model, vocab_size, source.length)
     atomic_write(options.output_file, data)
     print(_report(options.output_file, source, len(data), differences))
     if features:
-        print(_evaluation(source, features, runner))
-    say(
-        "To run it:\n  import tensorflow as tf\n"
-        f"  run = tf.lite.Interpreter({options.output_file!r}).get_signature_runner()\n"
-        "  run(input_word_ids=..., input_mask=..., input_type_ids=...)  # int32 "
-        f"[1, {source.length}]"
-    )
+        print(_evaluation(source, features, run_model))
+    say(_next(options.output_file, source))
 
 
 def _open(options: Options) -> _Source:
@@ -129,9 +136,9 @@ def _open(options: Options) -> _Source:
     path, length = options.checkpoint, options.max_seq_length
     if "task" not in RunFolder(path).read_flags():
         checkpoint = open_checkpoint(path)
-        if not checkpoint.head:
+        if not checkpoint.head and not options.pairs:
             return _encoder(checkpoint, length)
-    return _classifier(*open_fine_tuned(path, None, length, pairs=False))
+    return _classifier(*open_fine_tuned(path, None, length, options.pairs))
 
 
 def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
@@ -149,10 +156,10 @@ def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
         outputs = model(inputs, training=False)
         return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
-    return _Source("encoder", checkpoint, length, (), encode, model)
+    return _Source("encoder", checkpoint, length, encode, model)
 
 
-def _classifier(checkpoint: "Checkpoint", task: "Task", length: int) -> _Source:
+def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Source:
     from bert_tf.weights.loading import load_weights
 
     if not task.head or task.head.kind != "classifier":
@@ -170,7 +177,7 @@ def _classifier(checkpoint: "Checkpoint", task: "Task", length: int) -> _Source:
     def classify(inputs):
         return _predictions(task.head, model(inputs, training=False))
 
-    return _Source("classifier", checkpoint, length, task.head.labels, classify, model, task)
+    return _Source("classifier", checkpoint, length, classify, model, task)
 
 
 def _predictions(head: "Head", logits) -> dict:
@@ -211,15 +218,27 @@ def _evaluation(source: _Source, features: "Features", runner: Callable) -> str:
 
 def _files(source: _Source) -> dict[str, str]:
     """Returns what the text side needs, as far as it is known: file name -> content."""
+    from bert_tf.inference.lite import CLASSIFIER
+
     spec = source.checkpoint.spec
     files = {}
     if spec.vocab:
         tokenizer = {"do_lower_case": spec.lower_case, "model_max_length": source.length}
         files["vocab.txt"] = "".join(f"{token}\n" for token in spec.vocab.tokens)
         files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
-    if source.labels:
-        files["labels.txt"] = "".join(f"{label}\n" for label in source.labels)
+    if source.task:
+        files[CLASSIFIER] = json.dumps(_about(source.task), indent=2) + "\n"
+        if labels := source.task.head.labels:
+            files["labels.txt"] = "".join(f"{label}\n" for label in labels)
     return files
+
+
+def _about(task: "TextTask") -> dict:
+    """Returns the arguments of `classifier_task`."""
+    about = {"labels": task.head.labels, "pairs": task.pairs}
+    if task.head.multi_label:
+        about |= {"multi_label": True, "label_separator": task.separator}
+    return about
 
 
 def _report(path: str, source: _Source, size: int, differences: dict[str, float]) -> str:
@@ -231,6 +250,20 @@ def _report(path: str, source: _Source, size: int, differences: dict[str, float]
         f"weights are {before / 1e6:.2f} MB in float32. Inside: the model{files}.\n"
         f"Largest differences from the model's outputs for random inputs: {shown}."
     )
+
+
+def _next(path: str, source: _Source) -> str:
+    """Returns how to run the model."""
+    code = (
+        "To run it:\n  import tensorflow as tf\n"
+        f"  run = tf.lite.Interpreter({path!r}).get_signature_runner()\n"
+        "  run(input_word_ids=..., input_mask=..., input_type_ids=...)  # int32 "
+        f"[1, {source.length}]"
+    )
+    if not source.task:
+        return code
+    text = "One text. ||| Another." if source.task.pairs else "A text."
+    return f"{code}\nNext: {command_line('bert_tf.predict', text, checkpoint=path)}"
 
 
 def main() -> None:

@@ -1,21 +1,18 @@
-"""Converts functions of Keras models to LiteRT, and runs the result."""
+"""Converts functions of Keras models to LiteRT, and compares the result with them."""
 
-import contextlib
 import io
-import os
 import tempfile
-import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import Head
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
+from bert_tf.inference.lite import outputs_of, silent
 from bert_tf.layers.fused import convertible_gelu
 from export.encoder_module import INPUTS
 from tfrecords.progress import progress_bar
@@ -39,7 +36,7 @@ def convert(
     module.weights = [weight.value for weight in weights]
     signature = {name: tf.TensorSpec([1, length], tf.int32, name) for name in INPUTS}
     serving = tf.function(function, input_signature=[signature], autograph=False)
-    with tempfile.TemporaryDirectory() as folder, _silent():
+    with tempfile.TemporaryDirectory() as folder, silent():
         with convertible_gelu():
             # Without a SavedModel, the converter loses the variables.
             tf.saved_model.save(module, folder, signatures=serving.get_concrete_function())
@@ -51,35 +48,13 @@ def convert(
         return converter.convert()
 
 
-def runner(model: bytes) -> Callable[..., dict[str, np.ndarray]]:
-    """Returns a function that runs a LiteRT model: its inputs by name -> its outputs by name."""
-    with _silent(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a package of its own will replace tf.lite
-        interpreter = tf.lite.Interpreter(model_content=model)
-        interpreter.allocate_tensors()
-    return interpreter.get_signature_runner()
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Hides what LiteRT's C++ code writes to standard error."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
 def differences(
     function: Function, run: Callable, vocab_size: int, length: int, count: int = 4
 ) -> dict[str, float]:
     """Returns the largest difference between a function and its LiteRT model, for each output.
 
     Args:
-        run: what `runner` returned.
+        run: what `bert_tf.inference.lite.runner` returned.
         count: the number of random inputs that both get.
     """
     largest: dict[str, float] = {}
@@ -110,23 +85,14 @@ def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[
         run: maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
     """
     rows: dict[int, np.ndarray] = {}
-    name = "probabilities" if task.head.labels else "value"
     batches = eval_batches(features, 1, static_length=True)
     bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
     for batch in progress_bar(iterable=batches, **bar):
-        found = run(**{name: batch[name].numpy() for name in INPUTS})[name]
-        rows[int(batch["example_index"][0])] = np.asarray(found)[0]
+        found = run(**{name: batch[name].numpy() for name in INPUTS})
+        rows[int(batch["example_index"][0])] = outputs_of(found, task.head)[0]
     values = np.stack([rows[index] for index in range(len(features))])
-    outputs = {"logits": _logits(values, task.head)} if task.head.labels else {"values": values}
+    outputs = {"logits" if task.head.labels else "values": values}
     return task.score(task.decode(outputs, features), features)
-
-
-def _logits(probabilities: np.ndarray, head: Head) -> np.ndarray:
-    tiny = np.finfo(np.float32).tiny
-    logits = np.log(np.maximum(probabilities, tiny))
-    if head.multi_label:
-        logits -= np.log(np.maximum(1.0 - probabilities, tiny))
-    return logits
 
 
 def with_files(model: bytes, files: Mapping[str, str]) -> bytes:

@@ -1,5 +1,7 @@
 """Opens what predicts: a fine-tuning run or a classifier of another program."""
 
+from collections.abc import Sequence
+
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.saved_run import FINISHED
@@ -79,10 +81,31 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
             "run_finetuning; of other models, only classifiers can be used"
         )
     if classes == 1:
-        return RegressionTask(name="regression", pairs=pairs)
+        return classifier_task((), pairs)
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:
         raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
-    task = MultiLabelTask if head.multi_label else ClassificationTask
-    return task(name="classifier", labels=labels, pairs=pairs)
+    return classifier_task(labels, pairs, head.multi_label)
+
+
+def classifier_task(
+    labels: Sequence[str],
+    pairs: bool,
+    multi_label: bool = False,
+    label_separator: str = MultiLabelTask.separator,
+) -> TextTask:
+    """Returns a task that serves a classifier, or a model that predicts a number.
+
+    Args:
+        labels: the names of the classes; none for a number.
+        pairs: whether an example is two texts.
+        multi_label: whether any number of classes applies at once.
+        label_separator: goes between the names of several classes.
+    """
+    if not labels:
+        return RegressionTask(name="regression", pairs=pairs)
+    arguments = dict(name="classifier", labels=tuple(labels), pairs=pairs)
+    if multi_label:
+        return MultiLabelTask(**arguments, separator=label_separator)
+    return ClassificationTask(**arguments)

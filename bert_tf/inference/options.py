@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from tfrecords import command
 from tfrecords.command import option
 
+# How the names of LiteRT models end.
+LITE = ".tflite"
+
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyOptions(command.Options):

@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.inference.lite import CLASSIFIER, open_lite, runner
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
+from bert_tf.text.packing import pack_segments
 from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 from export import lite, lite_model
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -49,7 +53,7 @@ def test_an_encoder_computes_what_the_model_computes(
     run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
     lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
     inputs = lite_model.random_inputs(400, 20, seed=9)
-    found = lite_model.runner(pathlib.Path(file).read_bytes())(**inputs)
+    found = runner(pathlib.Path(file).read_bytes())(**inputs)
     expected = pretrainer.encoder(inputs)
     for name in ("pooled_output", "sequence_output"):
         np.testing.assert_allclose(found[name], expected[name], atol=error)
@@ -63,21 +67,25 @@ def test_an_encoder_computes_what_the_model_computes(
 
 
 @pytest.mark.parametrize(
-    ("head", "outputs", "name", "function"),
+    ("head", "outputs", "name", "function", "pairs"),
     [
-        (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax),
-        (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid),
-        (Head("classifier"), 1, "value", tf.identity),
+        (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax, True),
+        (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid, False),
+        (Head("classifier"), 1, "value", tf.identity, True),
     ],
 )
-def test_a_classifier_and_what_its_text_side_needs(tmp_path, head, outputs, name, function):
-    """Oracles: the Keras model; the vocabulary, casing and labels of the run."""
+def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs):
+    """Oracles: the Keras model; vocabulary, casing and labels of the run."""
+    keras.utils.set_random_seed(0)
     model = BertTaskModel(CONFIG, outputs)
     file = f"{tmp_path}/classifier.tflite"
     run = save(f"{tmp_path}/run", model, head)
-    lite.run(lite.Options(checkpoint=run, output_file=file, max_seq_length=8))
+    lite.run(lite.Options(checkpoint=run, output_file=file, max_seq_length=8, pairs=pairs))
+    text = "One text. ||| Another." if pairs else "A text."
+    expected = f"Next: python -m bert_tf.predict --checkpoint={file} '{text}'"
+    assert capsys.readouterr().out.splitlines()[-1] == expected
     inputs = lite_model.random_inputs(400, 8, seed=9)
-    found = lite_model.runner(pathlib.Path(file).read_bytes())(**inputs)
+    found = runner(pathlib.Path(file).read_bytes())(**inputs)
     assert found.keys() == {name}
     np.testing.assert_allclose(found[name], function(model(inputs)), atol=1e-5)
     with zipfile.ZipFile(file) as archive:
@@ -85,8 +93,28 @@ def test_a_classifier_and_what_its_text_side_needs(tmp_path, head, outputs, name
     assert files.pop("vocab.txt").splitlines() == list(VOCAB.tokens)
     tokenizer = {"do_lower_case": True, "model_max_length": 8}
     assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
+    about = {"labels": [*head.labels], "pairs": pairs}
+    about |= {"multi_label": True, "label_separator": ","} if head.multi_label else {}
+    assert json.loads(files.pop(CLASSIFIER)) == about
     labels = files.pop("labels.txt", "")
     assert (tuple(labels.splitlines()), files) == (head.labels, {})
+
+    texts, second = ["AB a", "x", "a " * 9], ["ab"] * 3
+    segments = [WordPieceTokenizer(VOCAB).tokenize_flat(t) for t in [texts, second][: 1 + pairs]]
+    expected = function(model(pack_segments(segments, 8, VOCAB))).numpy()
+    lines = tuple(f"{text} ||| ab" for text in texts) if pairs else tuple(texts)
+    predict.run(predict.Options(checkpoint=file, texts=lines, json=True, batch_size=2))
+    printed = capsys.readouterr()
+    assert "WARNING: truncated 1 example: export.lite --max_seq_length sets how" in printed.err
+    for line, text, values in zip(printed.out.splitlines(), texts, expected, strict=True):
+        answer = dict(zip(head.labels, values, strict=True)) if head.labels else values
+        row = {"text": text} | ({"text_b": "ab"} if pairs else {})
+        row[name] = pytest.approx(answer, abs=1e-5)
+        if head.multi_label:
+            row["labels"] = ",".join(label for label in head.labels if answer[label] >= 0.5)
+        elif head.labels:
+            row["label"] = max(answer, key=answer.get)
+        assert json.loads(line) == row
 
 
 @pytest.mark.parametrize(("task", "header"), [("sst2", "sentence\tlabel"), ("csv", "text,label")])
@@ -122,7 +150,8 @@ def test_metrics_on_the_dev_set(tmp_path, capsys, task, header):
     assert "On the dev set, 5 examples, with the original's in parentheses: " in printed
     assert f"{expected} ({value})" in printed
     with pytest.raises(ValueError, match="holds no fine-tuning run"):
-        lite.run(lite.Options(checkpoint=run.file("best"), output_file=f"{file}2", evaluate=True))
+        new = f"{tmp_path}/new.tflite"
+        lite.run(lite.Options(checkpoint=run.file("best"), output_file=new, evaluate=True))
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):
@@ -135,7 +164,29 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
             lite.run(lite.Options(**flags))
         assert not os.path.exists(f"{tmp_path}/new.tflite")
 
-    refuse("run exists: remove it or name another file", output_file=run)
+    refuse("new must end in .tflite", output_file=f"{tmp_path}/new")
+    (tmp_path / "old.tflite").touch()
+    refuse("old.tflite exists: remove it or name", output_file=f"{tmp_path}/old.tflite")
+    refuse("is not a fine-tuned model: give the output folder", pairs=True)
     refuse("max_seq_length 21 is more than the max_position_embeddings 20", max_seq_length=21)
     tagger = save(f"{tmp_path}/tagger", BertTaskModel(CONFIG, 2, "tagger"), Head("tagger"))
     refuse("has a head of the kind tagger: .* only classifiers can be used", checkpoint=tagger)
+
+
+def test_what_predict_cannot_read(tmp_path):
+    """Oracle: one line that says what to do."""
+    file = tmp_path / "model.tflite"
+    with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
+        open_lite(str(file))
+    about = {CLASSIFIER: '{"labels": [], "pairs": false}'}
+    for data, message in [
+        (b"text", "model.tflite is damaged, or export.lite did not write it"),
+        (lite_model.with_files(b"", {"vocab.txt": ""}), "is no classifier that this version"),
+        (lite_model.with_files(b"", about), "lacks its vocabulary or casing, as the checkpoint"),
+    ]:
+        file.write_bytes(data)
+        with pytest.raises(ValueError, match=message):
+            open_lite(str(file))
+    for flag in ({"max_seq_length": 8}, {"do_lower_case": False}, {"pairs": True}):
+        with pytest.raises(ValueError, match=f"states its own --{[*flag][0]}: omit the flag"):
+            predict.load_predictor(predict.Options(checkpoint=str(file), **flag))

@@ -1,0 +1,138 @@
+"""LiteRT models of classifiers, as export.lite writes them, applied to text."""
+
+import contextlib
+import io
+import json
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.finetuning.fine_tuned import classifier_task
+from bert_tf.finetuning.serving import TextModule
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
+
+# What a classifier reads and predicts, in the zip archive behind the model.
+CLASSIFIER = "classifier.json"
+
+
+def open_lite(path: str) -> TextModule:
+    """Returns what maps text to the predictions of a LiteRT classifier.
+
+    Raises:
+        ValueError: the file is no classifier that export.lite wrote, or its vocabulary is unknown.
+        OSError: the file cannot be read.
+    """
+    data, files = _read(path)
+    if CLASSIFIER not in files:
+        raise ValueError(
+            f"{path} is no classifier that this version of export.lite wrote: export it again, "
+            "from a fine-tuned model"
+        )
+    tokenizer = json.loads(files.get("tokenizer_config.json", "{}"))
+    if tokenizer.get("do_lower_case") is None:
+        raise ValueError(
+            f"{path} lacks its vocabulary or casing, as the checkpoint does: put vocab.txt and a "
+            "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
+        )
+    vocab = Vocabulary(tuple(files["vocab.txt"].split("\n")[:-1]))
+    length, task = tokenizer["model_max_length"], classifier_task(**json.loads(files[CLASSIFIER]))
+    model = LiteModel(data, task.head, length, vocab.pad_id)
+    wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
+    module = task.serving(model, wordpiece, length)
+    module.truncates = ("example", "export.lite --max_seq_length")
+    return module
+
+
+def _read(path: str) -> tuple[bytes, dict[str, str]]:
+    """Returns the content of a file that export.lite wrote, and the files in its archive."""
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            data = file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return data, {name: archive.read(name).decode() for name in archive.namelist()}
+    except zipfile.BadZipFile:
+        raise ValueError(f"{path} is damaged, or export.lite did not write it") from None
+
+
+class LiteModel:
+    """A LiteRT classifier that is called like a `BertTaskModel`.
+
+    Args:
+        data: what export.lite wrote.
+        head: what the model predicts.
+        length: the tokens of its inputs.
+        pad_id: the id of [PAD].
+
+    Call: the encoder's inputs, int32 [B, up to `length`] -> logits [B, C], or values [B] if there
+    are no labels. The model computes one example at a time.
+    """
+
+    variables = ()
+
+    def __init__(self, data: bytes, head: Head, length: int, pad_id: int):
+        self._run, self._head = runner(data), head
+        self._length, self._padding = length, {"input_word_ids": pad_id}
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        names = [*inputs]
+
+        def compute(*columns):
+            padded = [self._pad(name, x) for name, x in zip(names, columns, strict=True)]
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*padded, strict=True)]
+            return np.concatenate([outputs_of(self._run(**row), self._head) for row in rows])
+
+        outputs = tf.numpy_function(compute, [*inputs.values()], tf.float32)
+        labels = self._head.labels
+        return tf.ensure_shape(outputs, [None, len(labels)] if labels else [None])
+
+    def _pad(self, name: str, rows: np.ndarray) -> np.ndarray:
+        """Pads rows [B, S]; returns them as int32 [B, 1, length]."""
+        missing = (0, self._length - rows.shape[1])
+        value = self._padding.get(name, 0)
+        return np.pad(rows, [(0, 0), missing], constant_values=value)[:, None]
+
+
+def runner(model: bytes) -> Callable[..., dict[str, np.ndarray]]:
+    """Returns a function that runs a LiteRT model: its inputs by name -> its outputs by name."""
+    with silent(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a package of its own will replace tf.lite
+        interpreter = tf.lite.Interpreter(model_content=model, num_threads=os.cpu_count())
+        interpreter.allocate_tensors()
+    return interpreter.get_signature_runner()
+
+
+def outputs_of(found: Mapping[str, np.ndarray], head: Head) -> np.ndarray:
+    """Returns the logits, or the values, from which a LiteRT classifier made its outputs.
+
+    Logits of classes that exclude each other are known up to a constant.
+    """
+    if not head.labels:
+        return np.asarray(found["value"])
+    probabilities = np.asarray(found["probabilities"])
+    tiny = np.finfo(np.float32).tiny
+    logits = np.log(np.maximum(probabilities, tiny))
+    if head.multi_label:
+        logits -= np.log(np.maximum(1.0 - probabilities, tiny))
+    return logits
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Hides what LiteRT's C++ code writes to standard error."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -51,15 +51,15 @@ def progress_bar(
         arguments: others of `tqdm`, such as `unit`, `initial`, `delay` and `disable`.
     """
     desc = f"{desc}: " if desc else ""
-    times = "[{elapsed}<{remaining}" + ", {rate_fmt}" * show_rate + "{postfix}]"
+    rate = ", {rate_fmt}" * show_rate + "{postfix}]"
+    times = "[{elapsed}<{remaining}" + rate
     if sys.stderr.isatty():
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
         bar, pace = tqdm, {"dynamic_ncols": True}
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
-    if total is not None:
-        pace["bar_format"] = layout
+    pace["bar_format"] = layout if total is not None else "{desc}{n_fmt} [{elapsed}" + rate
     if _is_quiet():
         arguments["disable"] = True
     return bar(total=total, desc=desc, **pace, **arguments)

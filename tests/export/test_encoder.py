@@ -23,8 +23,6 @@ from bert_tf.training.checkpoints import Checkpointer
 from export import check, encoder, int8_weights
 from tfrecords.vocabulary import Vocabulary
 
-pytestmark = pytest.mark.usefixtures("optimized_graphs")
-
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 CONFIG = BertConfig(
     vocab_size=40,  # more than the vocabulary has, which is fine
@@ -295,8 +293,8 @@ def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path):
     assert sizes[0] == sizes[1] / 2
 
 
-def test_a_quarter_of_the_size(model, run_folder, tmp_path, capsys):
-    """Oracles: no error above half a scale; a float32 model with the stored values; `check`."""
+def test_a_quarter_of_the_size(model, run_folder, tmp_path):
+    """Oracles: no error above half a scale; a float32 model with the stored values."""
     matrix = np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32)
     matrix[:, 2] = 0
     for axis in (0, 1):
@@ -324,8 +322,6 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path, capsys):
         if len(w.shape) == 2
     )  # fmt: skip
     assert max(x.size for x in stored if getattr(x, "dtype", None) == np.float32) <= 96
-    check.run(check.Options(saved_model_dir=output))
-    assert "19 of 19 points hold." in capsys.readouterr().out
 
 
 def test_float16_computes_with_its_own_weights(model):

@@ -51,3 +51,9 @@ def test_a_terminal_gets_a_bar(monkeypatch):
         bar.update(30)
     last = terminal.getvalue().rsplit("\r", 1)[1]
     assert re.fullmatch(r"Reading: 100%\|#+\| 30/30 \[00:00<00:00, loss 7\]\s*", last)
+
+
+def test_work_of_unknown_size_is_counted(capsys):
+    with progress_bar(total=None, desc="Reading", unit=" tokens") as bar:
+        bar.update(30)
+    assert re.fullmatch(r"Reading: 30 \[00:00, .* tokens/s\]\n", capsys.readouterr().err)

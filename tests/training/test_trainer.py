@@ -9,8 +9,6 @@ from bert_tf.training.optimizers import AdamW
 from bert_tf.training.strategy import make_strategy
 from bert_tf.training.trainer import Trainer
 
-pytestmark = pytest.mark.usefixtures("optimized_graphs")
-
 
 @pytest.fixture(scope="module")
 def one_device_losses(losses) -> list[float]:

@@ -1,7 +1,9 @@
 """Tokenizes the examples of text tasks once, before training."""
 
 import functools
-from collections.abc import Callable, Mapping, Sized
+import os
+from collections.abc import Callable, Iterator, Mapping, Sized
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,15 +71,8 @@ def encode_texts(
 ) -> Features:
     """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
-
     pack = _packer(tokenizer, max_seq_length, len(columns))
-    dataset = tf.data.Dataset.from_tensor_slices(tuple(columns)).batch(_TEXTS_PER_CALL)
-    parts = []
-    with progress_bar(total=len(examples), desc="Tokenizing", unit="example", leave=False) as bar:
-        for part in dataset.map(pack, tf.data.AUTOTUNE):
-            parts.append(part)
-            bar.update(int(part[0].nrows()))
-    ids, types, truncated = zip(*parts, strict=True)
+    ids, types, truncated = zip(*_pack_in_parallel(pack, columns), strict=True)
     return Features(
         ids=tf.concat(ids, 0),
         types=tf.concat(types, 0),
@@ -89,6 +84,26 @@ def encode_texts(
         num_not_utf8=sum(not _is_utf8(text) for texts in columns for text in texts),
         notes=(*examples.notes, *_note_empty(columns)),
     )
+
+
+def _pack_in_parallel(pack: Callable, columns: list[list[bytes]]) -> Iterator[tuple]:
+    """Yields what `pack` returns for every few hundred texts, in their order.
+
+    Threads share the cores in less time than it takes to set up a `tf.data.Dataset`.
+    """
+    starts = range(0, len(columns[0]), _TEXTS_PER_CALL)
+    batches = [[texts[i : i + _TEXTS_PER_CALL] for texts in columns] for i in starts]
+    total = len(columns[0])
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        progress_bar(total=total, desc="Tokenizing", unit="example", leave=False) as bar,
+    ):
+        try:
+            for part in pool.map(lambda batch: pack(*map(tf.constant, batch)), batches):
+                yield part
+                bar.update(int(part[0].nrows()))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _note_empty(columns: list[list[bytes]]) -> tuple[str, ...]:

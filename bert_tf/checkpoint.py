@@ -14,7 +14,7 @@ from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.names import STATE
-from bert_tf.weights.table import OWN_ROWS, import_tensors
+from bert_tf.weights.table import import_tensors, own_rows
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
@@ -118,7 +118,8 @@ def _open_run(
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = found, ()
     if not spec.config.bilstm:
-        tensors, unused = import_tensors(checkpoint, OWN_ROWS, spec.config, found, ignored, classes)
+        rows = own_rows(spec.config)
+        tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
     return Checkpoint(
         path=checkpoint,
         format="",

@@ -42,6 +42,7 @@ RECIPES = (
     "pkd3",
     "pd",
     "tinybert",
+    "mobilebert",
     "internal",
     "internal-progressive",
     "theseus",
@@ -55,4 +56,4 @@ RECIPES = (
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")
 # Those of them that also compress a pre-trained model.
-GENERAL_RECIPES = ("distilbert", "tinybert")
+GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert")

@@ -23,7 +23,7 @@ _HARMLESS = frozenset(
     output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
     pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
     problem_type sep_token_id tie_word_embeddings tokenizer_class torch_dtype torchscript
-    transformers_version use_cache""".split()
+    transformers_version true_hidden_size use_cache""".split()
 )
 # Keys that would affect what the encoder computes, with the only supported value.
 _FIXED = {
@@ -36,7 +36,18 @@ _FIXED = {
     "net_structure_type": 0,
     "gap_size": 0,
     "num_memory_blocks": 0,
+    # From MobileBERT.
+    "use_bottleneck": True,
+    "use_bottleneck_attention": False,
+    "trigram_input": True,
+    "normalization_type": "no_norm",
 }
+# The fields of BERT's own files.
+_ALWAYS_WRITTEN = frozenset(
+    """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act
+    hidden_dropout_prob attention_probs_dropout_prob max_position_embeddings type_vocab_size
+    initializer_range layer_norm_eps""".split()
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +59,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last eight fields, which are written only if they are set:
+    BERT's own files lack the last twelve fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
@@ -64,6 +75,11 @@ class BertConfig:
       Face's files; both count from 0. Those that stay have the width hidden_size /
       num_attention_heads.
     - `bilstm`, one of `BILSTMS`, says that the encoder is no BERT, but a `models.bilstm`.
+    - `intra_bottleneck_size` makes the model a MobileBERT: it is the width inside its layers; see
+      `layers.bottleneck`. `num_feedforward_networks` is the number of feed-forward networks in a
+      layer; `key_query_shared_bottleneck` says that queries and keys share a dense layer.
+    - Without `classifier_activation`, the pooled output is the first token, unchanged, as in
+      MobileBERT.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -92,6 +108,10 @@ class BertConfig:
     classifier_dropout_prob: float | None = None
     pruned_heads: Mapping[int, Sequence[int]] | None = dataclasses.field(default=None, hash=False)
     bilstm: str | None = None
+    intra_bottleneck_size: int | None = None
+    num_feedforward_networks: int | None = None
+    key_query_shared_bottleneck: bool = False
+    classifier_activation: bool = True
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -104,9 +124,12 @@ class BertConfig:
                     raise ValueError(f"{field.name} must be a finite number >= 0, not {value!r}")
                 if field.name.endswith("_prob") and value >= 1:
                     raise ValueError(f"{field.name} must be below 1, not {value!r}")
-        if self.hidden_size % self.num_attention_heads:
+        if self.is_mobile:
+            self._check_mobile()
+        divided = "intra_bottleneck_size" if self.is_mobile else "hidden_size"
+        if (width := getattr(self, divided)) % self.num_attention_heads:
             raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of "
+                f"{divided} {width} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
         if (self.num_hidden_groups or 1) > self.num_hidden_layers:
@@ -114,8 +137,9 @@ class BertConfig:
                 f"num_hidden_groups {self.num_hidden_groups} is more than "
                 f"num_hidden_layers {self.num_hidden_layers}"
             )
-        if type(self.is_decoder) is not bool:
-            raise ValueError(f"is_decoder must be true or false, not {self.is_decoder!r}")
+        for key in ("is_decoder", "key_query_shared_bottleneck", "classifier_activation"):
+            if type(value := getattr(self, key)) is not bool:
+                raise ValueError(f"{key} must be true or false, not {value!r}")
         for key in ("hidden_act", "masked_lm_act"):
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
@@ -148,10 +172,30 @@ class BertConfig:
             raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")
         return dict(sorted(heads.items()))
 
+    def _check_mobile(self) -> None:
+        for key in ("num_feedforward_networks", "embedding_size"):
+            if not getattr(self, key):
+                raise ValueError(f"intra_bottleneck_size needs {key}")
+        for key in ("num_hidden_groups", "pruned_heads", "bilstm"):
+            if value := getattr(self, key):
+                raise ValueError(
+                    f"intra_bottleneck_size makes the model a MobileBERT, which cannot have {key} "
+                    f"{value!r}"
+                )
+        if self.embedding_size > self.hidden_size:
+            raise ValueError(
+                f"embedding_size {self.embedding_size} is more than hidden_size {self.hidden_size}"
+            )
+
+    @property
+    def is_mobile(self) -> bool:
+        """Whether the model is a MobileBERT."""
+        return self.intra_bottleneck_size is not None
+
     @property
     def head_size(self) -> int:
         """The width of an attention head."""
-        return self.hidden_size // self.num_attention_heads
+        return (self.intra_bottleneck_size or self.hidden_size) // self.num_attention_heads
 
     def kept_heads(self, layer: int) -> list[int]:
         """Returns the attention heads of a layer, without those that were removed."""
@@ -207,7 +251,7 @@ class BertConfig:
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.default not in (None, False) or getattr(self, field.name) != field.default
+            if field.name in _ALWAYS_WRITTEN or getattr(self, field.name) != field.default
         }
         if self.pruned_heads:
             values["pruned_heads"] = {

@@ -5,7 +5,7 @@ import os
 import pathlib
 
 from bert_tf.config import BertConfig
-from bert_tf.weights.names import PARTS, has_projection, num_layers, sizes
+from bert_tf.weights.names import num_layers, parts, sizes
 
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
 # of 768, and of 2.1 GB at 512, with 4 layers and 32 sequences of length 128.
@@ -15,11 +15,10 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 def count_parameters(config: BertConfig) -> int:
     """Returns the number of parameters of a `BertPretrainer`, without building one."""
-    left_out = {"head"} if has_projection(config) else {"head", "projection"}
     shapes = {
         path: shape
-        for part, paths in PARTS.items()
-        if part not in left_out
+        for part, paths in parts(config).items()
+        if part != "head"
         for path, shape in paths.items()
     }
     return sum(

@@ -93,7 +93,8 @@ def hidden_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.
     Args:
         teacher, student: hidden states or embeddings [B, S, H]; a narrower student's are projected.
 
-    Source: TinyBERT (arXiv:1909.10351) equations 8 and 9.
+    Source: TinyBERT (arXiv:1909.10351) equations 8 and 9; MobileBERT (arXiv:2004.02984), feature
+    map transfer.
     """
     return _token_mean(tf.reduce_mean(tf.square(teacher - student), axis=-1), mask)
 
@@ -127,7 +128,7 @@ def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor
         teacher, student: scores before the softmax [B, N, S, S].
 
     Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
-    the self-attention probabilities.
+    the self-attention probabilities; MobileBERT (arXiv:2004.02984), attention transfer.
     """
     # As far below all scores as in `SelfAttention`; p is exactly 0 there.
     bias = tf.where(tf.cast(mask, tf.bool), 0.0, -1e9)[:, tf.newaxis, tf.newaxis]

@@ -29,6 +29,12 @@ class StudentOptions(command.Options):
         super().__post_init__()
         if self.worker_hosts or self.strategy == "multi_worker":
             raise ValueError("--worker_hosts: compress runs on one machine")
+        chosen = self.init_checkpoint or self.is_random or self.student_layers
+        if self.recipe == "mobilebert" and not chosen:
+            raise ValueError(
+                "--recipe=mobilebert has a student of your choice: give --bert_config_file, such "
+                "as the one in docs/pretraining.md, or --init_checkpoint"
+            )
         if self.student_layers and not self.init_checkpoint and self.is_random:
             raise ValueError(
                 "--student_layers has no effect on a student with random weights: omit it, or "
@@ -183,7 +189,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
 
     recipe: str = option(
         choices=GENERAL_RECIPES,
-        help="The method: distilbert or tinybert. On a task, with --task, there are more.",
+        help="The method: distilbert, tinybert or mobilebert. With --task, there are more.",
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_pretraining, or a checkpoint of "

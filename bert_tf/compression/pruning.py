@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.training.optimizers import AdamW
+from bert_tf.weights.names import num_matrices
 
 # The word embeddings and the matrices of the layers, as in the authors' code.
 PRUNED = re.compile(r"encoder/(embeddings/word_embeddings|layer_\d+/.*_kernel)")
@@ -67,7 +68,7 @@ class PruningAdamW(AdamW):
         super().__init__(variables, **kwargs)
         self._sparsity, self._num_steps = sparsity, num_steps
         self._prunes = [bool(PRUNED.fullmatch(variable.path)) for variable in variables]
-        self._parts = [3 if variable.path.endswith("qkv_kernel") else 1 for variable in variables]
+        self._parts = [num_matrices(variable.path) for variable in variables]
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.slots["pruning_step"] = self._step
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from bert_tf.weights.names import num_matrices
+
 # Bits of what belongs to no layer, apart from word embeddings.
 _BITS = 8
 
@@ -110,7 +112,7 @@ class Quantization:
         return total
 
     def _num_groups(self, path: str, width: int) -> int:
-        matrices = 3 if path.endswith("/qkv_kernel") else 1
+        matrices = num_matrices(path)
         return matrices * num_groups(width // matrices, self.groups)
 
     def _bits(self, path: str, layer_bits: Sequence | tf.Tensor):

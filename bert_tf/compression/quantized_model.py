@@ -15,7 +15,7 @@ from bert_tf.compression.quantization import (
 )
 from bert_tf.layers import fused
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.weights.names import STATE
+from bert_tf.weights.names import STATE, num_layers
 
 # The default of the authors' code.
 _DECAY = 0.9999
@@ -119,9 +119,11 @@ class QuantizedModel(keras.Model):
 
 
 def num_dense(model: BertTaskModel) -> int:
-    """Returns how many calls of dense layers a call of the model makes."""
-    layers = model.config.num_hidden_layers
-    return 4 * layers + hasattr(model.encoder.embeddings, "projection_kernel") + 2
+    """Returns how many calls of dense layers a call of the model makes; layers may share some."""
+    kernels = [weight.path for weight in model.weights if weight.path.endswith("kernel")]
+    in_blocks = sum("/layer_" in path for path in kernels)
+    calls = in_blocks * model.config.num_hidden_layers // num_layers(model.config)
+    return len(kernels) - in_blocks + calls
 
 
 def _rounding(ranges: tf.Tensor, found: list[tf.Tensor], training: bool | None) -> Callable:

@@ -19,6 +19,7 @@ from bert_tf.compression.terms import (
     Term,
     attention_scores,
     embeddings,
+    feature_maps,
     hidden_states,
     internal_attention,
     internal_states,
@@ -136,6 +137,8 @@ def _kept(layers: int, divisor: int) -> int:
 # the second begins near the rate that TinyBERT uses for it.
 _FIRST, _SECOND = (0.0, 0.7), (0.7, 1.0)
 _BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
+# MobileBERT's 240,000 and 500,000 steps.
+_TRANSFER, _DISTILLATION = (0.0, 1 / 3), (1 / 3, 1.0)
 
 
 def _patient(divisor: int, published: Published) -> Recipe:
@@ -198,6 +201,19 @@ _RECIPES = {
         ),
         published=Published(7.5, 0.96, 9.4),
     ),
+    # The factors are those of the authors' commands; the student is chosen by the user.
+    "mobilebert": Recipe(
+        "Sun et al., MobileBERT (arXiv:2004.02984)",
+        layers=every,
+        labels=0.5,
+        labels_during=_DISTILLATION,
+        terms=(
+            internal_attention(1.0, _TRANSFER, stacked=True),
+            feature_maps(100.0, _TRANSFER, stacked=True),
+            soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
+        ),
+        published=Published(4.3, 1.0, 4.0),
+    ),
     "internal": _internal(True, Published(2.0, 0.94, None)),
     "internal-progressive": _internal(False),
     "theseus": Recipe(
@@ -250,6 +266,7 @@ RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}
 
 _GENERAL = {
     "distilbert": RECIPES["distilbert"],
+    "mobilebert": RECIPES["mobilebert"],
     "tinybert": replace(
         RECIPES["tinybert"],
         terms=(

@@ -64,6 +64,10 @@ def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoin
         ValueError, OSError: layers share weights, or the training data cannot be read.
     """
     config = checkpoint.spec.config
+    if config.is_mobile:
+        raise ValueError(
+            f"{checkpoint.path} is a MobileBERT, whose heads cannot be removed: use another recipe"
+        )
     if config.num_hidden_groups:
         raise ValueError(
             f"the layers of {checkpoint.path} share weights, so that heads cannot be removed from "

@@ -122,13 +122,16 @@ def hidden_states(weight: float, during: Span) -> Term:
     """The states of all layers, projected to the teacher's width, added up."""
 
     def loss(pair: Pair) -> tf.Tensor:
-        parts = []
-        for layer in range(1, pair.student.num_layers + 1):
-            teacher, student = _hidden(pair, layer)
-            parts.append(losses.hidden_error(teacher, pair.project(student, False), pair.mask))
-        return tf.add_n(parts)
+        layers = range(1, pair.student.num_layers + 1)
+        return tf.add_n([_hidden_error(pair, layer) for layer in layers])
 
     return Term("hidden", loss, weight, (HIDDEN,), during, projects=True)
+
+
+def feature_maps(weight: float, during: Span, stacked: bool) -> Term:
+    """The same as `hidden_states`, layer after layer; see `_bottom_up`."""
+    function = functools.partial(_bottom_up, _hidden_error, during, stacked)
+    return Term("hidden", function, weight, (HIDDEN,), during, projects=True)
 
 
 def embeddings(weight: float, during: Span) -> Term:
@@ -148,7 +151,7 @@ def internal_attention(weight: float, during: Span, stacked: bool) -> Term:
         return losses.attention_divergence(*_scores(pair, layer), pair.mask)
 
     function = functools.partial(_bottom_up, loss, during, stacked)
-    return Term("attention", function, weight, (HIDDEN, ATTENTION), during)
+    return Term("attention", function, weight, (HIDDEN, ATTENTION), during, projects=True)
 
 
 def internal_states(weight: float, during: Span, stacked: bool) -> Term:
@@ -177,6 +180,11 @@ def _bottom_up(
         until = end if stacked or layer == pair.student.num_layers else begins + share
         parts.append(active(pair.progress, (begins, until)) * loss(pair, layer))
     return tf.add_n(parts)
+
+
+def _hidden_error(pair: Pair, layer: int) -> tf.Tensor:
+    teacher, student = _hidden(pair, layer)
+    return losses.hidden_error(teacher, pair.project(student, False), pair.mask)
 
 
 def _hidden(pair: Pair, layer: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -5,6 +5,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
+from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.initializers import add_dense
@@ -17,6 +18,7 @@ class BertEncoder(keras.Model):
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
     first L / groups layers use those of `layer_0`, the next ones those of `layer_1`, and so on.
+    With `intra_bottleneck_size`, embeddings and layers are those of MobileBERT.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -55,34 +57,26 @@ class BertEncoder(keras.Model):
         super().__init__(name=name, **kwargs)
         self.config = config
         self.rematerialize = rematerialize
-        norm = dict(layer_norm_eps=config.layer_norm_eps, dtype=self.dtype_policy)
-        self.embeddings = BertEmbeddings(
-            config.vocab_size,
-            config.hidden_size,
-            config.max_position_embeddings,
-            config.type_vocab_size,
-            dropout=config.hidden_dropout_prob,
-            initializer_range=config.initializer_range,
-            embedding_size=config.embedding_size,
-            name="embeddings",
-            **norm,
-        )
+        make_embeddings, make_block = _make_embeddings, _make_block
+        if config.is_mobile:
+            make_embeddings, make_block = _make_mobile_embeddings, _make_mobile_block
+        self.embeddings = make_embeddings(config, name="embeddings", dtype=self.dtype_policy)
         self.blocks = [
-            EncoderBlock(
-                len(config.kept_heads(index)),
-                config.intermediate_size,
-                config.hidden_act,
-                hidden_dropout=config.hidden_dropout_prob,
-                attention_dropout=config.attention_probs_dropout_prob,
-                initializer_range=config.initializer_range,
+            make_block(
+                config,
+                index,
                 recompute=rematerialize == "selective",
-                head_size=config.head_size,
                 name=f"layer_{index}",
-                **norm,
+                dtype=self.dtype_policy,
             )
             for index in range(config.num_hidden_groups or config.num_hidden_layers)
         ]
-        self.pooler = Pooler(config.initializer_range, name="pooler", dtype=self.dtype_policy)
+        self.pooler = Pooler(
+            config.initializer_range,
+            config.classifier_activation,
+            name="pooler",
+            dtype=self.dtype_policy,
+        )
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
@@ -137,7 +131,7 @@ class BertEncoder(keras.Model):
         positions = ops.arange(ops.shape(input_mask)[1])
         return ops.logical_and(mask, positions <= positions[:, None])
 
-    def block(self, index: int) -> EncoderBlock:
+    def block(self, index: int) -> EncoderBlock | BottleneckBlock:
         """Returns the block that computes a layer; several layers may share it."""
         # Integer division, because the original's int(index / layers * groups) rounds down too far
         # in some cases, such as 22 layers in 22 groups.
@@ -167,23 +161,92 @@ class BertEncoder(keras.Model):
         return cls(**config | {"config": BertConfig.from_dict(config["config"])})
 
 
+def _make_embeddings(config: BertConfig, **named) -> BertEmbeddings:
+    return BertEmbeddings(
+        config.vocab_size,
+        config.hidden_size,
+        config.max_position_embeddings,
+        config.type_vocab_size,
+        dropout=config.hidden_dropout_prob,
+        layer_norm_eps=config.layer_norm_eps,
+        initializer_range=config.initializer_range,
+        embedding_size=config.embedding_size,
+        **named,
+    )
+
+
+def _make_block(config: BertConfig, index: int, **named) -> EncoderBlock:
+    return EncoderBlock(
+        len(config.kept_heads(index)),
+        config.intermediate_size,
+        config.hidden_act,
+        hidden_dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        layer_norm_eps=config.layer_norm_eps,
+        initializer_range=config.initializer_range,
+        head_size=config.head_size,
+        **named,
+    )
+
+
+def _make_mobile_embeddings(config: BertConfig, **named) -> TrigramEmbeddings:
+    return TrigramEmbeddings(
+        config.vocab_size,
+        config.embedding_size,
+        config.hidden_size,
+        config.max_position_embeddings,
+        config.type_vocab_size,
+        dropout=config.hidden_dropout_prob,
+        initializer_range=config.initializer_range,
+        **named,
+    )
+
+
+def _make_mobile_block(config: BertConfig, index: int, **named) -> BottleneckBlock:
+    return BottleneckBlock(
+        config.num_attention_heads,
+        config.intra_bottleneck_size,
+        config.intermediate_size,
+        config.num_feedforward_networks,
+        config.hidden_act,
+        shared=config.key_query_shared_bottleneck,
+        hidden_dropout=config.hidden_dropout_prob,
+        attention_dropout=config.attention_probs_dropout_prob,
+        initializer_range=config.initializer_range,
+        **named,
+    )
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(keras.layers.Layer):
-    """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H]."""
+    """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
 
-    def __init__(self, initializer_range: float = 0.02, **kwargs):
+    Args:
+        initializer_range: standard deviation of the kernel's truncated normal initializer.
+        activation: without it, the output is the first token, unchanged.
+    """
+
+    def __init__(self, initializer_range: float = 0.02, activation: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.initializer_range = initializer_range
+        self.activation = activation
 
     def build(self, input_shape) -> None:
         width = input_shape[-1]
-        self.dense_kernel, self.dense_bias = add_dense(
-            self, "dense", (width, width), self.initializer_range
-        )
+        if self.activation:
+            self.dense_kernel, self.dense_bias = add_dense(
+                self, "dense", (width, width), self.initializer_range
+            )
         self.built = True
 
     def call(self, sequence):
-        return ops.tanh(fused.dense(sequence[:, 0], self.dense_kernel, self.dense_bias))
+        first = sequence[:, 0]
+        if not self.activation:
+            return first
+        return ops.tanh(fused.dense(first, self.dense_kernel, self.dense_bias))
 
     def get_config(self):
-        return super().get_config() | {"initializer_range": self.initializer_range}
+        return super().get_config() | {
+            "initializer_range": self.initializer_range,
+            "activation": self.activation,
+        }

@@ -27,5 +27,21 @@ def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_
     to_hidden = length * embedding * hidden if embedding != hidden else 0
     masked_lm = predictions * (hidden * embedding + embedding * config.vocab_size)
     next_sentence = hidden * hidden + 2 * hidden  # pooler and head
+    if config.is_mobile:
+        layers = config.num_hidden_layers * _mobile_layer(config, length)
+        to_hidden = length * 3 * embedding * hidden
+        masked_lm = predictions * hidden * (hidden + config.vocab_size)
     forward = 2 * (to_hidden + layers + masked_lm + next_sentence)
     return 3 * forward
+
+
+def _mobile_layer(config: BertConfig, length: int) -> int:
+    """Returns the multiplications of a layer of MobileBERT."""
+    hidden, inner = config.hidden_size, config.intra_bottleneck_size
+    query_key = hidden * inner + 2 * inner * inner
+    if not config.key_query_shared_bottleneck:
+        query_key = 2 * hidden * inner
+    feed_forward = 2 * config.num_feedforward_networks * inner * config.intermediate_size
+    # Into the bottleneck, the values, and out of it; the output of the attention.
+    dense = query_key + 3 * hidden * inner + inner * inner + feed_forward
+    return length * dense + 2 * length * length * inner

@@ -5,7 +5,7 @@ from keras import ops
 
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import add_dense
+from bert_tf.layers.initializers import add_dense, truncated_normal
 from bert_tf.layers.normalization import LayerNormalization
 
 
@@ -21,11 +21,14 @@ class MaskedLMHead(keras.layers.Layer):
         hidden_act: activation of the transform, as named in `bert_config.json`.
         layer_norm_eps: epsilon of the transform's normalization.
         initializer_range: standard deviation of the kernel's truncated normal initializer.
+        own_width: width of an embedding table of the head itself, by which it widens that of the
+            words, as in MobileBERT.
 
     Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, E] -> [B, P, V].
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert and google-research/albert
-    run_pretraining.py `get_masked_lm_output`.
+    run_pretraining.py `get_masked_lm_output`; for `own_width`, the same of
+    google-research/mobilebert.
     """
 
     def __init__(
@@ -34,10 +37,12 @@ class MaskedLMHead(keras.layers.Layer):
         hidden_act: str = "gelu",
         layer_norm_eps: float = 1e-12,
         initializer_range: float = 0.02,
+        own_width: int = 0,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
+        self.own_width = own_width
         self.hidden_act = hidden_act
         self.initializer_range = initializer_range
         self.layer_norm = LayerNormalization(
@@ -46,7 +51,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     def build(self, sequence_shape, positions_shape, word_embeddings_shape) -> None:
         width = sequence_shape[-1]
-        embedding_width = word_embeddings_shape[-1]
+        embedding_width = word_embeddings_shape[-1] + self.own_width
         self.kernel, self.bias = add_dense(
             self, "transform", (width, embedding_width), self.initializer_range
         )
@@ -54,6 +59,12 @@ class MaskedLMHead(keras.layers.Layer):
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros"
         )
+        if self.own_width:
+            self.own_embeddings = self.add_weight(
+                name="own_embeddings",
+                shape=(self.vocab_size, self.own_width),
+                initializer=truncated_normal(self.initializer_range),
+            )
         self.built = True
 
     def call(self, sequence, positions, word_embeddings):
@@ -63,6 +74,9 @@ class MaskedLMHead(keras.layers.Layer):
         x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
         x = fused.activation(self.hidden_act)(fused.dense(x, self.kernel, self.bias))
         table = ops.cast(word_embeddings, self.compute_dtype)
+        if self.own_width:
+            own = ops.cast(self.own_embeddings, self.compute_dtype)
+            table = ops.concatenate([table, own], axis=-1)
         logits = fused.tied_logits(self.layer_norm(x), table, self.output_bias)
         return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
 
@@ -72,6 +86,7 @@ class MaskedLMHead(keras.layers.Layer):
             "hidden_act": self.hidden_act,
             "layer_norm_eps": self.layer_norm.epsilon,
             "initializer_range": self.initializer_range,
+            "own_width": self.own_width,
         }
 
 

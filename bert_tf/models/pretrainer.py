@@ -38,6 +38,7 @@ class BertPretrainer(keras.Model):
             config.vocab_size,
             *config.masked_lm_form,
             config.initializer_range,
+            own_width=config.hidden_size - config.embedding_size if config.is_mobile else 0,
             name="masked_lm",
             **policy,
         )

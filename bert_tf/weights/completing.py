@@ -10,7 +10,8 @@ from bert_tf.config import BertConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.names import PARTS, num_layers, part_of, sizes
+from bert_tf.weights.names import num_layers, part_of, sizes
+from bert_tf.weights.names import parts as all_parts
 
 
 def complete(
@@ -19,7 +20,7 @@ def complete(
     """Adds the weights that a checkpoint lacks, with the random values of a new model.
 
     Args:
-        parts: the parts of `names.PARTS` that the result must have.
+        parts: the parts of `names.parts` that the result must have.
         allowed: patterns of the paths of weights that may be missing.
 
     Returns:
@@ -47,10 +48,11 @@ def complete(
 
 
 def _shapes(config: BertConfig, parts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    known = all_parts(config)
     return {
         path.format(index): tuple(sizes(config, layer=index)[name] for name in shape)
         for part in parts
-        for path, shape in PARTS[part].items()
+        for path, shape in known.get(part, {}).items()
         for index in range(num_layers(config) if "{}" in path else 1)
     }
 

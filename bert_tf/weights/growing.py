@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig
 from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.
-_ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/output_bias)")
+_ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/(output_bias|own_embeddings))")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import matches
-from bert_tf.weights.names import PARTS, has_projection, num_layers, part_of, sizes
+from bert_tf.weights.names import num_layers, part_of, sizes
+from bert_tf.weights.names import parts as all_parts
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
@@ -43,8 +44,9 @@ class Row:
         return dataclasses.replace(self, theirs=theirs)
 
 
-# Our own format.
-OWN_ROWS = tuple(Row(path, path) for part in PARTS.values() for path in part)
+def own_rows(config: BertConfig) -> tuple[Row, ...]:
+    """Returns the table of our own format."""
+    return tuple(Row(path, path) for part in all_parts(config).values() for path in part)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +87,15 @@ def entries(
     """Yields the entries of the parts, layer by layer within the rows of the layers.
 
     Args:
-        parts: those of `names.PARTS` that the model has.
+        parts: those of `names.parts` that the model has.
         classes: outputs of the head.
     """
-    shapes = {path: shape for part in PARTS.values() for path, shape in part.items()}
+    known = all_parts(config)
+    shapes = {path: shape for part in parts for path, shape in known.get(part, {}).items()}
     per_layer = {False: [0], True: range(num_layers(config))}
     # Consecutive rows of layers belong together: first all of layer 0, then all of layer 1.
     for in_layer, group in itertools.groupby(rows, key=lambda row: "{}" in row.ours):
-        group = [row for row in group if part_of(row.ours) in parts]
+        group = [row for row in group if row.ours in shapes]
         for index, row in itertools.product(per_layer[in_layer], group):
             values = sizes(config, classes, index)
             ours = tuple(values[name] for name in shapes[row.ours])
@@ -140,9 +143,7 @@ def import_tensors(
             "variables: use the configuration that belongs to the checkpoint"
         )
     tensors, used, missing, misshapen = {}, set(), [], []
-    for part in PARTS:
-        if part == "projection" and not has_projection(config):
-            continue
+    for part in all_parts(config):
         found = list(entries(rows, config, [part], classes))
         names = [name for entry in found for name in entry.theirs]
         if part not in ("encoder", "projection") and not theirs.keys() & set(names):

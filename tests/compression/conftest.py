@@ -1,5 +1,6 @@
 """A teacher of three layers with random weights, and a task for it."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -16,6 +17,18 @@ from tfrecords.vocabulary import Vocabulary
 WORDS = tuple("abcdefgh")
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
 CONFIG = BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16, initializer_range=0.3)
+MOBILE = dataclasses.replace(
+    CONFIG,
+    num_hidden_layers=2,
+    hidden_size=8,
+    hidden_act="relu",
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    embedding_size=4,
+    intra_bottleneck_size=4,
+    num_feedforward_networks=2,
+    key_query_shared_bottleneck=True,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,6 +42,12 @@ def quick(quick_runs):
 @pytest.fixture(scope="session")
 def config() -> BertConfig:
     return CONFIG
+
+
+@pytest.fixture(scope="session")
+def mobile() -> BertConfig:
+    """A MobileBERT that is narrower than the teacher."""
+    return MOBILE
 
 
 @pytest.fixture(scope="session")

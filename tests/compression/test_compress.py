@@ -14,7 +14,13 @@ from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run import num_parameters
-from bert_tf.compression.student import StudentTask, initial_student, reads_pairs
+from bert_tf.compression.student import (
+    StudentTask,
+    initial_student,
+    reads_pairs,
+    without_heads,
+)
+from bert_tf.config import ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.evaluator import Evaluator
@@ -219,7 +225,7 @@ def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):
         run(make_options(teacher, files, tmp_path / "out", **changes))
 
 
-def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
+def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path):
     """Oracle: the message, which names what differs."""
     source, task = open_checkpoint(teacher), TASKS["sst2"]
     for recipe, changes, message in (
@@ -233,6 +239,11 @@ def test_models_that_cannot_be_compared(teacher, files, config, tmp_path):
             StudentTask(task, RECIPES[recipe], source, False).build_model(
                 dataclasses.replace(config, **changes)
             )
+    with pytest.raises(ValueError, match="a student of your choice: give --bert_config_file"):
+        make_options(teacher, files, recipe="mobilebert")
+    with pytest.raises(ValueError, match="is a MobileBERT, whose heads cannot be removed"):
+        spec = ModelSpec(mobile, source.spec.vocab, True)
+        without_heads(make_options(teacher, files), task, dataclasses.replace(source, spec=spec))
     with pytest.raises(ValueError, match="--task=swag needs the kind multiple_choice"):
         StudentTask(TASKS["swag"], RECIPES["pd"], source, False)
     shutil.copytree(teacher, headless := tmp_path / "headless")

@@ -111,6 +111,33 @@ def test_the_loss_has_the_weights_of_the_recipe(config, batch):
     np.testing.assert_array_equal(objective.outputs(model, batch)["logits"], student)
 
 
+def test_a_mobilebert_imitates_one_layer_more_at_a_time(config, mobile, batch):
+    """Oracles: the two losses of MobileBERT (arXiv:2004.02984), feature map and attention transfer,
+    in NumPy; then half the labels and half the teacher's probabilities.
+    """
+    model, objective = make(config, "mobilebert", student=mobile, steps=12)
+    found = [sums_at(step, model, objective, batch, training=False) for step in (0, 2, 4)]
+    mask = batch["input_mask"].numpy()[:3].astype(bool)
+    attention, hidden = [], []
+    for ours, theirs in ((0, 1), (1, 2)):
+        models = (model.teacher, theirs), (model.student, ours)
+        p, q = (attention_probabilities(m.encoder, batch)[i][:3].numpy() for m, i in models)
+        kl = np.sum(p * np.log(np.maximum(p, 1e-30) / np.maximum(q, 1e-30)), -1).mean(1)
+        t, s = (m.encoder(batch)["encoder_outputs"][i][:3] for m, i in models)
+        errors = np.mean((t - model.project(s, False)) ** 2, -1)
+        attention.append(sum(kl[row][mask[row]].mean() for row in range(3)))
+        hidden.append(sum(errors[row][mask[row]].mean() for row in range(3)))
+    for sums, layers in zip(found, (1, 2, 0), strict=True):
+        assert sums["attention"] == pytest.approx(sum(attention[:layers]), rel=1e-3)
+        assert sums["hidden"] == pytest.approx(100 * sum(hidden[:layers]), rel=1e-4)
+    assert found[1]["labels"] == found[1]["soft_labels"] == 0.0
+    teacher, student = (m(batch).numpy()[:3] for m in (model.teacher, model.student))
+    log_q = student - np.logaddexp.reduce(student, -1, keepdims=True)
+    assert found[2]["labels"] == pytest.approx(-0.5 * log_q[[0, 1, 2], [0, 1, 1]].sum(), rel=1e-4)
+    expected = 0.5 * divergence(teacher, student).sum()
+    assert found[2]["soft_labels"] == pytest.approx(expected, rel=1e-3)
+
+
 def divergence(teacher, student, axis=-1):
     p, q = (np.exp(x - np.logaddexp.reduce(x, axis, keepdims=True)) for x in (teacher, student))
     return np.sum(p * np.log(p / q), axis)

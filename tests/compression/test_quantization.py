@@ -13,7 +13,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
 from bert_tf.compression import quantized_student
 from bert_tf.compression.quantization import Quantization, num_groups, straight_through, symmetric
-from bert_tf.compression.quantized_model import QuantizedModel
+from bert_tf.compression.quantized_model import QuantizedModel, num_dense
 from bert_tf.compression.quantized_student import QuantizedTask
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.sensitivity import (
@@ -30,6 +30,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
 from bert_tf.training.checkpoints import latest_checkpoint
+from bert_tf.weights.names import num_matrices
 
 Q8BERT, QBERT = RECIPES["q8bert"].quantization, RECIPES["qbert"].quantization
 QKV = "encoder/layer_1/attention/qkv_kernel"
@@ -74,6 +75,20 @@ def test_groups_and_bytes():
     expected = 80 / 2 + 2 * 4 * 4 + 40 + 2 * 4 * 4 + 192 * 3 / 8 + 2 * 4 * 12 + 4 * 24
     assert how.num_bytes(shapes, [2, 3]) == expected
     assert Q8BERT.num_bytes(shapes, [8, 8]) == 80 + 4 + 40 + 4 + 192 + 3 * 4 + 4 * 24
+
+
+def test_every_dense_layer_of_a_model_is_quantized(config, mobile, batch):
+    """Oracle: the inputs of dense layers, recorded. Query and key are two matrices."""
+    albert = dataclasses.replace(config, num_hidden_groups=2, embedding_size=4)
+    own_keys = dataclasses.replace(
+        mobile, key_query_shared_bottleneck=False, classifier_activation=False
+    )
+    for kind in (config, albert, mobile, own_keys):
+        student, found = BertTaskModel(kind, 2), []
+        with fused.dense_inputs(lambda x, found=found: found.append(x) or x):
+            student(batch)
+        assert num_dense(student) == len(found)
+    assert [num_matrices(f"a/{name}_kernel") for name in ("qkv", "qk", "output")] == [3, 2, 1]
 
 
 def test_gradients_pass_straight_through():

@@ -58,7 +58,7 @@ HUGGINGFACE_DEFAULTS = {
 
 def is_albert(config: BertConfig) -> bool:
     """Returns whether a model is an ALBERT rather than a plain BERT."""
-    return bool(config.embedding_size or config.num_hidden_groups)
+    return bool(config.embedding_size or config.num_hidden_groups) and not config.is_mobile
 
 
 def renaming(names: Mapping[str, str]) -> Callable[[str], str]:

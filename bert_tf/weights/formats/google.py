@@ -202,7 +202,7 @@ def _config_values(config: BertConfig) -> dict:
 
 def _check(config: BertConfig, source: str, advice: str) -> None:
     """Raises a ValueError if Google's programs have no such model."""
-    for key in ("is_decoder", "pruned_heads"):
+    for key in ("is_decoder", "pruned_heads", "intra_bottleneck_size"):
         if value := getattr(config, key):
             raise ValueError(
                 f"{source}: {key} is {value}, which google-research/bert does not have: {advice}"

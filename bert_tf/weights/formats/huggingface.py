@@ -11,9 +11,8 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.json_files import read_json
 from bert_tf.run_folder import TOKENIZER, VOCAB
 from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
-from bert_tf.weights.formats.huggingface_table import copies, rows
+from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
 from bert_tf.weights.formats.huggingface_tokenizer import (
     WHOLE,
     read_lower_case,
@@ -49,7 +48,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         ignored: patterns of additional tensors to leave out.
 
     Raises:
-        ValueError: the model is neither a BERT nor an ALBERT, or its files contradict each other.
+        ValueError: the model is no BERT, ALBERT or MobileBERT, or its files contradict each other.
         OSError: a file is missing or damaged.
     """
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
@@ -66,12 +65,12 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     sentencepiece = None if vocab else sentencepiece_file(folder)
     theirs, types = open_tensors(folder)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
-    model_type = "albert" if albert.is_albert(config) else "bert"
-    prefix = any(name.startswith(f"{model_type}.") for name in wanted)
+    type_name = model_type(config)
+    prefix = any(name.startswith(f"{type_name}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
     head, classes = read_head(config_file, values, wanted)
-    table = rows(model_type, head and head.kind, prefix, old)
-    left_out = (*copies(folder, model_type, wanted), *ignored)
+    table = rows(config, head and head.kind, prefix, old)
+    left_out = (*copies(folder, type_name, wanted), *ignored)
     tensors, unused = import_tensors(folder, table, config, theirs, left_out, classes)
     halves = sorted(types & {"float16", "bfloat16"})
     return Checkpoint(
@@ -128,9 +127,9 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
             "transformers before version 5 can load"
         )
     kind = checkpoint.head and checkpoint.head.kind
-    prefix = values["architectures"][0] not in ("BertModel", "AlbertModel")
-    table = rows(values["model_type"], kind, prefix)
-    tensors = dict(export_tensors(table, checkpoint.spec.config, checkpoint.tensors))
+    config = checkpoint.spec.config
+    prefix = values["architectures"][0] not in ("BertModel", "AlbertModel", "MobileBertModel")
+    tensors = dict(export_tensors(rows(config, kind, prefix), config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Configuration and labels in config.json of Hugging Face's BERT and ALBERT models."""
+"""Configuration and labels in config.json of Hugging Face's BERT, ALBERT and MobileBERT models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,14 +6,16 @@ from typing import Any
 from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats import albert
+from bert_tf.weights.formats import albert, mobilebert
 from bert_tf.weights.names import has_projection, part_of
 
 # The other names of both forms of GELU in transformers' activations.py.
 _ACTIVATIONS = {"gelu_python": "gelu"} | dict.fromkeys(
     ("gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"), "gelu_new"
 )
-# By `Head.kind`. ALBERT's begin with "Albert".
+# How the names of classes begin, by model_type.
+_PREFIXES = {"bert": "Bert", "albert": "Albert", "mobilebert": "MobileBert"}
+# By `Head.kind`, for BERT.
 _ARCHITECTURES = {
     "classifier": "BertForSequenceClassification",
     "multiple_choice": "BertForMultipleChoice",
@@ -21,7 +23,11 @@ _ARCHITECTURES = {
     "span": "BertForQuestionAnswering",
 }
 # By model_type, for keys that config.json lacks.
-_DEFAULTS = {"bert": {"vocab_size": 30522}, "albert": albert.HUGGINGFACE_DEFAULTS}
+_DEFAULTS = {
+    "bert": {"vocab_size": 30522},
+    "albert": albert.HUGGINGFACE_DEFAULTS,
+    "mobilebert": mobilebert.DEFAULTS,
+}
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -37,8 +43,8 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     model_type = values.get("model_type", "bert")
     if model_type not in _DEFAULTS:
         raise ValueError(
-            f"{path}: model_type is {model_type!r}: only models of type 'bert' and 'albert' can be "
-            "read"
+            f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
+            "'mobilebert' can be read"
         )
     for key, kind in (("architectures", list), ("id2label", dict)):
         if not isinstance(values.get(key) or kind(), kind):
@@ -47,14 +53,19 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     if model_type == "bert":
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
+    if model_type != "mobilebert":
+        values = {key: values[key] for key in values if key not in mobilebert.KEYS}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     try:
         # Versions and users add keys of their own. Those that change what is computed come with
         # tensors of their own, or BertConfig knows them.
-        return BertConfig.from_dict(values, ignore_unknown=True)
+        config = BertConfig.from_dict(values, ignore_unknown=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    if config.is_mobile:
+        mobilebert.check(config, path)
+    return config
 
 
 def read_head(
@@ -75,10 +86,8 @@ def read_head(
     if not layer:
         return None, 0
     names = config.get("architectures") or []
-    known = {
-        kind: name.replace("Bert", "Albert") if config.get("model_type") == "albert" else name
-        for kind, name in _ARCHITECTURES.items()
-    }
+    prefix = _PREFIXES[config.get("model_type", "bert")]
+    known = {kind: name.replace("Bert", prefix) for kind, name in _ARCHITECTURES.items()}
     kinds = [kind for kind, name in known.items() if name in names]
     kind = layers[layer] or next(iter(kinds), None)
     if not kind:
@@ -127,6 +136,10 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
     if albert.is_albert(spec.config):
         values["architectures"] = [_albert_architecture(checkpoint, architecture)]
         values |= {"model_type": "albert", **albert.config_values(spec.config)}
+    if spec.config.is_mobile:
+        mobilebert.check(spec.config, checkpoint.path)
+        values["architectures"] = [architecture.replace("Bert", "MobileBert")]
+        values |= {"model_type": "mobilebert", **mobilebert.config_values(spec.config)}
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:

@@ -1,11 +1,13 @@
-"""The names of the weights in Hugging Face's BERT and ALBERT models."""
+"""The names of the weights in Hugging Face's BERT, ALBERT and MobileBERT models."""
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.config import BertConfig
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.formats import albert
+from bert_tf.weights.formats import albert, mobilebert
+from bert_tf.weights.names import part_of
 from bert_tf.weights.table import Row
 
 _LAYER = "bert.encoder.layer.{}"
@@ -57,6 +59,7 @@ ROWS = (
     Row("pretrainer/masked_lm/layer_norm/gamma", f"{_MLM}.transform.LayerNorm.weight"),
     Row("pretrainer/masked_lm/layer_norm/beta", f"{_MLM}.transform.LayerNorm.bias"),
     Row("pretrainer/masked_lm/output_bias", f"{_MLM}.bias"),
+    Row("pretrainer/masked_lm/own_embeddings", f"{_MLM}.dense.weight", transposed=True),
     Row("pretrainer/next_sentence/dense_kernel", "cls.seq_relationship.weight", transposed=True),
     Row("pretrainer/next_sentence/dense_bias", "cls.seq_relationship.bias"),
     Row("task_model/head/dense_kernel", "classifier.weight", transposed=True),
@@ -69,47 +72,60 @@ _TIED = {
 }
 
 
+def model_type(config: BertConfig) -> str:
+    """Returns the name of a model's type: "bert", "albert" or "mobilebert"."""
+    if config.is_mobile:
+        return "mobilebert"
+    return "albert" if albert.is_albert(config) else "bert"
+
+
 def rows(
-    model_type: str, kind: str | None, prefix: bool = True, old: bool = False
+    config: BertConfig, kind: str | None, prefix: bool = True, old: bool = False
 ) -> Sequence[Row]:
     """Returns the table as a file spells it.
 
     Args:
-        model_type: "bert" or "albert".
+        config: the model, which has a table of its own for MobileBERT's encoder.
         kind: the kind of the head.
         prefix: whether names of the encoder begin with the type, as in all models with heads.
         old: whether LayerNorms have "gamma" and "beta", as in files of before 2019.
     """
 
+    type_name, table = model_type(config), ROWS
+    if config.is_mobile:
+        others = [row for row in ROWS if part_of(row.ours) != "encoder"]
+        table = (*mobilebert.encoder_rows(config), *others)
+
     def spelled(name: str) -> str:
-        name = _renaming(model_type)(name)
+        name = _renaming(type_name)(name)
         if kind == "span" and name.startswith("classifier."):
             name = name.replace("classifier.", "qa_outputs.")
         if old:
             name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
             name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-        return name if prefix else name.removeprefix(f"{model_type}.")
+        return name if prefix else name.removeprefix(f"{type_name}.")
 
-    return [row.renamed(spelled) for row in ROWS]
-
-
-def _renaming(model_type: str) -> Callable[[str], str]:
-    return albert.renaming(albert.HUGGINGFACE_NAMES if model_type == "albert" else {})
+    return [row.renamed(spelled) for row in table]
 
 
-def copies(path: str, model_type: str, theirs: Mapping[str, Tensor]) -> list[str]:
+def _renaming(type_name: str) -> Callable[[str], str]:
+    names = {"albert": albert.HUGGINGFACE_NAMES, "mobilebert": {"bert.": "mobilebert."}}
+    return albert.renaming(names.get(type_name, {}))
+
+
+def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
     """Returns the names of tensors that add nothing: tied weights and positions.
 
     Args:
         path: the folder, for messages.
-        model_type: "bert" or "albert".
+        type_name: as `model_type` returns it.
 
     Raises:
         ValueError: one of them does add something: an output layer of its own, or positions in
             another order.
     """
     found = []
-    spelled = _renaming(model_type)
+    spelled = _renaming(type_name)
     for copy, original in ((spelled(copy), spelled(name)) for copy, name in _TIED.items()):
         if copy in theirs and original in theirs:
             found.append(copy)
@@ -117,7 +133,7 @@ def copies(path: str, model_type: str, theirs: Mapping[str, Tensor]) -> list[str
                 raise ValueError(
                     f"{path}: {copy} differs from {original}: only tied weights are supported"
                 )
-    for name in ("embeddings.position_ids", f"{model_type}.embeddings.position_ids"):
+    for name in ("embeddings.position_ids", f"{type_name}.embeddings.position_ids"):
         if name in theirs:
             found.append(name)
             positions = theirs[name].read().ravel()

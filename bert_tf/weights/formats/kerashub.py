@@ -89,6 +89,7 @@ _KEYS = {
 # What BertBackbone and BertMaskedLM compute, whatever their arguments.
 _FIXED = {
     "pruned_heads": None,
+    "intra_bottleneck_size": None,
     "hidden_act": "gelu_new",
     "layer_norm_eps": 1e-12,
     "embedding_size": None,

@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import model_garden
-from bert_tf.weights.table import OWN_ROWS, import_tensors
+from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.input_files import shortened
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -70,7 +70,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     """
     graph = read_graph(path)
     theirs = _variables(path)
-    own = OWN_ROWS[0].theirs in theirs
+    own = "encoder/embeddings/word_embeddings" in theirs
     if kind := _other_kind(graph, theirs, own):
         raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
     config_file = os.path.join(path, _OWN_CONFIG)
@@ -84,7 +84,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
                 "convert_checkpoint"
             )
         patterns = (*model_garden.IGNORED, *ignored)
-        tensors, unused = import_tensors(path, OWN_ROWS, config, theirs, patterns)
+        tensors, unused = import_tensors(path, own_rows(config), config, theirs, patterns)
     else:
         config = config or model_garden.config_of(path, theirs)
         config = dataclasses.replace(config, hidden_act=_hidden_act(graph))

@@ -36,6 +36,10 @@ MODELS = {
     "AlbertForMultipleChoice": {},
     "AlbertForTokenClassification": {"num_labels": 4},
     "AlbertForQuestionAnswering": {},
+    "MobileBertModel": {"classifier_activation": False},
+    "MobileBertForPreTraining": {"num_feedforward_networks": 1},
+    "MobileBertForSequenceClassification": {"id2label": {0: "bad", 1: "good", 2: "neither"}},
+    "MobileBertForQuestionAnswering": {},
 }
 
 
@@ -51,6 +55,9 @@ def make_model(name: str, changes: dict, vocab_size: int) -> transformers.PreTra
     sizes |= dict(vocab_size=vocab_size, max_position_embeddings=20)
     if name.startswith("Albert"):
         config = transformers.AlbertConfig(**sizes | dict(embedding_size=4) | changes)
+    elif name.startswith("Mobile"):
+        sizes |= dict(embedding_size=4, intra_bottleneck_size=4, num_feedforward_networks=3)
+        config = transformers.MobileBertConfig(**sizes | changes)
     else:
         config = transformers.BertConfig(**sizes, **changes)
     torch.manual_seed(len(name))

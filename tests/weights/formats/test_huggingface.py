@@ -98,7 +98,7 @@ def test_every_output_equals_that_of_transformers(tmp_path, name):
     assert checkpoint.unused == ()
     found = outputs(checkpoint, arrays)
     expected = {key for key in arrays if key.startswith("layer_") or key.endswith("logits")}
-    assert len(expected) > 2 or name in ("BertModel", "AlbertModel")
+    assert len(expected) > 2 or name.endswith("BertModel") or name == "AlbertModel"
     for key in expected | ({"pooler_output"} & arrays.keys()):
         np.testing.assert_allclose(found[key], arrays[key], atol=1e-5, err_msg=key)
 

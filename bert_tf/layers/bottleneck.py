@@ -1,0 +1,320 @@
+"""The layers of MobileBERT."""
+
+import functools
+
+import keras
+from keras import ops
+
+from bert_tf.layers import fused
+from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.dropout import Dropout
+from bert_tf.layers.initializers import add_dense, truncated_normal
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class NoNorm(keras.layers.Layer):
+    """A factor and a summand for each element of the last axis, in place of a normalization.
+
+    Source: MobileBERT (arXiv:2004.02984), operational optimizations.
+    """
+
+    def build(self, x_shape) -> None:
+        width = x_shape[-1:]
+        self.gamma = self.add_weight(name="gamma", shape=width, initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=width, initializer="zeros")
+        self.built = True
+
+    def call(self, x):
+        return x * self.gamma + self.beta
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TrigramEmbeddings(keras.layers.Layer):
+    """Word embeddings of three consecutive tokens, mapped to the width of the layers.
+
+    A dense layer maps the word embeddings of the next, the same and the previous token [3E] to H.
+    Beyond the ends of a row they are 0; padding is a token, so that a text of the full length
+    differs from a padded one in its last state. Position and segment embeddings, of width H, are
+    added.
+
+    Args:
+        vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.
+        embedding_size: width E of the word embeddings.
+        hidden_size: width H of the output.
+        dropout: rate at the end.
+        initializer_range: standard deviation of the truncated normal initializer.
+
+    Call: as `BertEmbeddings`.
+
+    Source: MobileBERT (arXiv:2004.02984), embedding factorization; google-research/mobilebert
+    modeling.py `embedding_postprocessor`.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        hidden_size: int,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,
+        dropout: float = 0.0,
+        initializer_range: float = 0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.embedding_size = embedding_size
+        self.hidden_size = hidden_size
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.initializer_range = initializer_range
+        self.layer_norm = NoNorm(dtype=self.dtype_policy, name="layer_norm")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
+        def table(name: str, rows: int, width: int):
+            # As in `BertEmbeddings`, rows are cast after the lookup.
+            return self.add_weight(
+                name=name,
+                shape=(rows, width),
+                initializer=truncated_normal(self.initializer_range),
+                autocast=False,
+            )
+
+        hidden = self.hidden_size
+        self.word_embeddings = table("word_embeddings", self.vocab_size, self.embedding_size)
+        self.position_embeddings = table(
+            "position_embeddings", self.max_position_embeddings, hidden
+        )
+        self.type_embeddings = table("token_type_embeddings", self.type_vocab_size, hidden)
+        self.trigram_kernel, self.trigram_bias = add_dense(
+            self, "trigram", (3 * self.embedding_size, hidden), self.initializer_range
+        )
+        self.layer_norm.build((None, None, hidden))
+        self.built = True
+
+    def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
+        length = ops.shape(input_word_ids)[1]
+        if isinstance(length, int) and length > self.max_position_embeddings:
+            raise ValueError(
+                f"a sequence of {length} tokens is longer than max_position_embeddings "
+                f"{self.max_position_embeddings}: use shorter sequences"
+            )
+        words = ops.take(self.word_embeddings, input_word_ids, axis=0)
+        padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
+        trigrams = ops.concatenate([padded[:, 2:], padded[:, 1:-1], padded[:, :-2]], axis=-1)
+        x = fused.dense(trigrams, self.trigram_kernel, self.trigram_bias)
+        x += ops.cast(self.position_embeddings[:length], x.dtype)
+        x += ops.cast(ops.take(self.type_embeddings, input_type_ids, axis=0), x.dtype)
+        return self.dropout(self.layer_norm(x), seeds=seeds, training=training)
+
+    def get_config(self):
+        return super().get_config() | {
+            "vocab_size": self.vocab_size,
+            "embedding_size": self.embedding_size,
+            "hidden_size": self.hidden_size,
+            "max_position_embeddings": self.max_position_embeddings,
+            "type_vocab_size": self.type_vocab_size,
+            "dropout": self.dropout.rate,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BottleneckAttention(SelfAttention):
+    """Self-attention inside a bottleneck of width D.
+
+    Queries and keys share one dense layer H -> D with a `NoNorm`, from which each is mapped to D
+    again; values are mapped from H to D, and the output stays at D. With `shared` false, queries
+    and keys are mapped from H directly.
+
+    Args:
+        bottleneck_size: width D.
+        shared: as above.
+        others: as in `SelfAttention`.
+
+    Call: as `SelfAttention`, but the output is [B, S, D].
+
+    Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
+    `transformer_model` (`key_query_shared_bottleneck`).
+    """
+
+    def __init__(self, num_heads: int, bottleneck_size: int, shared: bool = True, **kwargs):
+        super().__init__(num_heads, **kwargs)
+        self.bottleneck_size = bottleneck_size
+        self.shared = shared
+        self.shared_norm = NoNorm(dtype=self.dtype_policy, name="shared_norm") if shared else None
+
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width, inner = x_shape[-1], self.bottleneck_size
+        add = functools.partial(add_dense, self, stddev=self.initializer_range)
+        if self.shared:
+            self.shared_kernel, self.shared_bias = add("shared", (width, inner))
+            self.shared_norm.build((None, None, inner))
+        self.qk_kernel, self.qk_bias = add("qk", (inner if self.shared else width, 2 * inner))
+        self.value_kernel, self.value_bias = add("value", (width, inner))
+        self.output_kernel, self.output_bias = add("output", (inner, inner))
+        self.built = True
+
+    def _heads(self, x):
+        batch, length, _ = ops.shape(x)
+        head_size = self.bottleneck_size // self.num_heads
+        value = fused.dense(x, self.value_kernel, self.value_bias)
+        if self.shared:
+            x = self.shared_norm(fused.dense(x, self.shared_kernel, self.shared_bias))
+        query, key = ops.split(fused.dense(x, self.qk_kernel, self.qk_bias), 2, axis=-1)
+        query, key, value = (
+            ops.transpose(
+                ops.reshape(part, (batch, length, self.num_heads, head_size)), (0, 2, 1, 3)
+            )
+            for part in (query, key, value)
+        )
+        return query * ops.cast(head_size**-0.5, query.dtype), key, value
+
+    def get_config(self):
+        return super().get_config() | {
+            "bottleneck_size": self.bottleneck_size,
+            "shared": self.shared,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BottleneckBlock(keras.layers.Layer):
+    """A layer of MobileBERT: attention and several feed-forward networks inside a bottleneck.
+
+    Args:
+        num_heads: attention heads.
+        bottleneck_size: width D of the bottleneck.
+        intermediate_size: width of the feed-forward networks.
+        num_feedforward_networks: how many of them.
+        shared: as in `BottleneckAttention`.
+        others: as in `EncoderBlock`.
+
+    Call: as `EncoderBlock`.
+
+    Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
+    `transformer_model`.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        bottleneck_size: int,
+        intermediate_size: int,
+        num_feedforward_networks: int = 4,
+        hidden_act: str = "relu",
+        shared: bool = True,
+        hidden_dropout: float = 0.0,
+        attention_dropout: float = 0.1,
+        initializer_range: float = 0.02,
+        recompute: bool = False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.bottleneck_size = bottleneck_size
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.initializer_range = initializer_range
+        policy = dict(dtype=self.dtype_policy)
+        self.attention = BottleneckAttention(
+            num_heads,
+            bottleneck_size,
+            shared,
+            dropout=attention_dropout,
+            initializer_range=initializer_range,
+            recompute=recompute,
+            name="attention",
+            **policy,
+        )
+        self.input_norm = NoNorm(name="input_norm", **policy)
+        self.attention_norm = NoNorm(name="attention_norm", **policy)
+        self.feed_forwards = [
+            FeedForward(intermediate_size, hidden_act, initializer_range, name=f"ffn_{i}", **policy)
+            for i in range(num_feedforward_networks)
+        ]
+        self.output_norm = NoNorm(name="output_norm", **policy)
+        self.dropout = Dropout(hidden_dropout, recompute, name="dropout", **policy)
+
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width, inner = x_shape[-1], self.bottleneck_size
+        add = functools.partial(add_dense, self, stddev=self.initializer_range)
+        self.input_kernel, self.input_bias = add("input", (width, inner))
+        self.output_kernel, self.output_bias = add("output", (inner, width))
+        for layer in (self.attention, self.output_norm):
+            layer.build(x_shape)
+        for layer in (self.input_norm, self.attention_norm, *self.feed_forwards):
+            layer.build((None, None, inner))
+        self.built = True
+
+    def call(self, x, attention_mask, seeds=None, training=None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+        narrow = self.input_norm(fused.dense(x, self.input_kernel, self.input_bias))
+        narrow = self.attention_norm(attended + narrow)
+        for feed_forward in self.feed_forwards:
+            narrow = feed_forward(narrow)
+        output = fused.dense(narrow, self.output_kernel, self.output_bias)
+        return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
+
+    def get_config(self):
+        return super().get_config() | {
+            "num_heads": self.attention.num_heads,
+            "bottleneck_size": self.bottleneck_size,
+            "intermediate_size": self.intermediate_size,
+            "num_feedforward_networks": len(self.feed_forwards),
+            "hidden_act": self.hidden_act,
+            "shared": self.attention.shared,
+            "hidden_dropout": self.dropout.rate,
+            "attention_dropout": self.attention.dropout,
+            "initializer_range": self.initializer_range,
+            "recompute": self.attention.recompute,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class FeedForward(keras.layers.Layer):
+    """A feed-forward network with a residual connection and a `NoNorm`: [B, S, D] -> [B, S, D].
+
+    Args:
+        intermediate_size, hidden_act, initializer_range: as in `EncoderBlock`.
+    """
+
+    def __init__(
+        self,
+        intermediate_size: int,
+        hidden_act: str = "relu",
+        initializer_range: float = 0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.initializer_range = initializer_range
+        self.norm = NoNorm(dtype=self.dtype_policy, name="norm")
+
+    def build(self, x_shape) -> None:
+        width, inner = x_shape[-1], self.intermediate_size
+        add = functools.partial(add_dense, self, stddev=self.initializer_range)
+        self.intermediate_kernel, self.intermediate_bias = add("intermediate", (width, inner))
+        self.output_kernel, self.output_bias = add("output", (inner, width))
+        self.norm.build(x_shape)
+        self.built = True
+
+    def call(self, x):
+        output = fused.feed_forward(
+            self.hidden_act,
+            x,
+            self.intermediate_kernel,
+            self.intermediate_bias,
+            self.output_kernel,
+            self.output_bias,
+            # Weights in bfloat16 mean that the model is for fast inference.
+            wide=self.variable_dtype != "bfloat16",
+        )
+        return self.norm(x + output)
+
+    def get_config(self):
+        return super().get_config() | {
+            "intermediate_size": self.intermediate_size,
+            "hidden_act": self.hidden_act,
+            "initializer_range": self.initializer_range,
+        }

@@ -1,0 +1,259 @@
+"""MobileBERT: its size, and its outputs against a restatement in NumPy."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.attention_probabilities import attention_probabilities
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.flops import training_flops
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer, Tensor
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats import google, huggingface, kerashub
+from bert_tf.weights.formats.huggingface_config import read_config
+from bert_tf.weights.formats.huggingface_table import rows
+from bert_tf.weights.loading import load_weights
+from bert_tf.weights.table import entries, export_tensors, own_rows
+
+CONFIG = BertConfig(
+    vocab_size=23,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    hidden_act="relu",
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    max_position_embeddings=12,
+    initializer_range=0.3,
+    embedding_size=4,
+    intra_bottleneck_size=8,
+    num_feedforward_networks=3,
+    key_query_shared_bottleneck=True,
+)
+VARIANTS = {
+    "shared": CONFIG,
+    "own": dataclasses.replace(
+        CONFIG, key_query_shared_bottleneck=False, classifier_activation=False
+    ),
+}
+
+
+def make_inputs() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    mask = (np.arange(9) < np.array([[9], [5]])).astype(np.int32)
+    return {
+        "input_word_ids": random.integers(1, 23, (2, 9), np.int32) * mask,
+        "input_mask": mask,
+        "input_type_ids": random.integers(0, 2, (2, 9), np.int32),
+        "masked_lm_positions": np.array([[1, 4], [2, 0]], np.int32),
+    }
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def model(request) -> BertPretrainer:
+    """A model in which no factor is 1 and no summand 0."""
+    model, random = BertPretrainer(VARIANTS[request.param]), np.random.default_rng(1)
+    for weight in model.weights:
+        weight.assign(random.normal(0.0, 0.4, weight.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def checkpoint(model) -> Checkpoint:
+    tensors = {w.path: Tensor(tuple(w.shape), lambda w=w: w.numpy()) for w in model.weights}
+    return Checkpoint("run", "", ModelSpec(model.config), tensors)
+
+
+# The published bert_config.json, key by key.
+PUBLISHED = {
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "relu",
+    "hidden_dropout_prob": 0.0,
+    "hidden_size": 512,
+    "initializer_range": 0.02,
+    "intermediate_size": 512,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 24,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+    "embedding_size": 128,
+    "trigram_input": True,
+    "use_bottleneck": True,
+    "intra_bottleneck_size": 128,
+    "key_query_shared_bottleneck": True,
+    "num_feedforward_networks": 4,
+    "normalization_type": "no_norm",
+    "classifier_activation": False,
+}
+
+
+@pytest.mark.parametrize(("shared", "expected"), [(True, 24_581_888), (False, 25_359_104)])
+def test_golden_parameter_counts(shared, expected):
+    """Oracles: those of google/mobilebert-uncased in transformers; 25.3M (arXiv:2004.02984 table
+    1), where each of queries and keys has a dense layer of its own.
+    """
+    config = BertConfig.from_dict(PUBLISHED | {"key_query_shared_bottleneck": shared})
+    found = entries(own_rows(config), config, ["encoder"])
+    assert sum(int(np.prod(entry.our_shape)) for entry in found) == expected
+    if shared:
+        assert read_config("config.json", PUBLISHED | {"model_type": "mobilebert"}) == config
+
+
+def test_the_outputs_are_those_of_the_paper(model, checkpoint):
+    """Oracle: the model as google-research/mobilebert computes it, in NumPy, from the weights under
+    Hugging Face's names. For shared queries and keys, huggingface_golden.npz has transformers' own.
+    """
+    config = model.config
+    theirs = dict(export_tensors(rows(config, None), config, checkpoint.tensors))
+    inputs = make_inputs()
+    expected = restated(theirs, model.config, inputs)
+    found = model(inputs)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
+    probabilities = attention_probabilities(model.encoder, inputs)
+    np.testing.assert_allclose(np.sum(probabilities, -1), 1, atol=1e-5)
+
+
+def restated(theirs: dict, config: BertConfig, inputs: dict) -> dict[str, np.ndarray]:
+    def dense(name, x):
+        return x @ theirs[f"{name}.weight"].T + theirs[f"{name}.bias"]
+
+    def no_norm(name, x):
+        return x * theirs[f"{name}.weight"] + theirs[f"{name}.bias"]
+
+    def table(name, ids):
+        return theirs[f"mobilebert.embeddings.{name}.weight"][ids]
+
+    words = table("word_embeddings", inputs["input_word_ids"])
+    zero = np.zeros_like(words[:, :1])
+    after, before = np.append(words[:, 1:], zero, 1), np.append(zero, words[:, :-1], 1)
+    x = dense(
+        "mobilebert.embeddings.embedding_transformation", np.concatenate([after, words, before], -1)
+    )
+    x += table("position_embeddings", np.arange(words.shape[1]))
+    x = no_norm(
+        "mobilebert.embeddings.LayerNorm",
+        x + table("token_type_embeddings", inputs["input_type_ids"]),
+    )
+    for index in range(config.num_hidden_layers):
+        layer = f"mobilebert.encoder.layer.{index}"
+        x = restated_layer(dense, no_norm, layer, config, x, inputs["input_mask"])
+    pooled = x[:, 0]
+    if config.classifier_activation:
+        pooled = np.tanh(dense("mobilebert.pooler.dense", pooled))
+    picked = np.take_along_axis(x, inputs["masked_lm_positions"][..., None], 1)
+    h = np.maximum(dense("cls.predictions.transform.dense", picked), 0)
+    h = (h - h.mean(-1, keepdims=True)) / h.std(-1, keepdims=True)
+    h = no_norm("cls.predictions.transform.LayerNorm", h)
+    words = theirs["mobilebert.embeddings.word_embeddings.weight"].T
+    output = np.append(words, theirs["cls.predictions.dense.weight"], 0)
+    return {
+        "sequence_output": x,
+        "pooled_output": pooled,
+        "mlm_logits": h @ output + theirs["cls.predictions.bias"],
+    }
+
+
+def restated_layer(dense, no_norm, layer, config, x, mask) -> np.ndarray:
+    def bottleneck(name):
+        name = f"{layer}.bottleneck.{name}"
+        return no_norm(f"{name}.LayerNorm", dense(f"{name}.dense", x))
+
+    def heads(name, x):
+        x = dense(f"{layer}.attention.self.{name}", x)
+        return x.reshape(*x.shape[:2], config.num_attention_heads, -1).transpose(0, 2, 1, 3)
+
+    def network(name, x):
+        inner = np.maximum(dense(f"{name}.intermediate.dense", x), 0)
+        return no_norm(f"{name}.output.LayerNorm", dense(f"{name}.output.dense", inner) + x)
+
+    source = bottleneck("attention") if config.key_query_shared_bottleneck else x
+    query, key, value = heads("query", source), heads("key", source), heads("value", x)
+    scores = query @ key.transpose(0, 1, 3, 2) / np.sqrt(query.shape[-1])
+    scores = scores - 1e9 * (mask == 0)[:, None, None]
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    context = (scores / scores.sum(-1, keepdims=True)) @ value
+    context = context.transpose(0, 2, 1, 3).reshape(*x.shape[:2], -1)
+    y = dense(f"{layer}.attention.output.dense", context) + bottleneck("input")
+    y = no_norm(f"{layer}.attention.output.LayerNorm", y)
+    for index in range(config.num_feedforward_networks - 1):
+        y = network(f"{layer}.ffn.{index}", y)
+    y = network(layer, y)
+    output = f"{layer}.output.bottleneck"
+    return no_norm(f"{output}.LayerNorm", dense(f"{output}.dense", y) + x)
+
+
+def test_files_keep_every_weight_and_the_configuration(model, checkpoint, tmp_path):
+    """Oracles: the weights, read back from a run folder and from Keras' file; the messages of
+    formats that have no place for them.
+    """
+    run = RunFolder(str(tmp_path))
+    run.write(checkpoint.spec)
+    Checkpointer(run.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    found = open_checkpoint(run.path)
+    assert found.spec.config == model.config
+    again = BertPretrainer(model.config)
+    load_weights(run.path, found.tensors, again.weights)
+    model.encoder.save(path := str(tmp_path / "encoder.keras"))
+    encoder = keras.saving.load_model(path)
+    for ours, read in ((model, again), (model.encoder, encoder)):
+        for weight, value in zip(ours.weights, read.weights, strict=True):
+            np.testing.assert_array_equal(value, weight)
+    with pytest.raises(ValueError, match="intra_bottleneck_size is 8, which google-research/bert"):
+        google.write(found, str(tmp_path))
+    with pytest.raises(ValueError, match="has intra_bottleneck_size None, but this model has 8"):
+        kerashub.write(found, str(tmp_path))
+    if not model.config.key_query_shared_bottleneck:
+        with pytest.raises(ValueError, match="False, which Hugging Face's MobileBERT cannot"):
+            huggingface.write(found, str(tmp_path))
+
+
+def test_what_a_configuration_may_say():
+    """Oracles: a round trip; the message; BERT's file has no new keys."""
+    for config in VARIANTS.values():
+        assert BertConfig.from_dict(config.to_dict()) == config
+    assert "classifier_activation" not in BertConfig(9).to_dict()
+    for changes, message in (
+        ({"num_attention_heads": 3}, "intra_bottleneck_size 8 is not a multiple of"),
+        ({"num_feedforward_networks": None}, "needs num_feedforward_networks"),
+        ({"num_hidden_groups": 1}, "a MobileBERT, which cannot have num_hidden_groups 1"),
+        ({"pruned_heads": {0: [1]}}, "a MobileBERT, which cannot have pruned_heads"),
+        ({"embedding_size": 17}, "embedding_size 17 is more than hidden_size 16"),
+        ({"classifier_activation": 1}, "classifier_activation must be true or false, not 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dataclasses.replace(CONFIG, **changes)
+    with pytest.raises(ValueError, match="normalization_type 'layer_norm' is not supported"):
+        BertConfig.from_dict(CONFIG.to_dict() | {"normalization_type": "layer_norm"})
+
+
+@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
+def test_flops_count_every_matrix(config):
+    """Oracle: 6 per weight of a matrix and token, and the products of the attention."""
+    model = BertPretrainer(config)
+    matrices = [w for w in model.encoder.weights if w.path.endswith("kernel")]
+    per_token = sum(int(np.prod(w.shape)) for w in matrices if "pooler" not in w.path)
+    attention = 2 * 2 * 9 * 9 * config.intra_bottleneck_size
+    hidden = config.hidden_size
+    heads = 3 * hidden * (hidden + config.vocab_size) + hidden * hidden + 2 * hidden
+    assert training_flops(config, 9, 3) == 6 * (9 * per_token + attention + heads)
+
+
+def test_dropout_and_recomputation_change_nothing_else():
+    """Oracle: the encoder without recomputation, in training with dropout."""
+    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
+    inputs = make_inputs() | {"dropout_seed": np.array([1, 2], np.int32)}
+    plain, recomputed = (BertEncoder(config, mode) for mode in ("none", "selective"))
+    recomputed.set_weights(plain.get_weights())
+    outputs = [e(inputs, training=True)["sequence_output"] for e in (plain, recomputed)]
+    np.testing.assert_allclose(*outputs, atol=1e-5)
+    assert np.abs(outputs[0] - plain(inputs)["sequence_output"]).max() > 0.1

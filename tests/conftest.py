@@ -12,6 +12,8 @@ import sys
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Several workers share the cores; threads of small operations would wait for each other.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 # XLA's own passes are as always; LLVM's would take longer than the small programs run.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

@@ -17,11 +17,13 @@ from bert_tf.run_pretraining import Options, run
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.training.metrics import MetricsLog, read_metrics
 
-# The command, without measuring the peak of the CPU and drawing the curves, and without two
-# packages that Keras imports for parts of it that nothing here uses.
+# The command, without measuring the peak of the CPU, drawing the curves and TensorFlow's passes over
+# graphs, and without two packages that Keras imports for parts of it that nothing here uses.
 _PROGRAM = """
 import sys
 sys.modules.update(matplotlib=None, sklearn=None)
+import tensorflow as tf
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from bert_tf.pretraining import run
 from bert_tf.run_pretraining import main
 from bert_tf.training import reports

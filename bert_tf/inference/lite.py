@@ -19,6 +19,8 @@ from tfrecords.vocabulary import Vocabulary
 
 # What a classifier reads and predicts, in the zip archive behind the model.
 CLASSIFIER = "classifier.json"
+# Far more than any vocabulary takes.
+_MOST_BYTES = 1 << 26
 
 
 def open_lite(path: str) -> TextModule:
@@ -28,39 +30,65 @@ def open_lite(path: str) -> TextModule:
         ValueError: the file is no classifier that export.lite wrote, or its vocabulary is unknown.
         OSError: the file cannot be read.
     """
-    data, files = _read(path)
-    if CLASSIFIER not in files:
-        raise ValueError(
-            f"{path} is no classifier that this version of export.lite wrote: export it again, "
-            "from a fine-tuned model"
-        )
-    tokenizer = json.loads(files.get("tokenizer_config.json", "{}"))
-    if tokenizer.get("do_lower_case") is None:
-        raise ValueError(
-            f"{path} lacks its vocabulary or casing, as the checkpoint does: put vocab.txt and a "
-            "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
-        )
-    vocab = Vocabulary(tuple(files["vocab.txt"].split("\n")[:-1]))
-    length, task = tokenizer["model_max_length"], classifier_task(**json.loads(files[CLASSIFIER]))
-    model = LiteModel(data, task.head, length, vocab.pad_id)
-    wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
-    module = task.serving(model, wordpiece, length)
-    module.truncates = ("example", "export.lite --max_seq_length")
-    return module
-
-
-def _read(path: str) -> tuple[bytes, dict[str, str]]:
-    """Returns the content of a file that export.lite wrote, and the files in its archive."""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             data = file.read()
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from None
+    with _damage(path):
+        vocab, tokenizer, about = _read(data)
+        task = about and classifier_task(**about)
+    if not task:
+        raise ValueError(
+            f"{path} is no classifier that this version of export.lite wrote: export it again, "
+            "from a fine-tuned model"
+        )
+    if tokenizer.get("do_lower_case") is None:
+        raise ValueError(
+            f"{path} lacks its vocabulary or casing, as the checkpoint does: put vocab.txt and a "
+            "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
+        )
+    with _damage(path):
+        length = tokenizer["model_max_length"]
+        model = LiteModel(data, task.head, length, vocab.pad_id)
+        wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
+        module = task.serving(model, wordpiece, length)
+    module.truncates = ("example", "export.lite --max_seq_length")
+    return module
+
+
+@contextlib.contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Turns what a changed file causes into a ValueError that names the file."""
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return data, {name: archive.read(name).decode() for name in archive.namelist()}
-    except zipfile.BadZipFile:
-        raise ValueError(f"{path} is damaged, or export.lite did not write it") from None
+        yield
+    except (
+        zipfile.BadZipFile,
+        ValueError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        RuntimeError,
+    ) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{path} is damaged, or export.lite did not write it ({reason}): export it again"
+        ) from None
+
+
+def _read(data: bytes) -> tuple[Vocabulary | None, dict, dict]:
+    """Returns the vocabulary, tokenizer_config.json and classifier.json behind a model."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
+            raise ValueError("its archive is too large")
+        names = {"vocab.txt", "tokenizer_config.json", CLASSIFIER} & set(archive.namelist())
+        files = {name: archive.read(name).decode() for name in names}
+    tokens = files.get("vocab.txt", "").split("\n")[:-1]
+    return (
+        Vocabulary(tuple(tokens)) if tokens else None,
+        json.loads(files.get("tokenizer_config.json", "{}")),
+        json.loads(files.get(CLASSIFIER, "{}")),
+    )
 
 
 class LiteModel:

@@ -179,10 +179,18 @@ def test_what_predict_cannot_read(tmp_path):
     with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
         open_lite(str(file))
     about = {CLASSIFIER: '{"labels": [], "pairs": false}'}
+    text = {
+        "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n",
+        "tokenizer_config.json": '{"do_lower_case": true, "model_max_length": 8}',
+    }
     for data, message in [
         (b"text", "model.tflite is damaged, or export.lite did not write it"),
         (lite_model.with_files(b"", {"vocab.txt": ""}), "is no classifier that this version"),
         (lite_model.with_files(b"", about), "lacks its vocabulary or casing, as the checkpoint"),
+        (lite_model.with_files(b"", {CLASSIFIER: '{"kind": 1}'}), "did not write it .*'kind'"),
+        (lite_model.with_files(b"", {CLASSIFIER: "[1"}), "did not write it .Expecting"),
+        (lite_model.with_files(b"", {"labels.txt": " " * (1 << 27)}), "archive is too large"),
+        (lite_model.with_files(b"TFL3", about | text), "model.tflite is damaged, or export.lite"),
     ]:
         file.write_bytes(data)
         with pytest.raises(ValueError, match=message):

@@ -17,7 +17,7 @@ from bert_tf.run_pretraining import Options, run
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.training.metrics import MetricsLog, read_metrics
 
-# The command, without measuring the peak of the CPU, drawing the curves and TensorFlow's passes over
+# The command, without measuring the peak of the CPU, drawing the curves and the passes over
 # graphs, and without two packages that Keras imports for parts of it that nothing here uses.
 _PROGRAM = """
 import sys

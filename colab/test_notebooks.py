@@ -106,7 +106,7 @@ _SETTINGS = {
     "glue": {"DATA_DIR": "MRPC", "EPOCHS": 1, "SEEDS": 2},
     "squad": {"DATA_DIR": "SQuAD", "EPOCHS": 1},
     "ner": {"DATA_DIR": "conll", "EPOCHS": 1, "FEATURES": "last"},
-    "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 10, "STRATEGY": "cpu"},
+    "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 3, "STRATEGY": "cpu"},
     "look_inside": {"TAGGED": "conll/train.txt", "SENTENCES": 32},
 }
 _PATHS = ("DATA_DIR", "TAGGED")
@@ -126,7 +126,7 @@ def test_runs(name, data, tmp_path):
     if name != "pretrain_your_own":
         settings["MODEL"] = str(data / "encoder")
     document = "the file does not exist.\nthe default is none.\nit returns a new tensor.\n\n"
-    (tmp_path / "text.txt").write_text(document * 400)
+    (tmp_path / "text.txt").write_text(document * 100)
     started = time.monotonic()
     notebook = execute(name, {key: repr(value) for key, value in settings.items()}, str(tmp_path))
     print(f"{name}: {time.monotonic() - started:.0f} s")

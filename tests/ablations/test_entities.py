@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.ablations.entities import choose_entities, entity_accuracy
+from bert_tf.ablations import entities
+from bert_tf.ablations.entities import _within, choose_entities, entity_accuracy
 from bert_tf.examples.lexicon import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking
@@ -34,12 +35,12 @@ def batch() -> dict[str, np.ndarray]:
     }
 
 
-def records(prob: float) -> RecordSet:
+def records(prob: float, predictions: int = 5) -> RecordSet:
     masking = DynamicMasking(MASK, CLS, SEP, len(VOCAB), masked_lm_prob=prob)
     return RecordSet(
         files=("unused",),
         max_seq_length=10,
-        max_predictions_per_seq=5,
+        max_predictions_per_seq=predictions,
         vocab_size=8,
         masking=masking,
     )
@@ -53,9 +54,13 @@ def test_phrases_are_chosen_as_a_whole_within_the_budget(lexicon, batch):
     chosen = [choose_entities(batch, lexicon, records(0.25), random)[0] for _ in range(20)]
     assert {tuple(spans) for spans in chosen} == {((1, 3),), ((5, 7),)}
     assert choose_entities(batch, lexicon, records(0.125), random) == [[], []]
+    # 1.6 tokens are 2, and of 4 tokens, 3 may be predicted.
+    for limits in (records(0.2), records(0.5, predictions=3)):
+        assert len(choose_entities(batch, lexicon, limits, random)[0]) == 1
+    assert _within(3, [(0, 4), (5, 7), (8, 10), (11, 12)]) == [(5, 7), (11, 12)]
 
 
-def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch):
+def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch, monkeypatch):
     """The model finds both tokens of the first phrase, and of the second only the last one."""
 
     class Model:
@@ -69,3 +74,8 @@ def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch):
     assert found == {"entity_accuracy": 0.5, "token_accuracy": 0.75, "entities": 2}
     batch["word_starts"][:] = 1
     assert entity_accuracy(Model(), iter([batch]), lexicon, records(0.5)) == {}
+    # Every token counts the same, whatever the length of its phrase.
+    rights = [np.array([True]), np.array([True, False, False])]
+    monkeypatch.setattr(entities, "_rights", lambda *_: rights)
+    found = entity_accuracy(Model(), iter([batch]), lexicon, records(0.5))
+    assert found == {"entity_accuracy": 0.5, "token_accuracy": 0.5, "entities": 2}

@@ -1,10 +1,12 @@
 """The rows of the ablations, their flags and the estimate of their memory."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
-from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, parse_size, select_rows
+from bert_tf.ablations import memory, plan
+from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
 from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
@@ -68,6 +70,29 @@ def test_rows_are_those_of_the_paper():
     ]
 
 
+def test_rows_and_columns_are_measured_as_in_the_paper():
+    """Oracles: section 5.1 and appendix C.2, headings and captions of the tables, ERNIE's masks."""
+    decoder = {"masking": "left_to_right", "objective": "mlm"}
+    flags = [row.flags for row in GRIDS["tasks"].rows]
+    assert flags == [{}, {"objective": "mlm"}, decoder]
+    assert [row.flags for row in GRIDS["steps"].rows[::5]] == [{}, decoder]
+    masks = [row.flags["masking"] for row in GRIDS["entities"].rows]
+    assert masks == ["wordpiece", "whole_word"]
+    accuracies = [columns("tasks", name) for name in ("mnli", "qnli", "mrpc", "sst2")]
+    assert {column.metric for (column,) in accuracies} == {"eval_accuracy"}
+    tuned, frozen = columns("masking", "ner")
+    assert (tuned.metric, tuned.folder) == (frozen.metric, "ner") == ("eval_f1", "ner")
+    assert frozen.folder == "ner-features" and len(columns("tasks", "ner")) == 1
+    assert columns("sizes", "cola")[0][:3] == ("cola", "cola", None)
+    names = [[*GRIDS["masking"].rows[0].published], ["MNLI-m", tuned.name, frozen.name]]
+    assert names[0] == names[1]
+    config = BertConfig(30, 8, 4, 2)
+    deep = {"learning_rate": 1e-3, "feature_based": "concat_last_four"}
+    assert plan._feature_flags(frozen, config, None) == deep
+    config = dataclasses.replace(config, num_hidden_layers=3)
+    assert plan._feature_flags(frozen, config, None) == deep | {"feature_based": "last"}
+
+
 def test_rows_are_chosen_by_name():
     """Oracle: the rows, worked by hand."""
     assert select_rows("sizes", "paper") == PAPER_SIZES
@@ -112,7 +137,7 @@ def test_parameters_are_counted(changes):
     assert count_parameters(config) == BertPretrainer(config).count_params()
 
 
-def test_memory_of_a_step():
+def test_memory_of_a_step(tmp_path, monkeypatch):
     """Oracles: arithmetic for base by hand; the TPU compiler's 1.32 GB of weights and moments."""
     base = preset_config("base")
     assert 12 * count_parameters(base) == pytest.approx(1.32e9, rel=0.01)
@@ -120,4 +145,13 @@ def test_memory_of_a_step():
     logits = 2 * 32 * 20 * 30522
     expected = 10**9 + 16 * count_parameters(base) + 4 * (12 * layer + logits)
     assert training_memory(base, 32, 128, 20) == expected
-    assert 1e8 < machine_memory() < 1e14
+    # 63 sequences in two parts.
+    flags = SimpleNamespace(train_batch_size=63, gradient_accumulation_steps=2)
+    limits = SimpleNamespace(max_seq_length=128, max_predictions_per_seq=20)
+    assert plan._needed(SimpleNamespace(config=base, pretraining=flags, records=limits)) == expected
+    found = machine_memory()
+    assert 1e8 < found < 1e14
+    for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):
+        monkeypatch.setattr(memory, "_CGROUP", tmp_path / "memory.max")
+        (tmp_path / "memory.max").write_text(limit)
+        assert machine_memory() == expected or machine_memory() >= found and expected is None

@@ -1,6 +1,7 @@
 """The runs of an ablation and their table."""
 
 import csv
+import dataclasses
 import json
 import pathlib
 
@@ -11,6 +12,7 @@ from bert_tf.ablations import plan as plan_module
 from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import run_ablation
+from bert_tf.ablations.table import _curves, read_scores
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.models.pretrainer import BertPretrainer
@@ -44,7 +46,7 @@ def started(monkeypatch) -> list[str]:
         if run.num_seeds > 1:
             summary["eval_accuracy"]["deviation"] = 0.0125
         setting = {"runs": {f"seed-{n}": {} for n in seeds}, "summary": summary}
-        values = {"metric": "eval_accuracy", "settings": [setting]}
+        values = {"metric": "eval_f1", "settings": [setting]}
         folder = pathlib.Path(run.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "results.json").write_text(json.dumps(values))
@@ -77,6 +79,11 @@ def test_the_table_holds_the_results_of_the_runs(make_options, started, capsys):
     assert json.loads((folder / "sizes.json").read_text())["rows"] == values["rows"]
     with open(folder / "sizes.tsv") as file:
         line = list(csv.DictReader(file, delimiter="\t"))[1]
+    # What is not finished is left out.
+    plans = make_plan(dataclasses.replace(options, num_seeds=3))
+    results = {"global_step": 9, "masked_lm_perplexity": 9.0}
+    write_results(f"{plans[0].pretraining.output_dir}/eval_results.txt", results)
+    assert [list(read_scores(plan)) for plan in plans] == [[], ["LM perplexity"]]
     assert (line["SST-2"], line["SST-2 deviation"], line["SST-2 paper"]) == ("75.0", "1.25", "90.7")
 
 
@@ -101,6 +108,7 @@ def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypa
     assert len(trained) == len(set(trained)) == 2
     other = make_options("masking", rows="80-10-10,0-0-100", output_dir=f"{options.output_dir}-2")
     assert run_ablation(other)["text"] == resumed["text"]
+    assert len(run_ablation(make_options("masking", rows="0-0-100"))["rows"]) == 1
     changed = make_options("masking", num_train_steps=20)
     with pytest.raises(ValueError, match="holds a run with --num_train_steps=10, not 20"):
         run_ablation(changed)
@@ -128,10 +136,15 @@ def test_steps_share_a_run_and_are_drawn(make_options, started):
     assert [plan.step for plan in plans] == [2, 4, 10]
     (run,) = {plan.pretraining for plan in plans[1:]}
     assert (run.masking, run.objective, run.save_checkpoints_steps) == ("left_to_right", "mlm", 2)
+    assert run.keep_checkpoints >= 5
     assert BertConfig.from_json_file(run.bert_config_file).is_decoder
     (fine_tuning,) = plans[1].finetuning.values()
     assert fine_tuning.init_checkpoint == f"{options.output_dir}/steps/ltr/pretraining/ckpt-4"
-    assert run_ablation(options)["files"][-1] == "steps.png"
+    values = run_ablation(options)
+    assert values["files"][-1] == "steps.png"
+    score = 75.0, 0.0
+    expected = {"mlm": [(2, *score)], "ltr": [(4, *score), (10, *score)]}
+    assert _curves(["SST-2"], values["rows"]) == {"SST-2": expected}
     assert len([path for path in started if path.endswith("pretraining")]) == 2
     picture = pathlib.Path(options.output_dir, "steps.png").read_bytes()
     assert picture.startswith(b"\x89PNG")

@@ -11,10 +11,11 @@ from bert_tf.compression.augmentation import (
     MASKED_AND_SAMPLED,
     REPLACED,
     Augmentation,
+    Changes,
     change,
 )
 from bert_tf.compression.distillation import DistillationObjective
-from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.compression.masked_lm import MaskedLM, _likeliest
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.examples import TextExamples
@@ -57,12 +58,18 @@ def test_words_are_changed_as_often_as_published():
     lengths = collections.Counter(map(len, few))
     assert lengths.pop(9) == pytest.approx(0.75 * len(few), rel=0.05)
     assert set(lengths) == {1, 2, 3, 4, 5} and min(lengths.values()) > 150
+    ngrams = {"abcdef"[i:j] for i in range(6) for j in range(i + 1, min(i + 5, 6) + 1)}
+    always = Changes(0.0, sampled=1.0)
+    assert {"".join(change("abcdef", [[]] * 6, always, random)) for _ in range(500)} == ngrams
 
 
 def test_candidates_are_the_likeliest_words(masked_lm):
     """Oracle: `MaskFiller` on the text with each word masked; no special tokens, no word pieces."""
     model = MaskedLM(masked_lm, 9)
+    predict, rows = model._predict, []
+    model._predict = lambda ids, *where: rows.extend(ids.numpy()) or predict(ids, *where)
     words, found = model.candidates(b"C ab Zz d, h e f")
+    assert [np.flatnonzero(row == VOCAB.mask_id).tolist() for row in rows] == [[1], [5]]
     assert words == ["c", "ab", "zz", "d", ",", "h", "e", "f"]
     # "ab" is two tokens and "zz" and "," are unknown; of 8 positions, 6 are for the text.
     assert [bool(candidates) for candidates in found] == [1, 0, 0, 1, 0, 0, 0, 0]
@@ -72,6 +79,14 @@ def test_candidates_are_the_likeliest_words(masked_lm):
         ((guesses,),) = filler.fill([text.encode()])
         assert found[word] == [guess.token for guess in guesses if guess.token in WORDS]
     assert model.candidates(b"") == ([], [])
+
+    # TinyBERT takes 15 of them.
+    def falling(inputs, training):
+        return {"mlm_logits": tf.range(40.0, 0.0, -1.0)[tf.newaxis, tf.newaxis]}
+
+    one = tf.constant([[2, 4, 3]])
+    best = _likeliest(falling, one, tf.constant([1]), np.arange(7, 40, 2, np.int32))
+    np.testing.assert_array_equal(best, [np.arange(7, 37, 2)])
 
 
 def test_copies_are_a_function_of_the_seed(masked_lm):
@@ -89,9 +104,10 @@ def test_copies_are_a_function_of_the_seed(masked_lm):
     origins = ["xyz".index(name) for name in made[0].ids]
     np.testing.assert_array_equal(made[0].targets["labels"], np.array([0, 1, 1])[origins])
     assert f"{count - 3} of them copies with other words" in made[0].notes
-    # A text without candidates has only copies that differ from it.
-    alone = Augmentation(model, 5, REPLACED, 1)(examples.take(np.array([2])))
-    assert b"zz" not in alone.texts_a[1:] or alone.texts_b[1:] != [b"a b c d e"]
+    # Equal texts have copies of their own, which differ from the texts.
+    twins = Augmentation(model, 5, REPLACED, 1)(examples.take(np.array([0, 0])))
+    assert len({*twins.texts_a[2:]}) > 5
+    assert len(Augmentation(model, 5, Changes(0.0), 1)(examples)) == 3
 
     objective = DistillationObjective(ClassificationObjective(), RECIPES["pkd6"])
     batch = {

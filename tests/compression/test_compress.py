@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
+from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
@@ -20,7 +21,7 @@ from bert_tf.compression.student import (
     reads_pairs,
     without_heads,
 )
-from bert_tf.config import ModelSpec
+from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.evaluator import Evaluator
@@ -64,6 +65,10 @@ def test_all_layers_of_the_teacher_are_the_teacher(teacher, files, batch, config
     load_weights(teacher, student.tensors, task.initial_weights(model))
     load_weights(teacher, source.tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
+    # A head whose rows are in another order is no start.
+    swapped = dataclasses.replace(source, head=Head("classifier", source.head.labels[::-1]))
+    other = StudentTask(TASKS["sst2"], RECIPES["layers"], swapped, keeps_head=True)
+    assert other.initial_weights(model) == model.encoder.weights
     options = make_options(teacher, files)
     half = initial_student(options, RECIPES["layers"], source)
     assert half.spec.config.num_hidden_layers == 2
@@ -78,7 +83,10 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
     recipe = RECIPES["bilstm"]
     task = StudentTask(TASKS["sst2"], recipe, source, keeps_head=True)
     student = initial_student(options, recipe, source)
-    assert student.spec.config.bilstm == "single" and student.spec.vocab == source.spec.vocab
+    config = student.spec.config
+    # 150 units and 400, as in section 4.3 of the paper.
+    assert (config.intermediate_size, config.hidden_size, config.embedding_size) == (150, 400, 16)
+    assert config.bilstm == "single" and student.spec.vocab == source.spec.vocab
     assert initial_student(options, recipe, source, True).spec.config.bilstm == "siamese"
     assert [reads_pairs(TASKS[name]) for name in ("sst2", "mrpc", "swag")] == [False, True, True]
     model = task.build_model(student.spec.config)
@@ -253,6 +261,21 @@ def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path
     other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
     with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
         StudentTask(task, RECIPES["tinybert"], source, False).featurize(None, other, 12)
+
+
+@pytest.mark.parametrize("changes", [MASKED_AND_SAMPLED, REPLACED])
+def test_masks_in_copies_are_tokens(changes, teacher, files, monkeypatch):
+    """Oracle: the tokenizer that the training examples get, and no others."""
+    source, sst2 = open_checkpoint(teacher), TASKS["sst2"]
+    monkeypatch.setattr(type(sst2), "featurize", lambda self, examples, tokenizer, _: tokenizer)
+    copying = Augmentation(None, 0, changes, 0)
+    monkeypatch.setattr(Augmentation, "__call__", lambda self, examples: examples)
+    task = StudentTask(sst2, RECIPES["tinybert"], source, False, augmentation=copying)
+    splits = task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    tokenizer = WordPieceTokenizer(source.spec.vocab, True)
+    found = [task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
+    reads_masks = [tokenizer.special_tokens_in_text for tokenizer in found]
+    assert reads_masks == [changes is MASKED_AND_SAMPLED, False]
 
 
 def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, config):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.compression.distillation import Distillation, DistillationObjective
-from bert_tf.compression.losses import token_cosine
+from bert_tf.compression.losses import patience, token_cosine
 from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.terms import Pair, teacher_layer
@@ -15,6 +15,7 @@ from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.finetuning.objectives import (
     ClassificationObjective,
     MultiLabelObjective,
+    RegressionObjective,
     SpanObjective,
     TaggingObjective,
 )
@@ -138,6 +139,38 @@ def test_a_mobilebert_imitates_one_layer_more_at_a_time(config, mobile, batch):
     assert found[2]["soft_labels"] == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_narrower_student_imitates_scores_states_and_embeddings(config, batch):
+    """Oracle: TinyBERT (arXiv:1909.10351) equations 7 to 9, layers 1 and 2 against 2 and 3, in
+    NumPy.
+    """
+    narrow = dataclasses.replace(config, num_hidden_layers=2, hidden_size=8)
+    model, objective = make(config, "tinybert", narrow)
+    found = sums_at(0, model, objective, batch, training=False)
+    hidden, words = (weight.numpy() for weight in model.weights[-2:])
+    teacher, student = (compute(m, batch, BOTH, False) for m in (model.teacher, model.student))
+    expected = dict.fromkeys(("attention", "hidden", "embeddings"), 0.0)
+    for row, n in enumerate((8, 3, 5)):
+
+        def error(a, b, row=row, n=n):
+            return np.mean((a[row, :n] - b[row, :n]) ** 2)
+
+        expected["embeddings"] += error(teacher.hidden[0], student.hidden[0] @ words)
+        for ours, theirs in ((1, 2), (2, 3)):
+            expected["hidden"] += error(teacher.hidden[theirs], student.hidden[ours] @ hidden)
+            scores = (
+                x[row, :, :n, :n] for x in (teacher.scores[theirs - 1], student.scores[ours - 1])
+            )
+            expected["attention"] += np.mean(np.subtract(*scores) ** 2)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_teacher_has_no_dropout(config, batch):
+    """Oracle: no loss of a student with the teacher's weights."""
+    model, objective = make(config, "pd", without_dropout(config))
+    model.student.set_weights(model.teacher.get_weights())
+    assert sums_at(0, model, objective, batch)["soft_labels"] == pytest.approx(0, abs=1e-5)
+
+
 def divergence(teacher, student, axis=-1):
     p, q = (np.exp(x - np.logaddexp.reduce(x, axis, keepdims=True)) for x in (teacher, student))
     return np.sum(p * np.log(p / q), axis)
@@ -194,6 +227,12 @@ def test_choices_and_several_classes_count_with_their_mean(config, batch):
     t, s = (np.stack([m(batch)[:3], np.zeros([3, 3])], -1) for m in (model.teacher, model.student))
     found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
     assert found == pytest.approx(divergence(t, s).mean(1).sum(), rel=1e-3)
+    # Of numbers, the squared error.
+    batch["values"] = tf.zeros(4)
+    model, loss = make_kind(config, "pd", RegressionObjective(), 1, "classifier")
+    t, s = (m(batch)[:3].numpy() for m in (model.teacher, model.student))
+    found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
+    assert found == pytest.approx(np.sum((t - s) ** 2), rel=1e-4)
 
 
 def test_stages_follow_the_steps(config, batch):
@@ -212,6 +251,17 @@ def test_stages_follow_the_steps(config, batch):
     stacked, progressive = found["internal"], found["internal-progressive"]
     assert stacked[0] == progressive[0] > 0 and stacked[2] == progressive[2] == 0
     assert stacked[1] == pytest.approx(progressive[0] + progressive[1], rel=1e-5)
+
+
+def test_patience_is_the_mean_over_layers(config, batch):
+    """Oracle: PKD's loss of layer 1 and of layer 2, apart; 0 for a student of one layer."""
+    (term,) = RECIPES["pkd6"].terms[1:]
+    teacher, student = (compute(BertTaskModel(config, 2), batch, BOTH, False) for _ in range(2))
+    rest = batch["input_mask"], tf.constant(0.0), None
+    parts = [patience(teacher.hidden[layer], student.hidden[layer]) for layer in (1, 2)]
+    np.testing.assert_allclose(term.loss(Pair(teacher, student, *rest)), np.mean(parts, 0))
+    one = student._replace(hidden=student.hidden[:2])
+    np.testing.assert_array_equal(term.loss(Pair(teacher, one, *rest)), np.zeros(4))
 
 
 def test_the_teacher_is_no_part_of_what_is_trained_and_saved(config):

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import compress
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression import general
 from bert_tf.compression.general import GeneralStudent, distill
 from bert_tf.compression.options import CompressionOptions, GeneralOptions
 from bert_tf.compression.recipes import GENERAL_RECIPES
@@ -17,6 +18,7 @@ from bert_tf.compression.student import initial_student
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.loading import load
+from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.run_folder import RunFolder
@@ -124,6 +126,15 @@ def test_the_loss_is_distilberts(pretrained, masked):
     assert counts["cosine"] == 2
 
 
+def test_flops_are_those_of_both_models(pretrained, config):
+    """Oracle: of 6 for a weight, the forward pass of the teacher has 2; no head without terms."""
+    source, small = open_checkpoint(pretrained), dataclasses.replace(config, num_hidden_layers=1)
+    for recipe, predictions in (("distilbert", 3), ("tinybert", 0)):
+        student, teacher = (training_flops(c, LENGTH, predictions) for c in (small, config))
+        found = GeneralStudent(GENERAL_RECIPES[recipe], source).training_flops(small, LENGTH, 3)
+        assert found == student + teacher // 3
+
+
 @pytest.mark.parametrize("recipe", GENERAL_RECIPES)
 def test_a_student_that_is_its_teacher_has_no_loss(recipe, pretrained, masked):
     """Oracle: 0 for every term, with all layers and the masked-LM head of the teacher."""
@@ -210,6 +221,9 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
             GeneralStudent(GENERAL_RECIPES[recipe], source).build_model(
                 dataclasses.replace(config, **changes), "none"
             )
+    RunFolder(str(tmp_path / "run")).write(source.spec, {"recipe": "distilbert", "teacher": "big"})
+    with pytest.raises(ValueError, match=f"a run with --teacher=big, not {pretrained}: choose"):
+        general._check_same_run(make_options(pretrained, records), RunFolder(f"{tmp_path}/run"))
     output = tmp_path / "out"
     write_vocab(str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
     random = {"preset": "L-1_H-64", "vocab_file": str(tmp_path / "vocab.txt")}

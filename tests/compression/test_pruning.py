@@ -12,13 +12,15 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
+from bert_tf.compression import student
 from bert_tf.compression.heads import gated_outputs, head_importance, least_important
 from bert_tf.compression.pruning import PRUNED, PruningAdamW, keep_mask, sparsity_at
+from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
@@ -120,6 +122,24 @@ def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
     assert sum(len(config.kept_heads(layer)) for layer in range(3)) == 3
 
 
+def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, monkeypatch):
+    """Oracle: of a layer that lost head 1, the second one left is head 2."""
+    importance = [np.array([0.9, 0.1, 0.5]), *np.full([2, 4], 0.5)]
+    for name, value in (
+        ("model_spec", None),
+        ("read_features", {TRAIN: []}),
+        ("load_teacher", None),
+        ("head_importance", importance),
+    ):
+        monkeypatch.setattr(student, name, lambda *_, value=value: value)
+    monkeypatch.setattr(student, "remove_heads", lambda checkpoint, heads: heads)
+    source = open_checkpoint(teacher)
+    config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
+    source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
+    options = make_options(teacher, files, "unused", recipe="heads", sparsity=0.1)
+    assert student.without_heads(options, TASKS["sst2"], source) == {0: [2]}
+
+
 def test_the_schedule_and_the_mask():
     """Oracles: equation 1 of the paper, and the smallest magnitudes, in NumPy."""
     for step, share in ((0, 0.0), (1, 0.8 * (1 - 0.75**3)), (2, 0.7), (4, 0.8)):
@@ -213,6 +233,15 @@ def test_weights_become_zero_and_stay_so(devices):
     assert all(np.mean(zero[name]) == 0.5 for name in pruned)
 
 
+def test_weights_are_sorted_at_most_ten_times():
+    """Oracle: the steps, by hand: every third of 25, and the last."""
+    optimizer, steps = PruningAdamW(make_variables(), sparsity=0.5, num_steps=25), []
+    optimizer._prune_all = lambda strategy, step: steps.append(int(step))
+    for _ in range(30):
+        optimizer._prune_if_due(tf.distribute.get_strategy())
+    assert steps == [3, 6, 9, 12, 15, 18, 21, 24, 25]
+
+
 @pytest.mark.slow
 def test_a_sparse_student(teacher, files, tmp_path, monkeypatch, capsys):
     """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch."""
@@ -237,4 +266,7 @@ def test_a_sparse_student(teacher, files, tmp_path, monkeypatch, capsys):
     nonzero = sum(np.count_nonzero(tensor.read()) for tensor in found.tensors.values())
     assert (values["sparsity"], values["student_nonzero"]) == (0.75, nonzero)
     weights = b"".join(found.tensors[path].read().tobytes() for path in sorted(found.tensors))
+    theirs = open_checkpoint(teacher).tensors
+    weights_before = b"".join(theirs[path].read().tobytes() for path in sorted(theirs))
+    assert values["teacher_gzip_bytes"] == len(gzip.compress(weights_before, 6))
     assert values["student_bytes"] == len(gzip.compress(weights, 6)) < 0.6 * len(weights)

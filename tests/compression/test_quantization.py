@@ -21,6 +21,8 @@ from bert_tf.compression.sensitivity import (
     hessian_product,
     layer_eigenvalues,
     layer_matrices,
+    moments,
+    top_eigenvalue,
 )
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -203,10 +205,24 @@ def test_the_top_eigenvalue_of_a_layer(config, batch):
     np.testing.assert_allclose(found, top, rtol=0.05)
 
 
+def test_the_top_eigenvalue_has_a_sign():
+    """Oracle: the eigenvalues that the matrix was made of."""
+    random = np.random.default_rng(0)
+    basis = np.linalg.qr(random.normal(size=[6, 6]))[0]
+    matrix = (basis * [1.5, -3, 1, 0.5, -0.2, 0] @ basis.T).astype(np.float32)
+
+    def product(parts):
+        return tf.split(tf.linalg.matvec(matrix, tf.concat(parts, 0)), [2, 4])
+
+    start = tf.split(tf.constant(random.normal(size=6), tf.float32), [2, 4])
+    assert top_eigenvalue(product, start) == pytest.approx(-3, rel=0.01)
+
+
 def test_sensitive_layers_get_more_bits():
     """Oracle: Omega by hand, 1.5, 3, 2, 0.5 and 2.5."""
-    moments = np.array([[1, 0.5], [-2, 1], [0, 2], [0.5, 0], [-2.5, 0]])
-    assert choose_bits(moments, 2, 4) == [2, 4, 4, 2, 4]
+    values = np.array([[1, 0.5], [-2, 1], [0, 2], [0.5, 0], [-2.5, 0]])
+    assert choose_bits(values, 2, 4) == [2, 4, 4, 2, 4]
+    np.testing.assert_array_equal(moments(np.array([[1, 5], [-2, -2]])), [[3, 2], [-2, 0]])
 
 
 def test_several_replicas_are_refused(teacher, config):

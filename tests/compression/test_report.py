@@ -1,5 +1,6 @@
 """The comparison of students in size, quality and speed."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from bert_tf.compression.speed import sequences_per_second
 from bert_tf.config import Head
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.plots.compression import compressed_models
 from bert_tf.run_folder import FLAGS, RunFolder
 
 
@@ -53,6 +55,12 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     add_student("layers", 0.4, "layers", student_bytes=1000)
     speeds = {"big": 10.0, str(tmp_path / "layers"): 15.0, str(tmp_path / "pkd/seed-0"): 20.0}
     monkeypatch.setattr(reporting, "_load_encoder", lambda folder: folder)
+    drawn = []
+    monkeypatch.setattr(
+        reporting,
+        "compressed_models",
+        lambda *models: drawn.extend(models) or compressed_models(*models),
+    )
     monkeypatch.setattr(
         reporting, "sequences_per_second", lambda folders: [speeds[folder] for folder in folders]
     )
@@ -64,6 +72,11 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
         "layers 1 0.0 0.4000 2.00 50.0% 1.50 - - -".split(),
         "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 1.6 97% 1.9".split(),
     ]
+    ours, published = drawn
+    assert ours[0] == ("layers", 2.0, 0.5, None, 1.5) and published == [
+        ("pkd6", 1.6, 0.97, None, 1.9)
+    ]
+    assert ours[1] == ("pkd6", 4.0, pytest.approx(0.875), pytest.approx(0.01768, rel=1e-3), 2.0)
     assert "| pkd6 | 2 | 0.0 |" in (tmp_path / "compression.md").read_text()
     assert (tmp_path / "compression.png").read_bytes().startswith(b"\x89PNG")
 
@@ -74,6 +87,9 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp
     add_student("fast", 0.5, "pd", learning_rate=1e-4)
     students, unfinished = reporting.read_students(str(tmp_path))
     assert [student.name for student in students] == ["pd (fast)", "pd (slow)"] and not unfinished
+    # Of a correlation that is not positive, no share can be kept.
+    student = dataclasses.replace(students[0], values=(0.0, students[0].values[1]))
+    assert student.kept is None
     (tmp_path / "fast" / "compression.json").unlink()
     (tmp_path / "slow" / "compression.json").unlink()
     with pytest.raises(ValueError, match="holds no finished runs of compress"):

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import zipfile
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.inference.lite import CLASSIFIER, open_lite, runner
+from bert_tf.inference.lite import CLASSIFIER, LiteModel, open_lite, runner
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
@@ -152,6 +153,35 @@ def test_metrics_on_the_dev_set(tmp_path, capsys, task, header):
     with pytest.raises(ValueError, match="holds no fine-tuning run"):
         new = f"{tmp_path}/new.tflite"
         lite.run(lite.Options(checkpoint=run.file("best"), output_file=new, evaluate=True))
+
+
+def test_texts_are_padded_with_the_id_of_pad(monkeypatch):
+    """Oracle: rows by hand. MobileBERT's outputs depend on what follows a text."""
+    rows = []
+    monkeypatch.setattr(
+        "bert_tf.inference.lite.runner",
+        lambda data: lambda **row: rows.append(row) or {"value": np.ones(1, np.float32)},
+    )
+    inputs = {"input_word_ids": [[2, 3], [4, 5]], "input_mask": [[1, 1], [1, 0]]}
+    inputs = {name: tf.constant(values) for name, values in inputs.items()}
+    assert LiteModel(b"", Head("classifier"), 4, pad_id=7)(inputs).shape == (2,)
+    assert [row["input_word_ids"].tolist() for row in rows] == [[[2, 3, 7, 7]], [[4, 5, 7, 7]]]
+    assert [row["input_mask"].tolist() for row in rows] == [[[1, 1, 0, 0]], [[1, 0, 0, 0]]]
+
+
+def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
+    """Oracles: the largest of four differences; the metric of each model, by hand."""
+    values = iter([1.0, -3.0, 2.0, 0.0])
+    found = lite_model.differences(
+        lambda inputs: {"x": np.zeros(2)}, lambda **_: {"x": np.full(2, next(values))}, 9, 4
+    )
+    assert found == {"x": 3.0}
+    monkeypatch.setattr(
+        lite_model, "scores", lambda task, features, run: {"accuracy": float(run())}
+    )
+    task = SimpleNamespace(dev_set="the dev set")
+    source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
+    assert "accuracy 0.5000 (0.7500)" in lite._evaluation(source, range(5), lambda: 0.5)
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.finetuning import features
 from bert_tf.finetuning.batches import eval_batches, train_batches, train_order
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import _packer, encode_texts
@@ -56,7 +57,8 @@ def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("pairs", [True, False])
-def test_eval_batches_hold_every_example_once(pairs):
+def test_eval_batches_hold_every_example_once(pairs, monkeypatch):
+    monkeypatch.setattr(features, "_TEXTS_PER_CALL", 4)
     examples = make_examples(pairs=pairs)
     batches = list(eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8).as_numpy_iterator())
     expected = packed(examples)
@@ -177,7 +179,8 @@ def test_equal_tokenizers_share_the_function_that_packs():
         assert _packer(other, LONGEST, 1) is not shared
 
 
-def test_counts_truncated_and_broken_texts():
+def test_counts_truncated_and_broken_texts(monkeypatch):
+    monkeypatch.setattr(features, "_TEXTS_PER_CALL", 1)
     texts = [b"a b c d e", b"a b c d e f", b"a \xff b", "é".encode()]
     encoded = encode_texts(TextExamples(texts, None, {}), TOKENIZER, max_seq_length=7)
     assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)

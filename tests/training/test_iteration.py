@@ -3,7 +3,7 @@
 import threading
 
 from bert_tf.training import iteration
-from bert_tf.training.iteration import iterate, open_iterator, with_progress
+from bert_tf.training.iteration import iterate, with_progress
 from tfrecords.progress import progress_bar
 
 
@@ -34,8 +34,9 @@ class _Numbers:
 
 def test_nobody_waits_for_an_iterator_that_is_slow_to_free():
     dataset = _SlowToFree()
-    with open_iterator(dataset) as held:
-        assert [next(held[0]), next(held[0])] == [1, 2]
+    batches = with_progress(dataset, "Predicting", disable=True)
+    assert [next(batches), next(batches)] == [1, 2]
+    batches.close()
     assert not dataset.freed.is_set()
     dataset.allowed.set()
     assert dataset.freed.wait(60)
@@ -50,6 +51,8 @@ def test_all_batches_are_yielded():
 
 def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):
     """Oracle: the batches, and a line that counts them."""
+    assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
+    assert not capsys.readouterr().err
     monkeypatch.setattr(iteration, "progress_bar", lambda **how: progress_bar(**how | {"delay": 0}))
     assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
     assert "Predicting: 100% 3/3" in capsys.readouterr().err

@@ -32,7 +32,7 @@
 # `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
 # The default is small and quick. With `hf:google-bert/bert-base-uncased`, set the learning rate to
 # 3e-5. `DATA_DIR` is the folder of the task with its official files; without it, tensorflow-datasets
-# downloads them.
+# downloads them. The stored outputs are those of `sst2` with 10,000 of its training examples.
 
 # %% tags=["parameters"]
 TASK = "mrpc"  # @param ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
@@ -49,6 +49,9 @@ SEEDS = 2  # @param {type:"integer"}
 # resume an interrupted run. `--num_seeds` repeats the run with other random numbers for the new
 # layer, the order of the examples and dropout. On small tasks the results differ by several points,
 # so a single run says little.
+#
+# The folder `runs` is for one choice of settings. Before you train with others, delete it (`!rm -r runs`)
+# or rename it; otherwise this cell ends with an error, and those below show the old runs.
 
 # %%
 DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
@@ -59,9 +62,9 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # %% [markdown]
 # ## Results
 #
-# The learning curve of the best run: the training loss falls steadily, and the dev metric shows which
-# epoch is best. The confusion matrix compares true labels, its rows, with predicted ones; `stsb` has
-# none.
+# The learning curve of the best run: the training loss falls, and the dev metric shows which epoch is
+# best. (On `wnli`, hardly any model learns more than the most frequent label.) The confusion matrix
+# compares true labels, its rows, with predicted ones; `stsb` has none.
 
 # %%
 import json
@@ -77,8 +80,8 @@ for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
     display(Image(picture))
 
 # %% [markdown]
-# `bert_tf.results` puts your runs beside those of the paper. GLUE's published figures are from the
-# test set, yours from the dev set.
+# `bert_tf.results` puts your runs beside those of the paper, which left out `wnli`. GLUE's published
+# figures are from the test set, yours from the dev set.
 
 # %%
 # !python -m bert_tf.results runs

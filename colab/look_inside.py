@@ -14,9 +14,11 @@
 # ## Settings
 #
 # `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md)
-# that still has the heads of its pre-training: a published BERT, or a run of your own. `TAGGED` is a
-# CoNLL file for the last section; without it, tensorflow-datasets downloads CoNLL-2003. The stored outputs
-# are those of a small encoder, all-MiniLM-L6-v2, after an hour of pre-training on movie reviews.
+# that still has the heads of its pre-training: a published BERT, or a run of your own whose vocabulary has
+# the words *apple*, *cat* and *it*. Encoders for sentences, such as all-MiniLM-L6-v2, are published without
+# these heads. `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads
+# CoNLL-2003. The stored outputs are those of all-MiniLM-L6-v2 after an hour of pre-training on movie
+# reviews.
 
 # %% tags=["parameters"]
 MODEL = "hf:google-bert/bert-base-uncased"  # @param {type:"string"}
@@ -187,7 +189,8 @@ attention = np.array(bert_tf.attention_probabilities(encoder, inputs))[:, 0]
 plots.attention_heads(attention)
 
 # %% [markdown]
-# In which head does *it* look at *cat* the most? (Other sentences may give another head.)
+# In which head does *it* look at *cat* the most? (Other sentences may give another head. Here, layers and
+# heads are numbered from 0.)
 
 # %%
 to_cat = attention[:, :, tokens.index("it"), tokens.index("cat")]

@@ -72,8 +72,9 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # ## Training examples
 #
 # Each example is a pair of segments. In half of them, the second segment is the continuation of the
-# first; in the others it comes from another document. 15% of the tokens are hidden, each pass over
-# the text hides others, and `inspect` shows what the model will see.
+# first; in the others it comes from another document. (More than half are random if many sentences fill
+# a segment alone, because nothing is left to continue with.) 15% of the tokens are hidden, each pass
+# over the text hides others, and `inspect` shows what the model will see.
 
 # %%
 # !python -m bert_tf.create_pretraining_data --input_file={TEXT} --vocab_file=vocab.txt \

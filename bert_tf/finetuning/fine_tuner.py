@@ -79,6 +79,8 @@ class FineTuner:
             options.output_dir,
             self.trainer,
             save_checkpoints_steps=steps_per_epoch,
+            # A curve even of a run of a few steps.
+            log_steps=min(100, math.ceil(self.num_train_steps / 10)),
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
             patience=options.early_stopping,

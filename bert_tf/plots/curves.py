@@ -93,7 +93,9 @@ def _draw(axes: Axes, metrics, name: str, color: str, label: str = "", smooth=Fa
     if not len(steps):
         return
     if not smooth or len(steps) < _SMOOTH_FROM:
-        axes.plot(steps, values, lw=1.5, color=color, label=label)
+        # A line of one point would be invisible.
+        marker = "o" if len(steps) == 1 else None
+        axes.plot(steps, values, lw=1.5, marker=marker, ms=4.5, color=color, label=label)
         return
     axes.plot(steps, values, lw=0.6, color=color, alpha=0.3)
     width = len(values) // _SMOOTHED_PART

@@ -111,3 +111,14 @@ def test_class_weights_are_those_of_the_training_split(capsys):
 def test_class_weights_need_classes():
     with pytest.raises(ValueError, match="no effect with --task=stsb, which does not choose"):
         make_tuner(TASKS["stsb"], class_weights="balanced")
+
+
+@pytest.mark.parametrize("epochs, expected", [(0.1, 1), (4.0, 5), (200.0, 100)])
+def test_a_short_run_has_a_curve_too(monkeypatch, epochs, expected):
+    """Oracle: a tenth of 1, 42 and 2,100 steps, rounded up, and never more than 100 steps."""
+    chosen = {}
+    monkeypatch.setattr(
+        "bert_tf.finetuning.fine_tuner.Driver", lambda *_, **values: chosen.update(values)
+    )
+    make_tuner(num_train_epochs=epochs)
+    assert chosen["log_steps"] == expected

@@ -97,6 +97,17 @@ def test_missing_measures_are_omitted():
     ]
 
 
+def test_a_curve_of_one_point_is_visible():
+    """Oracle: more blue pixels than in a figure without it; a line of one point has none."""
+    for panel in ("learning_rate", "sequences_per_second"):
+        pixels = [
+            matplotlib.image.imread(io.BytesIO(learning_curves([entry], []).png()))
+            for entry in ({"step": 5, panel: 0.5}, {"step": 5})
+        ]
+        with_point, without = (int((p[..., 2] - p[..., 0] > 0.3).sum()) for p in pixels)
+        assert with_point > without + 10
+
+
 def test_a_long_curve_is_smoothed():
     """Oracle: means of 20 of 1,000 points, computed one by one."""
     training = metrics(1000)

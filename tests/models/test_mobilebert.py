@@ -1,6 +1,7 @@
 """MobileBERT: its size, and its outputs against a restatement in NumPy."""
 
 import dataclasses
+import functools
 
 import keras
 import numpy as np
@@ -246,6 +247,22 @@ def test_flops_count_every_matrix(config):
     hidden = config.hidden_size
     heads = 3 * hidden * (hidden + config.vocab_size) + hidden * hidden + 2 * hidden
     assert training_flops(config, 9, 3) == 6 * (9 * per_token + attention + heads)
+
+
+def test_each_dropout_drops():
+    """Oracle: the same computation in evaluation, for embeddings, attention and layers apart."""
+    inputs = make_inputs() | {"dropout_seed": np.array([1, 2], np.int32)}
+    attending = BertEncoder(dataclasses.replace(CONFIG, attention_probs_dropout_prob=0.5))
+    hiding = BertEncoder(dataclasses.replace(CONFIG, hidden_dropout_prob=0.5))
+    difference = attending(inputs, training=True)["sequence_output"]
+    assert np.abs(difference - attending(inputs)["sequence_output"]).max() > 0.01
+    seeds, ids = hiding.dropout_seeds(inputs, True), inputs["input_word_ids"]
+    embed = functools.partial(hiding.embeddings, ids, inputs["input_type_ids"], seeds=seeds)
+    x = embed(training=False)
+    zeros = np.mean(np.asarray(embed(training=True)) == 0)
+    assert zeros == pytest.approx(0.5, abs=0.1)
+    layer = functools.partial(hiding.block(0), x, hiding.attention_mask(inputs["input_mask"]))
+    assert np.abs(layer(seeds=seeds, training=True) - layer(training=False)).max() > 0.01
 
 
 def test_dropout_and_recomputation_change_nothing_else():

@@ -87,7 +87,8 @@ class SelfAttention(keras.layers.Layer):
 
     def scores(self, x):
         """Returns what the softmax of `probabilities` reads, unmasked, float32 [B, N, S, S]."""
-        query, key, _ = self._heads(x)
+        # Keras casts weights to the type of the activations in calls only.
+        query, key, _ = self._heads(ops.cast(x, self.variable_dtype))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         return ops.cast(scores, "float32")
 

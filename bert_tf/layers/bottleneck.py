@@ -131,7 +131,8 @@ class BottleneckAttention(SelfAttention):
     Args:
         bottleneck_size: width D.
         shared: as above.
-        others: as in `SelfAttention`.
+
+    The other arguments are those of `SelfAttention`.
 
     Call: as `SelfAttention`, but the output is [B, S, D].
 
@@ -188,7 +189,8 @@ class BottleneckBlock(keras.layers.Layer):
         intermediate_size: width of the feed-forward networks.
         num_feedforward_networks: how many of them.
         shared: as in `BottleneckAttention`.
-        others: as in `EncoderBlock`.
+
+    The other arguments are those of `EncoderBlock`.
 
     Call: as `EncoderBlock`.
 

@@ -30,7 +30,7 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
         for _ in range(_ROUNDS + 1):
             seconds.append([_seconds(call) for call in calls])
             progress.update()
-    # The first calls trace the functions.
+    # The first round is slower than the others.
     return list(BATCH / np.median(seconds[1:], axis=0))
 
 
@@ -44,7 +44,9 @@ def _call(encoder: keras.Model) -> Callable[[], None]:
         "input_type_ids": tf.zeros_like(ids),
     }
     function = tf.function(lambda: encoder(inputs, training=False)["pooled_output"])
-    return lambda: function().numpy()
+    # Without it, TensorFlow would warn that many models are many traces of one function.
+    concrete = function.get_concrete_function()
+    return lambda: concrete().numpy()
 
 
 def _seconds(call: Callable[[], None]) -> float:

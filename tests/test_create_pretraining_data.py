@@ -180,7 +180,7 @@ def test_hard_wrapped_text_is_noticed(files, books, tmp_path, capsys):
 
 def test_each_wrapped_book_becomes_a_document(files, books, capsys):
     """Oracle: one sentence per line, and no token lost."""
-    statistics = run(Options(**files, unwrap=True))
+    statistics = run(Options(**files, unwrap=True, num_workers=1))
     assert statistics.text.documents == 3
     assert statistics.text.sentences == sum(text.count(".") for book in books for text in book)
     tokens = sum(text.count(" ") + 1 + text.count(".") for book in books for text in book)

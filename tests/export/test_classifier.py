@@ -20,7 +20,7 @@ from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
-CONFIG = BertConfig(15, 16, 2, 2, 32, max_position_embeddings=32, initializer_range=0.3)
+CONFIG = BertConfig(15, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.3)
 
 
 def test_classifies_pairs_of_any_length(tmp_path):

@@ -25,7 +25,7 @@ from export import lite, lite_model
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
-CONFIG = BertConfig(400, 64, 2, 2, 128, max_position_embeddings=20, initializer_range=0.1)
+CONFIG = BertConfig(400, 64, 1, 2, 128, max_position_embeddings=20, initializer_range=0.1)
 
 
 def save(folder: str, model: keras.Model, head: Head | None = None) -> str:

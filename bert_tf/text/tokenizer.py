@@ -1,5 +1,6 @@
 """The tokenizer of google-research/bert inside the TensorFlow graph."""
 
+import functools
 import itertools
 import re
 import string
@@ -59,13 +60,8 @@ class WordPieceTokenizer(tf.Module):
         self.special_tokens_in_text = special_tokens_in_text
         special_ids = [vocab.ids[token] for token in SPECIAL_TOKENS]
         with tf.init_scope():
-            # The markers of special tokens come after the vocabulary; `_ids` maps them back.
-            self._wordpiece = tf_text.FastWordpieceTokenizer(
-                [*map(_matchable, vocab.tokens, itertools.count()), *_MARKERS],
-                token_out_type=tf.int32,
-                # The longest word that is not [UNK], if every character has four bytes.
-                max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
-            )
+            self._wordpiece = _build_wordpiece(vocab)
+            # `_wordpiece` has the markers of special tokens after the vocabulary.
             self._ids = tf.constant([*range(len(vocab)), *special_ids], tf.int32)
             # No word begins with "##", because "#" is punctuation and thus a word by itself.
             starts = [len(token) < 3 or not token.startswith("##") for token in vocab.tokens]
@@ -229,6 +225,18 @@ class WordPieceTokenizer(tf.Module):
         original_starts = tf.gather(offsets.values, first)
         own = tf.gather(own_bytes, tf.gather(which, last))
         return original_starts, tf.gather(offsets.values, last) + own
+
+
+# Commands make several tokenizers of one vocabulary, and building the tables takes a quarter of a
+# second for BERT's.
+@functools.lru_cache(maxsize=4)
+def _build_wordpiece(vocab: Vocabulary) -> tf_text.FastWordpieceTokenizer:
+    return tf_text.FastWordpieceTokenizer(
+        [*map(_matchable, vocab.tokens, itertools.count()), *_MARKERS],
+        token_out_type=tf.int32,
+        # The longest word that is not [UNK], if every character has four bytes.
+        max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
+    )
 
 
 def _matchable(token: str, index: int) -> str:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import shlex
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -41,8 +42,9 @@ def pytest_collectstart() -> None:
 def pytest_collection_finish() -> None:
     """Saves the garbage collector from visiting all modules and new graphs again and again.
 
-    The same goes for TensorFlow's passes over graphs, which take longer than the small programs
-    run. Processes that tests start make them, and tests with `optimized_graphs`.
+    The same goes for TensorFlow's passes over graphs and for XLA in the update of each variable,
+    which take longer than the small programs run. Processes that tests start use them, and tests
+    with `optimized_graphs`.
     """
     optimize_graphs(False)
     gc.freeze()
@@ -51,10 +53,21 @@ def pytest_collection_finish() -> None:
 
 
 def optimize_graphs(wanted: bool) -> None:
-    """Turns TensorFlow's passes over graphs on or off."""
+    """Turns TensorFlow's passes over graphs and the compiled update of variables on or off."""
     import tensorflow as tf
 
+    from bert_tf.training import optimizers
+
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not wanted})
+    update = optimizers._compiled_update.python_function
+    optimizers._compiled_update = _make_update(update, wanted)
+
+
+@functools.cache
+def _make_update(update: Callable, compiled: bool) -> Callable:
+    import tensorflow as tf
+
+    return tf.function(update, jit_compile=compiled or None, autograph=False)
 
 
 @pytest.fixture

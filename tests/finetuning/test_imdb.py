@@ -21,8 +21,8 @@ from bert_tf.training.reports import read_results
 from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import load_vocab
 
-# The command, without drawing and TensorFlow's passes over graphs, and without two packages that
-# Keras imports for parts of it that nothing here uses.
+# The command, without drawing, TensorFlow's passes over graphs and XLA, and without two packages
+# that Keras imports for parts of it that nothing here uses.
 _PROGRAM = """
 import sys
 sys.modules.update(matplotlib=None, sklearn=None)
@@ -30,7 +30,8 @@ import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from bert_tf.run_finetuning import main
 from bert_tf.finetuning.tasks import classification
-from bert_tf.training import reports
+from bert_tf.training import optimizers, reports
+optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
 reports.draw_curves = classification.draw_confusion = lambda *_: None
 main()
 """

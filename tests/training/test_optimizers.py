@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, Optimizer
 
+pytestmark = pytest.mark.usefixtures("optimized_graphs")
+
 NAMES = ("layer/kernel", "layer/qkv_bias", "norm/gamma", "norm/beta", "bias_table")
 DECAYED = (True, False, False, False, True)
 RATES = (0.1, 0.05, 0.2)

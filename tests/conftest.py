@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import pathlib
+import random
 import shlex
 import sys
 from collections.abc import Callable
@@ -82,6 +83,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts modules with slow tests first, so that parallel workers end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Gives a model that a test or a fixture makes the same weights every time.
+
+    Keras draws the seeds of initializers from Python's generator. `keras.utils.set_random_seed`
+    would also clear TensorFlow's caches, which takes time.
+    """
+    random.seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_tf.plots.style import COLORS, FAINT, INK, new_axes, set_title
+from bert_tf.plots.style import COLORS, FAINT, INK, disc_corners, label_points, new_axes, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,10 +55,10 @@ def compressed_models(
 
     axes = ax or new_axes(9, 5.5)
     original = Compressed("original", 1.0, 1.0, None, 1.0)
+    axes.set_xscale("log")
     _draw(axes, [original], INK, "", filled=True)
     _draw(axes, models, COLORS[0], "measured; area: speed", filled=True)
     _draw(axes, published, COLORS[1], "published, relative to BERT-base", filled=False)
-    axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}×")
     axes.xaxis.set_minor_locator(NullLocator())
@@ -73,22 +73,37 @@ def compressed_models(
     set_title(axes, title)
     below = dict(loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     axes.legend(frameon=False, fontsize=9, labelcolor=INK, **below)
+    drawn = [original, *models, *published]
+    _show_whole_discs(axes, drawn)
+    colors = [INK] + [COLORS[0]] * len(models) + [COLORS[1]] * len(published)
+    names = [model.name for model in drawn]
+    label_points(axes, _places(drawn), _radii(drawn), names, colors, size=8)
     return axes.figure
 
 
 def _draw(axes: Axes, models: Sequence[Compressed], color: str, label: str, filled: bool) -> None:
     if not models:
         return
-    x, y = [model.smaller for model in models], [model.kept for model in models]
-    areas = [_AREA * (model.faster or 1.0) for model in models]
     faces = dict(facecolor=color, alpha=0.6) if filled else dict(facecolor="none")
-    axes.scatter(x, y, areas, edgecolor=color, **faces)
+    axes.scatter(*_places(models).T, (2 * _radii(models)) ** 2, edgecolor=color, **faces)
     if label:
         axes.scatter([], [], _AREA, edgecolor=color, label=label, **faces)
     deviations = [np.nan if model.deviation is None else model.deviation for model in models]
-    axes.errorbar(x, y, deviations, fmt="none", ecolor=color, lw=1)
-    for model, area in zip(models, areas, strict=True):
-        distance = 3 + np.sqrt(area) / 2
-        offset, side = ((0, distance), "bottom") if filled else ((0, -distance), "top")
-        text = dict(textcoords="offset points", ha="center", va=side, fontsize=8, color=color)
-        axes.annotate(model.name, (model.smaller, model.kept), offset, parse_math=False, **text)
+    axes.errorbar(*_places(models).T, deviations, fmt="none", ecolor=color, lw=1)
+
+
+def _places(models: Sequence[Compressed]) -> np.ndarray:
+    return np.array([(model.smaller, model.kept) for model in models])
+
+
+def _radii(models: Sequence[Compressed]) -> np.ndarray:
+    """Returns the radii in points."""
+    return np.sqrt([_AREA * (model.faster or 1.0) for model in models]) / 2
+
+
+def _show_whole_discs(axes: Axes, models: Sequence[Compressed]) -> None:
+    """Moves the limits of the axes, which matplotlib chooses for the centers of the discs."""
+    corners = np.concatenate(disc_corners(axes, _places(models), _radii(models)))
+    axes.update_datalim(axes.transData.inverted().transform(corners))
+    axes.margins(0.05)
+    axes.autoscale_view()

@@ -13,6 +13,7 @@ from bert_tf.plots.style import (
     INK,
     check_shape,
     hide_spines,
+    label_points,
     new_axes,
     set_title,
 )
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MARKERS = "os^Dv*PX"
+_RADIUS = 3.25
 # How many numbers of a vector are drawn, as rows and columns of cells.
 _CELLS = (4, 8)
 
@@ -57,16 +59,8 @@ def embedding_map(
     for index, group in enumerate(dict.fromkeys(groups)):
         members = points[groups == group]
         marker, color = _MARKERS[index % len(_MARKERS)], COLORS[index % len(COLORS)]
-        axes.scatter(*members.T, s=42, color=color, marker=marker, label=group, zorder=3)
-    for point, names in _names_by_point(points, labels).items():
-        axes.annotate(
-            "\n".join(names),
-            point,
-            (6, 3),
-            textcoords="offset points",
-            fontsize=9,
-            color=INK,
-            parse_math=False,
+        axes.scatter(
+            *members.T, (2 * _RADIUS) ** 2, color=color, marker=marker, label=group, zorder=3
         )
     for number, (axis, share) in enumerate(zip((axes.xaxis, axes.yaxis), shares, strict=True), 1):
         axis.set_label_text(f"component {number} ({share:.0%} of the variance)", color=INK)
@@ -82,6 +76,9 @@ def embedding_map(
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
+    names = _names_by_point(points, labels)
+    count, texts = len(names), ["\n".join(same) for same in names.values()]
+    label_points(axes, list(names), [_RADIUS] * count, texts, [INK] * count, size=9)
     return axes.figure
 
 

@@ -49,6 +49,52 @@ def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation
     axes.set_yticks(range(len(rows)), rows, parse_math=False)
 
 
+def label_points(
+    axes: Axes,
+    points: np.ndarray,
+    radii: np.ndarray,
+    labels: Sequence[str],
+    colors: Sequence[str],
+    size: float,
+) -> None:
+    """Writes a label near each disc, not over another label; the last thing to draw.
+
+    Args:
+        points: the centers in the data's units, float [n, 2].
+        radii: in points, float [n].
+        labels: n texts.
+        colors: n colors.
+        size: font size in points.
+    """
+    # They take a while to import, and are rarely needed.
+    from adjustText import adjust_text
+    from matplotlib.transforms import Bbox
+
+    # The layout must not make room for where they are before they move.
+    style = dict(fontsize=size, parse_math=False, in_layout=False)
+    texts = [
+        axes.text(*point, label, color=color, **style)
+        for point, label, color in zip(points, labels, colors, strict=True)
+    ]
+    lower, upper = disc_corners(axes, points, radii)
+    boxes = [Bbox(corners) for corners in zip(lower, upper, strict=True)]
+    line = dict(arrowstyle="-", color=INK, lw=0.5)
+    # Limiting the iterations rather than the time gives the same picture every time.
+    adjust_text(texts, objects=boxes, ax=axes, iter_lim=300, arrowprops=line)
+
+
+def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:
+    """Returns the lower left and upper right corners around discs, in pixels, float [n, 2] each.
+
+    Args: as for `label_points`.
+    """
+    # Settles the layout.
+    axes.figure.draw_without_rendering()
+    centers = axes.transData.transform(points)
+    pixels = np.asarray(radii)[:, np.newaxis] * axes.figure.dpi / 72
+    return centers - pixels, centers + pixels
+
+
 def check_shape(name: str, values: np.ndarray, *shape: int | None) -> np.ndarray:
     """Returns `values` as an array.
 

@@ -1,6 +1,7 @@
 """The figures, compared with the numbers and words given."""
 
 import io
+import itertools
 import sys
 
 import matplotlib
@@ -106,8 +107,24 @@ def test_an_embedding_map_keeps_the_largest_variances():
     assert axes.get_ylabel() == f"component 2 ({shares[1]:.0%} of the variance)"
     assert [len(group.get_offsets()) for group in axes.collections] == [4, 2]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fruit", "firm"]
-    labels = {text.get_text(): text.xy for text in axes.texts}
-    np.testing.assert_allclose([labels[name] for name in "abcdef"], points, atol=1e-5)
+    for text, point in zip(axes.texts, points, strict=True):
+        assert np.abs(pixels(text).min - axes.transData.transform(point)).max() < 60
+    assert [text.get_text() for text in axes.texts] == list("abcdef")
+
+
+def pixels(text: matplotlib.text.Text) -> matplotlib.transforms.Bbox:
+    return text.get_window_extent()
+
+
+def test_labels_do_not_cover_each_other(capfd):
+    """Oracle: the boxes of the labels, of which the longest is as wide as the axes."""
+    vectors = RNG.normal(size=(8, 2)) * [1.0, 0.05]
+    labels = ["this is as long as a sentence that one draws " * (i < 3) + str(i) for i in range(8)]
+    axes = plots.embedding_map(vectors, labels).axes[0]
+    boxes = [pixels(text) for text in axes.texts]
+    for a, b in itertools.combinations(boxes, 2):
+        assert not a.overlaps(b)
+    assert capfd.readouterr().err == ""
 
 
 def test_equal_vectors_share_a_point_and_a_label():

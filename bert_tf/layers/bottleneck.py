@@ -13,7 +13,7 @@ from bert_tf.layers.initializers import add_dense, truncated_normal
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class NoNorm(keras.layers.Layer):
-    """A factor and a summand for each element of the last axis, in place of a normalization.
+    """A scale and an offset for each element of the last axis, in place of normalization.
 
     Source: MobileBERT (arXiv:2004.02984), operational optimizations.
     """
@@ -33,8 +33,8 @@ class TrigramEmbeddings(keras.layers.Layer):
     """Word embeddings of three consecutive tokens, mapped to the width of the layers.
 
     A dense layer maps the word embeddings of the next, the same and the previous token [3E] to H.
-    Beyond the ends of a row they are 0; padding is a token, so that a text of the full length
-    differs from a padded one in its last state. Position and segment embeddings, of width H, are
+    Beyond the ends of a row they are 0. Padding counts as a token, so that the last state of a text
+    of the full length differs from that of the same text with padding. Position and segment embeddings, of width H, are
     added.
 
     Args:
@@ -125,8 +125,8 @@ class BottleneckAttention(SelfAttention):
     """Self-attention inside a bottleneck of width D.
 
     Queries and keys share one dense layer H -> D with a `NoNorm`, from which each is mapped to D
-    again; values are mapped from H to D, and the output stays at D. With `shared` false, queries
-    and keys are mapped from H directly.
+    again; values are mapped from H to D, and the output stays at D. If `shared` is false,
+    queries and keys are mapped from H directly.
 
     Args:
         bottleneck_size: width D.
@@ -162,7 +162,9 @@ class BottleneckAttention(SelfAttention):
         head_size = self.bottleneck_size // self.num_heads
         value = fused.dense(x, self.value_kernel, self.value_bias)
         if self.shared:
-            x = self.shared_norm(fused.dense(x, self.shared_kernel, self.shared_bias))
+            shared = self.shared_norm(fused.dense(x, self.shared_kernel, self.shared_bias))
+            # In `scores`, `x` has the type of the weights.
+            x = ops.cast(shared, x.dtype)
         query, key = ops.split(fused.dense(x, self.qk_kernel, self.qk_bias), 2, axis=-1)
         query, key, value = (
             ops.transpose(

@@ -17,8 +17,8 @@ Grids (docs/ablations.md has their rows and the paper's results):
             --lexicon_file are predicted as a whole
 
 --preset or --bert_config_file sets the size for all grids but sizes. All grids but sizes need
-records that create_pretraining_data wrote with --masking=dynamic; entities, with the same
---lexicon_file as well. The other flags are those of run_pretraining.
+records that create_pretraining_data wrote with --masking=dynamic; entities also needs them to have
+the same --lexicon_file. The other flags are those of run_pretraining.
 """
 
 from typing import Any

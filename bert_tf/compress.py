@@ -19,11 +19,11 @@ Recipes (docs/compression.md has their papers and published results):
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
-  heads       no teacher: removes the --sparsity of the attention heads that contribute least
-  weights     no teacher: sets the --sparsity of the weights that are smallest to zero
+  heads       no teacher: removes the share --sparsity of the heads, those that contribute least
+  weights     no teacher: sets the share --sparsity of the weights, the smallest ones, to zero
   q8bert      weights and activations of 8 bits while it trains
   qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
-  minibert    for taggers: a quarter of the layers, and the teacher's probabilities at all tags
+  minibert    for taggers: a quarter of the layers, and the teacher's probabilities at tagged tokens
   bilstm      no layers at all: a bidirectional LSTM learns the teacher's outputs
 distilbert, tinybert and mobilebert work with --input_file, too.
 

@@ -8,14 +8,14 @@ whose encoder is exported.
 
 The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and
 input_type_ids. What turns text into them is not part of it. Its file is also a zip archive of
-vocab.txt, tokenizer_config.json, classifier.json and labels.txt, for the text side on the device
-(docs/exports.md). Here, predict is the text side:
+vocab.txt, tokenizer_config.json, classifier.json and labels.txt, for tokenization on the device
+(docs/exports.md). In Python, predict does the tokenization:
 
   unzip sst2.tflite
   python -m bert_tf.predict --checkpoint=sst2.tflite "a moving film"
 
-After writing, the command runs the model and prints how much its outputs differ. --evaluate also
-measures it on the dev set of the fine-tuning run, beside the original.
+The command also runs the model and prints how much its outputs differ from the original's.
+--evaluate measures both on the dev set of the fine-tuning run.
 """
 
 import json

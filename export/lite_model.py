@@ -30,7 +30,8 @@ def convert(
         weights: the variables that it uses.
         length: tokens per example.
         quantize: how the weights are stored: "none" (float32), "float16", or "int8", LiteRT's
-            dynamic range, which also computes with them and quantizes their inputs meanwhile.
+            dynamic-range quantization, which also computes in 8 bits and quantizes the inputs of
+            matrix products as it runs.
     """
     module = tf.Module()
     module.weights = [weight.value for weight in weights]

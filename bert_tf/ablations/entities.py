@@ -1,4 +1,4 @@
-"""The accuracy at whole entities: how many masked phrases of a lexicon a model predicts wholly.
+"""The accuracy on whole entities: how many masked phrases of a lexicon a model predicts fully.
 
 Source: ERNIE: Enhanced Representation through Knowledge Integration (arXiv:1904.09223) section 3.2
 and the cloze test of section 4.6.
@@ -24,11 +24,11 @@ ENTITIES = "entities.json"
 
 @dataclass(frozen=True, kw_only=True)
 class EntityEvaluation:
-    """Measures the accuracy of a pre-trained model at the phrases of held-out records.
+    """Measures the accuracy of a pre-trained model on the phrases of held-out records.
 
     In each record, phrases of two or more tokens are masked as a whole, in random order, as far as
     the share of tokens to predict allows. A phrase counts as right if all of its tokens are. All
-    models are asked for the same phrases, whatever they were trained with.
+    models are tested on the same phrases, whatever they were trained with.
 
     Attributes:
         pretraining: the flags of the finished run, whose records are dynamic.
@@ -84,7 +84,7 @@ def entity_accuracy(
     lexicon: "Lexicon",
     records: "RecordSet",
 ) -> dict[str, float]:
-    """Returns the shares of phrases and of their tokens that are predicted rightly.
+    """Returns the shares of phrases and of their tokens that are predicted correctly.
 
     Args:
         model: the model to evaluate.

@@ -31,10 +31,10 @@ def count_parameters(config: BertConfig) -> int:
 def training_memory(config: BertConfig, batch: int, length: int, predictions: int) -> int:
     """Estimates the bytes of a process that trains in float32, without rematerialization.
 
-    Weights, gradients and the optimizer's two moments take 4 bytes each. Of the activations, the
-    backward pass needs those that the source counts: per layer, in values, 17 of the width for each
-    token, and 2 for each head and pair of tokens; without dropout this is a little too much. The
-    masked-LM head keeps the logits and their gradient.
+    Weights, gradients and the optimizer's two moments take 4 bytes each. The backward pass needs
+    the activations that the source counts: per layer, 17 values for each token and element of its
+    vector, and 2 for each head and pair of tokens; without dropout, this is a little too much.
+    The masked-LM head keeps the logits and their gradient.
 
     Args:
         batch: sequences per device and step.

@@ -54,7 +54,7 @@ class AblationOptions(PretrainingOptions):
         rare=True,
     )
     num_seeds: int = option(
-        1, at_least=1, help="Fine-tune with so many seeds; the table shows mean and deviation."
+        1, at_least=1, help="Fine-tune with this many seeds; the table shows mean and deviation."
     )
     lexicon_file: str | None = option(
         None, help="For --grid=entities, the phrases that the records were created with."

@@ -70,7 +70,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
 def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
     row = RunFolder(f"{options.folder}/{plan.row.name}")
     if not row.read_json(ENTITIES):
-        say(f"Measuring the accuracy at the phrases of {options.lexicon_file} ...")
+        say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
         run_apart(
             EntityEvaluation(
                 pretraining=plan.pretraining,

@@ -22,7 +22,7 @@ class Changes(NamedTuple):
     """What happens to a copy of a text.
 
     Attributes:
-        replaced: the probability that one of its candidates replaces a word.
+        replaced: the probability that a word is replaced with one of its candidates.
         masked: the probability that [MASK] replaces a word.
         sampled: the probability that only 1 to 5 successive words of the text are kept.
     """

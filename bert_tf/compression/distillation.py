@@ -28,7 +28,7 @@ class Distillation(keras.Model):
     do not hold them.
 
     Args:
-        teacher: None if it made its predictions before.
+        teacher: the teacher; None if it made its predictions before training.
         projects: whether hidden states are compared.
 
     Call: the inputs of the student -> its output.

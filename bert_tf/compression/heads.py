@@ -19,8 +19,8 @@ def head_importance(
 
         I_h = mean_x |dL(x) / dg_h|,  divided by the Euclidean norm of the layer
 
-    g_h = 1 is a factor on the output of head h, so that I_h is, to first order, the change of the
-    loss of an example x without the head. There is no dropout.
+    g_h = 1 is a factor on the output of head h, so that |dL(x) / dg_h| is, to first order, how much
+    the loss of an example x changes without the head. There is no dropout.
 
     Args:
         objective: what the model was trained to minimize.

@@ -3,8 +3,8 @@
 Every function returns one loss per example, float32 [B], or per distribution, [...]. `teacher` and
 `student` are what the two models computed, as float32 tensors of one shape; each loss is 0 where
 they are equal. `mask` is the `input_mask`, int [B, S]: padding has no influence. Where a paper adds
-up over the layers, the caller does. An example without tokens, which fills a batch, has a loss of
-0.
+up the losses of the layers, the caller does so. An example without tokens, which fills a batch, has
+a loss of 0.
 """
 
 import tensorflow as tf
@@ -74,7 +74,8 @@ def patience(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
 
         1/H || teacher_0 / ||teacher_0|| - student_0 / ||student_0|| ||^2
 
-    The paper has no 1/H; the authors' code does, to which the published weights belong.
+    The paper has no 1/H, but the authors' code does, and the published factors of this loss are for
+    the code.
 
     Args:
         teacher, student: hidden states [B, S, H].

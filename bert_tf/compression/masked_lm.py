@@ -1,4 +1,4 @@
-"""Words that a masked LM expects in the places of the words of a text."""
+"""Words that a masked LM expects in place of the words of a text."""
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +22,7 @@ class MaskedLM:
 
     Args:
         path: a checkpoint with a masked-LM head.
-        max_seq_length: the number of tokens that are read of a text; later words have no
-            candidates.
+        max_seq_length: how many tokens of a text are read; later words have no candidates.
 
     Attributes:
         lower_case: whether its texts are lower-cased.

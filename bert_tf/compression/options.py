@@ -161,7 +161,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         return compress(self, task)
 
     def num_train_steps(self, num_examples: int) -> int:
-        """Returns the number of steps; 0 epochs leave a student without layers or heads as it is.
+        """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing.
 
         Raises:
             ValueError: it would be 0, and nothing would be compressed.

@@ -18,10 +18,10 @@ class Outputs(NamedTuple):
 
     Attributes:
         output: what the model returns.
-        logits: its predictions: of a task model, its output; of a pre-trainer, the `mlm_logits`
-            [B, P, V]; None for an encoder.
+        logits: its predictions: the output of a task model, or the `mlm_logits` [B, P, V] of a
+            pre-trainer; None for an encoder.
         hidden: the embeddings and the output of every layer, [B, S, H], with a row for every
-            choice; hidden[l] is that of the layer number l, counted from 1. Empty if not asked for.
+            choice; hidden[l] is the output of layer l, counted from 1. Empty if not asked for.
         scores: the attention scores of every layer before the softmax, [B, N, S, S]. Empty if not
             asked for.
     """
@@ -39,7 +39,7 @@ class Outputs(NamedTuple):
 def compute(
     model: keras.Model, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
 ) -> Outputs:
-    """Calls a model and returns what `reads` names beside the logits.
+    """Calls a model and returns what `reads` names besides the logits.
 
     Attention scores are computed from the input of each layer, because the attention itself does
     not keep them.
@@ -84,7 +84,7 @@ def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> t
     | objective             | returns                                                 |
     |-----------------------|---------------------------------------------------------|
     | `MultiLabelObjective` | [B, C, 2]: for every class, whether it applies          |
-    | `SpanObjective`       | [B, 2, S]: the start and the end, which are no padding  |
+    | `SpanObjective`       | [B, 2, S]: the start and the end, never at padding      |
     | others                | `logits`                                                |
 
     Args:

@@ -62,8 +62,8 @@ class Quantization:
     """How the matrices and tables of a model are quantized; its vectors stay in float32.
 
     Attributes:
-        symmetric: whether the values of a group are symmetric about 0, or else between its smallest
-            and its largest weight.
+        symmetric: whether the values of a group are symmetric about 0. Otherwise, they lie between
+            its smallest and its largest weight.
         groups: the number of groups of neighboring columns in a matrix. Each group has a range of
             its own. Query, key and value are three matrices. Where the columns cannot be shared
             evenly, there are fewer groups.

@@ -22,10 +22,10 @@ _DECAY = 0.9999
 
 
 class QuantizedModel(keras.Model):
-    """A student whose weights, and the inputs of whose dense layers, are quantized.
+    """A student with quantized weights and quantized inputs of its dense layers.
 
-    Training computes with quantized weights, and moves those in float32; their gradients are those
-    of the quantized ones. An evaluation takes the weights for quantized already: see
+    Training computes with quantized weights, and updates float32 weights with the gradients of the
+    quantized ones. An evaluation assumes that the weights are quantized already: see
     `evaluated_weights`. What enters a dense layer has 8 bits. The end of its grid is a moving
     average of the largest absolute values in training.
 
@@ -90,7 +90,7 @@ class QuantizedModel(keras.Model):
 
     @contextlib.contextmanager
     def evaluated_weights(self) -> Iterator[None]:
-        """Gives the student its quantized weights for a while."""
+        """Makes a context in which the student has its quantized weights."""
         kept = [tf.identity(value) for _, value in self._quantized()]
         for weight, value in self._quantized():
             value.assign(self._round(weight, value))

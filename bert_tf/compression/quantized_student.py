@@ -97,7 +97,7 @@ class QuantizedTask(StudentTask):
 
 
 class QuantizedStudentTask:
-    """A task whose model is a finished student; in all else, the task itself.
+    """A task whose model is a finished student; otherwise, the task itself.
 
     Args:
         task: the task.
@@ -120,8 +120,8 @@ def measure_sensitivity(
 ) -> np.ndarray | None:
     """Returns mean and deviation of the top eigenvalue of each layer of the teacher [layers, 2].
 
-    They are those of ten batches of 8 training examples. Prints them with the bits of each layer.
-    A run that resumes gets zeros, and one whose layers have the same bits None.
+    They are measured on ten batches of 8 training examples, and printed with the bits of each
+    layer. Returns zeros for a run that resumes, and None if all layers have the same bits.
     """
     if not quantization.is_mixed:
         return None
@@ -140,7 +140,7 @@ def measure_sensitivity(
 
 
 def student_facts(quantization: Quantization, checkpoint: Checkpoint, folder: str) -> dict:
-    """Returns what `compression.json` says of a quantized student beside its parameters."""
+    """Returns what `compression.json` says of a quantized student besides its parameters."""
     state = _state(folder)
     bits = [int(value) for value in state["layer_bits"]]
     shapes = {path: tensor.shape for path, tensor in checkpoint.tensors.items()}

@@ -2,7 +2,7 @@
 
 Every recipe fine-tunes a student on a task; the teacher is a model that was fine-tuned on the same
 task. Some also train a student of a pre-trained model on pre-training records, with the masked LM
-in the place of the task.
+in place of the task.
 """
 
 from collections.abc import Callable
@@ -90,7 +90,7 @@ class Recipe:
 
     @property
     def reads(self) -> frozenset[str]:
-        """What the terms need beside the logits; see `outputs.compute`."""
+        """What the terms need besides the logits; see `outputs.compute`."""
         return frozenset(name for term in self.terms for name in term.reads)
 
     @property
@@ -105,12 +105,12 @@ class Recipe:
 
     @property
     def in_stages(self) -> bool:
-        """Whether a term of the loss counts in a part of the steps only."""
+        """Whether a term of the loss counts in only a part of the steps."""
         return {ALWAYS} != {self.labels_during, *(term.during for term in self.terms)}
 
 
 def lowest(divisor: int) -> Callable[[int], list[int]]:
-    """Keeps the lowest layers: one out of `divisor`, as a number."""
+    """Keeps the lowest layers, as many as one out of `divisor`."""
     return lambda layers: list(range(_kept(layers, divisor)))
 
 

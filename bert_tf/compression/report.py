@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Student:
-    """What is known of the students of one setting of the flags.
+    """What is known about the students that were trained with the same flags except the seed.
 
     Attributes:
         name: the recipe, with the folder if several students have the same recipe.
@@ -33,7 +33,7 @@ class Student:
         task: the task.
         teacher: the folder of the teacher.
         folder: the run folder of one of the students.
-        runs: their number.
+        runs: the number of students.
         sizes: the bytes of the weights of teacher and student.
         metric: the name of `values`.
         values: the metric of the teacher and of the students on the dev set.
@@ -51,7 +51,7 @@ class Student:
 
     @property
     def kept(self) -> Score | None:
-        """The share of the teacher's metric; None unless that is positive."""
+        """The share of the teacher's metric; None unless the teacher's metric is positive."""
         before, after = self.values
         if before <= 0:
             return None
@@ -101,7 +101,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     """Reads the runs of compress in a folder and the folders in it.
 
     Returns:
-        the students, those of one teacher and task together, and the folders of unfinished runs.
+        the students, ordered by task and teacher, and the folders of unfinished runs.
 
     Raises:
         ValueError: there are no finished runs of compress, or a file is damaged.

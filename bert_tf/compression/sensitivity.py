@@ -108,7 +108,7 @@ def moments(eigenvalues: np.ndarray) -> np.ndarray:
 
 
 def choose_bits(moments: np.ndarray, few: int, many: int) -> list[int]:
-    """Gives the more sensitive half of the layers more bits, and one layer more of an odd number.
+    """Gives more bits to the more sensitive half of the layers, rounded up.
 
         Omega_i = |mean(lambda_i)| + std(lambda_i)
 

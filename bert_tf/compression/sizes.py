@@ -17,14 +17,14 @@ def num_parameters(checkpoint: Checkpoint) -> int:
 
 
 def gzip_bytes(checkpoint: Checkpoint) -> int:
-    """Returns the bytes of all parameters as float32 that gzip leaves of them."""
+    """Returns the size in bytes of all parameters as float32 under gzip."""
     compressor = zlib.compressobj(wbits=31)
     parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in _weights(checkpoint))
     return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
 
 
 def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
-    """Returns what a reader gains by a student with zeros, for `compression.json`.
+    """Returns what `compression.json` says about the zeros of a student.
 
     Returns:
         sparsity: the share of zeros in the weights that `PruningAdamW` prunes.

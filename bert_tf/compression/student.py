@@ -122,11 +122,11 @@ def reads_pairs(task: Task) -> bool:
 
 
 class StudentTask:
-    """A task that a student learns from its teacher; in all else, the task itself.
+    """A task that a student learns from its teacher; otherwise, the task itself.
 
     If only predictions for whole examples are compared, the teacher makes them once, before
-    training. It then need not read the student's vocabulary: each model reads the same text in its
-    own tokens.
+    training. It then need not read the student's vocabulary: each model reads the same text with
+    its own tokenizer.
 
     Args:
         task: the task.
@@ -201,7 +201,7 @@ class StudentTask:
         """See `Task.featurize`; adds the teacher's predictions to the training examples.
 
         Raises:
-            ValueError: the student's vocabulary or casing is not the teacher's, and must be.
+            ValueError: the student's vocabulary or casing must be the teacher's, but is not.
         """
         theirs = self._tokenizer(tokenizer)
         if theirs != tokenizer and not self._predicts_once:

@@ -36,9 +36,9 @@ class Term(NamedTuple):
 
     Attributes:
         name: its name in the metrics of the run.
-        loss: maps a `Pair` to losses, one per row [B]; of predictions, one per distribution.
+        loss: maps a `Pair` to losses, one per row [B]; for predictions, one per distribution.
         weight: the factor in the loss.
-        reads: what it needs beside the logits; see `outputs.compute`.
+        reads: what it needs besides the logits; see `outputs.compute`.
         during: when it counts.
         projects: whether it works for students of another width.
         predicts: whether it compares predictions.
@@ -61,12 +61,12 @@ def active(progress: tf.Tensor, during: Span) -> tf.Tensor:
 
 
 def teacher_layer(layer: int, num_student: int, num_teacher: int) -> int:
-    """Returns the teacher's layer for a student's layer; both count from 1, and 0 is 0."""
+    """Returns the teacher's layer for a student's layer; both count from 1, and 0 maps to 0."""
     return round(layer * num_teacher / num_student)
 
 
 def soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Term:
-    """The teacher's probabilities; of a model that predicts a number, the squared error."""
+    """The teacher's probabilities; for a model that predicts a number, the squared error."""
 
     def loss(pair: Pair) -> tf.Tensor:
         teacher, student = pair.teacher.logits, pair.student.logits

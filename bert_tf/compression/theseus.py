@@ -35,10 +35,10 @@ def mixed_logits(
 ) -> tf.Tensor:
     """Computes the student's output in training, with some of its layers replaced by the teacher's.
 
-    Each layer of the student stands for a module of the teacher, consecutive layers that keep their
-    weights. Which modules are replaced depends on the batch's `dropout_seed`, so that a resumed run
-    replaces the same ones. Unlike in the paper, embeddings and head, which are the student's, train
-    from the start.
+    Each layer of the student stands for a module of the teacher: consecutive layers, whose weights
+    do not train. Which modules are replaced depends on the batch's `dropout_seed`, so that a
+    resumed run replaces the same ones. Unlike in the paper, embeddings and head, which are the
+    student's, train from the start.
 
     Args:
         rate: the probability that the student's layer is used, float32 [].

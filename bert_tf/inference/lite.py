@@ -141,7 +141,7 @@ def runner(model: bytes) -> Callable[..., dict[str, np.ndarray]]:
 def outputs_of(found: Mapping[str, np.ndarray], head: Head) -> np.ndarray:
     """Returns the logits, or the values, from which a LiteRT classifier made its outputs.
 
-    Logits of classes that exclude each other are known up to a constant.
+    Logits of classes that exclude each other are known only up to a constant.
     """
     if not head.labels:
         return np.asarray(found["value"])

@@ -34,8 +34,8 @@ class TrigramEmbeddings(keras.layers.Layer):
 
     A dense layer maps the word embeddings of the next, the same and the previous token [3E] to H.
     Beyond the ends of a row they are 0. Padding counts as a token, so that the last state of a text
-    of the full length differs from that of the same text with padding. Position and segment embeddings, of width H, are
-    added.
+    of the full length differs from that of the same text with padding. Position and segment
+    embeddings, of width H, are added.
 
     Args:
         vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.

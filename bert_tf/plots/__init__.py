@@ -1,9 +1,9 @@
 """Figures of what a model learns and computes.
 
-Each function draws one picture and returns its figure, which a notebook shows where it is the
-value of a cell, and which `figure.savefig("picture.png")` writes. With `ax`, it draws into these
-axes of yours and returns their figure. If pyplot made them, it shows that figure itself: end the
-line with a semicolon to see it only once.
+Each function draws one picture and returns its figure, which a notebook shows when it is the
+value of a cell, and which `figure.savefig("picture.png")` writes. With `ax`, it draws into
+axes of your own and returns their figure. If pyplot made them, pyplot shows that figure
+itself: end the line with a semicolon to see it only once.
 """
 
 from bert_tf.plots.attention import attention, attention_heads

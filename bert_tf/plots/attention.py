@@ -31,7 +31,7 @@ def attention(
     title: str = "Attention",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draws how much each token, a row, attends to each token, a column.
+    """Draws how much each token (row) attends to each token (column).
 
     Args:
         probabilities: of one head, or a mean of heads, float [S, S].
@@ -60,9 +60,9 @@ def attention(
 
 
 def attention_heads(probabilities: np.ndarray, title: str = "Attention of all heads") -> Figure:
-    """Draws the attention of every layer, a row, and every head, a column.
+    """Draws the attention of every layer (row) and every head (column).
 
-    The root of a probability is the color, the same in all pictures, so that small ones show too.
+    The color is the square root of a probability, on one scale, so that small ones show, too.
 
     Args:
         probabilities: of one text, float [L, N, S, S]; see `bert_tf.attention_probabilities`.
@@ -71,7 +71,7 @@ def attention_heads(probabilities: np.ndarray, title: str = "Attention of all he
         the figure.
 
     Raises:
-        ValueError: the shape differs.
+        ValueError: the array has another shape.
     """
     values = check_shape("probabilities", probabilities, None, None, None, None)
     layers, heads = values.shape[:2]

@@ -41,7 +41,7 @@ def compressed_models(
     title: str = "Size, quality and speed of compressed models",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draws models as discs: size to the right, quality up, speed as the area.
+    """Draws models as discs: size on the x-axis, quality on the y-axis, speed as the area.
 
     Args:
         models: measured models.

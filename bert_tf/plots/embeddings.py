@@ -37,8 +37,8 @@ def embedding_map(
 ) -> Figure:
     """Draws vectors as points of a plane, near each other if the vectors are alike.
 
-    The plane is that of the two principal components; an axis names its share of the variance.
-    Equal vectors share a point.
+    The plane is that of the first two principal components; each axis names its share of the
+    variance. Equal vectors share a point.
 
     Args:
         vectors: float [n, H], with n and H of 2 or more.

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 class Picture(Figure):
-    """A figure without pyplot, which a notebook shows where it is the value of a cell.
+    """A figure without pyplot, which a notebook shows when it is the value of a cell.
 
     pyplot would show its figures at the end of the cell as well.
     """

@@ -32,7 +32,7 @@ def new_axes(width: float, height: float) -> Axes:
 
 
 def set_title(axes: Axes, title: str) -> None:
-    """Writes a title above the left edge; "$" is no formula."""
+    """Writes a title above the left edge; "$" does not begin a formula."""
     axes.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
 
 
@@ -57,7 +57,7 @@ def label_points(
     colors: Sequence[str],
     size: float,
 ) -> None:
-    """Writes a label near each disc, not over another label; the last thing to draw.
+    """Writes a label near each disc, not over another label; call it after drawing all else.
 
     Args:
         points: the centers in the data's units, float [n, 2].

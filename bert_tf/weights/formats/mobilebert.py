@@ -44,7 +44,7 @@ def config_values(config: BertConfig) -> dict[str, Any]:
 
 
 def encoder_rows(config: BertConfig) -> list[Row]:
-    """Returns the table of the encoder, with "bert" in the place of "mobilebert"."""
+    """Returns the table of the encoder, with "bert" in place of "mobilebert"."""
     embeddings = "bert.embeddings"
     rows = [
         Row(f"encoder/embeddings/{name}", f"{embeddings}.{name}.weight")

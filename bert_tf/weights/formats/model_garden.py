@@ -64,7 +64,7 @@ ROWS = (
     Row("pretrainer/next_sentence/dense_kernel", "next_sentence/logits/kernel"),
     Row("pretrainer/next_sentence/dense_bias", "next_sentence/logits/bias"),
 )
-# The next-sentence head has a pooler of its own, which it trains in the place of the encoder's.
+# The next-sentence head has a pooler of its own, which it trains in place of the encoder's.
 _HEAD_POOLER, _POOLER = "next_sentence/pooler_dense", "pooler_transform"
 # Variables that are not weights.
 IGNORED = (

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 INK, FAINT = "#404040", "#d9d9d9"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
 _LARGEST = 20.0
+# More labels would take minutes, and find no free place.
+_MOST_MOVED = 50
 
 
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Picture:
@@ -66,12 +68,17 @@ def label_points(
         colors: n colors.
         size: font size in points.
     """
+    # The layout must not make room for where labels are before they move.
+    style = dict(fontsize=size, parse_math=False, in_layout=False)
+    if len(labels) > _MOST_MOVED:
+        for point, radius, label, color in zip(points, radii, labels, colors, strict=True):
+            place = dict(xytext=(radius + 3, 3), textcoords="offset points")
+            axes.annotate(label, point, color=color, **place, **style)
+        return
     # They take a while to import, and are rarely needed.
     from adjustText import adjust_text
     from matplotlib.transforms import Bbox
 
-    # The layout must not make room for where they are before they move.
-    style = dict(fontsize=size, parse_math=False, in_layout=False)
     texts = [
         axes.text(*point, label, color=color, **style)
         for point, label, color in zip(points, labels, colors, strict=True)
@@ -80,7 +87,7 @@ def label_points(
     boxes = [Bbox(corners) for corners in zip(lower, upper, strict=True)]
     line = dict(arrowstyle="-", color=INK, lw=0.5)
     # Limiting the iterations rather than the time gives the same picture every time.
-    adjust_text(texts, objects=boxes, ax=axes, iter_lim=300, arrowprops=line)
+    adjust_text(texts, objects=boxes, ax=axes, iter_lim=200, arrowprops=line)
 
 
 def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:

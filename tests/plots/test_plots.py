@@ -127,6 +127,13 @@ def test_labels_do_not_cover_each_other(capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_many_labels_are_where_their_points_are():
+    """Oracle: the points. Finding places for so many labels would take minutes."""
+    axes = plots.embedding_map(RNG.normal(size=(300, 4)), [str(i) for i in range(300)]).axes[0]
+    points = axes.collections[0].get_offsets()
+    np.testing.assert_allclose([text.xy for text in axes.texts], points, atol=1e-5)
+
+
 def test_equal_vectors_share_a_point_and_a_label():
     """Oracle: vectors without any variance, such as those of one word before the first layer."""
     axes = plots.embedding_map(np.ones((3, 5), np.float32), ["x", "y", "z"]).axes[0]

@@ -103,7 +103,7 @@ def parse_size(name: str) -> tuple[int, int, int]:
     """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states.
 
     Raises:
-        ValueError: it is not such a name, or the width is not a multiple of the heads.
+        ValueError: the name has another form, or the width is not a multiple of the heads.
     """
     match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
     if not match:

@@ -74,8 +74,8 @@ def patience(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
 
         1/H || teacher_0 / ||teacher_0|| - student_0 / ||student_0|| ||^2
 
-    The paper has no 1/H, but the authors' code does, and the published factors of this loss are for
-    the code.
+    The paper's formula has no 1/H. The authors' code has it, and the published factors of this loss
+    are those of the code.
 
     Args:
         teacher, student: hidden states [B, S, H].

@@ -77,8 +77,9 @@ def embedding_map(
         for text in legend.get_texts():
             text.set_parse_math(False)
     names = _names_by_point(points, labels)
-    count, texts = len(names), ["\n".join(same) for same in names.values()]
-    label_points(axes, list(names), [_RADIUS] * count, texts, [INK] * count, size=9)
+    texts = ["\n".join(same) for same in names.values()]
+    radii = np.full(len(texts), _RADIUS)
+    label_points(axes, np.array(list(names)), radii, texts, [INK] * len(texts), size=9)
     return axes.figure
 
 

@@ -59,7 +59,9 @@ def label_points(
     colors: Sequence[str],
     size: float,
 ) -> None:
-    """Writes a label near each disc, not over another label; call it after drawing all else.
+    """Writes a label near each disc; call it after drawing all else.
+
+    Up to 50 labels move so that they do not cover each other.
 
     Args:
         points: the centers in the data's units, float [n, 2].
@@ -98,7 +100,7 @@ def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:
     # Settles the layout.
     axes.figure.draw_without_rendering()
     centers = axes.transData.transform(points)
-    pixels = np.asarray(radii)[:, np.newaxis] * axes.figure.dpi / 72
+    pixels = radii[:, np.newaxis] * axes.figure.dpi / 72
     return centers - pixels, centers + pixels
 
 

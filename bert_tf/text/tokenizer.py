@@ -227,8 +227,7 @@ class WordPieceTokenizer(tf.Module):
         return original_starts, tf.gather(offsets.values, last) + own
 
 
-# Commands make several tokenizers of one vocabulary, and building the tables takes a quarter of a
-# second for BERT's.
+# Commands make several tokenizers of one vocabulary, and building the tables of BERT's takes 0.2 s.
 @functools.lru_cache(maxsize=4)
 def _build_wordpiece(vocab: Vocabulary) -> tf_text.FastWordpieceTokenizer:
     return tf_text.FastWordpieceTokenizer(

@@ -8,10 +8,12 @@ import matplotlib
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
+from bert_tf.plots.compression import Compressed, compressed_models
 
 RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
@@ -128,10 +130,28 @@ def test_labels_do_not_cover_each_other(capfd):
 
 
 def test_many_labels_are_where_their_points_are():
-    """Oracle: the points. Finding places for so many labels would take minutes."""
-    axes = plots.embedding_map(RNG.normal(size=(300, 4)), [str(i) for i in range(300)]).axes[0]
+    """Oracle: the points and the labels. Finding places for so many would take minutes."""
+    labels = [str(i) for i in range(300)]
+    axes = plots.embedding_map(RNG.normal(size=(300, 4)), labels).axes[0]
     points = axes.collections[0].get_offsets()
+    assert [text.get_text() for text in axes.texts] == labels
     np.testing.assert_allclose([text.xy for text in axes.texts], points, atol=1e-5)
+
+
+def test_discs_are_drawn_whole():
+    """Oracle: the box of the axes. The published BiLSTM is 434 times as fast as BERT."""
+    models, published = [Compressed("pd", 1.3, 0.98)], [Compressed("bilstm", 110, 0.91, None, 434)]
+    axes = compressed_models(models, published).axes[0]
+    axes.figure.draw_without_rendering()
+    box = axes.get_window_extent()
+    groups = (x for x in axes.collections if isinstance(x, PathCollection))
+    discs = [group for group in groups if len(group.get_offsets())]
+    assert len(discs) == 3  # with that of the teacher
+    for disc in discs:
+        (center,) = axes.transData.transform(disc.get_offsets())
+        radius = np.sqrt(disc.get_sizes()[0]) / 2 * axes.figure.dpi / 72
+        assert box.contains(*(center - radius)) and box.contains(*(center + radius))
+    assert [text.get_text() for text in axes.texts] == ["original", "pd", "bilstm"]
 
 
 def test_equal_vectors_share_a_point_and_a_label():

@@ -18,11 +18,11 @@ import tensorflow_hub as hub
 import tf_keras
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
 from export import check, encoder, int8_weights
+from export.encoder_module import EncoderModule
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -336,24 +336,32 @@ def test_float16_computes_with_its_own_weights(model):
     np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=0.02)
 
 
-def test_an_encoder_of_two_layers_without_the_heads_of_pretraining(
-    run_folder, tmp_path, monkeypatch
-):
-    """Oracle: the encoder. Models of other programs may have no such heads."""
+def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
+    """Oracle: the encoder of the model. Models of other programs may have no such heads."""
     folder, modules = RunFolder(str(tmp_path / "run")), []
-    spec = RunFolder(str(run_folder)).read()
-    config = dataclasses.replace(CONFIG, num_hidden_layers=2, initializer_range=0.3)
-    folder.write(dataclasses.replace(spec, config=config))
-    deeper = BertEncoder(config)
-    Checkpointer(folder.path, deeper, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    folder.write(RunFolder(str(run_folder)).read())
+    step = tf.Variable(1, dtype=tf.int64)
+    Checkpointer(folder.path, model.encoder, {"step": step}).save()
     monkeypatch.setattr(
         "export.saved_models.save_folder", lambda module, *_: modules.append(module)
     )
     encoder.run(encoder.Options(checkpoint=folder.path, output_dir=str(tmp_path / "encoder")))
     (module,), inputs = modules, make_inputs()
     assert not hasattr(module, "mlm")
-    outputs, expected = module.__call__(inputs), deeper(inputs)
+    assert_equal(module.__call__(inputs)["pooled_output"], model.encoder(inputs)["pooled_output"])
+
+
+def test_each_output_is_of_its_layer(run_folder):
+    """Oracle: a pre-trainer of two layers; the other tests have one."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=2, initializer_range=0.3)
+    deeper = BertPretrainer(config)
+    module = EncoderModule(deeper, str(run_folder / "vocab.txt"), do_lower_case=True)
+    inputs = make_inputs()
+    outputs, expected = module.__call__(inputs), deeper.encoder(inputs)
     assert_equal(outputs, expected | {"default": expected["pooled_output"]})
+    inputs["masked_lm_positions"] = np.array([[1, 2], [0, 3], [4, 4]], np.int32)
+    outputs, expected = module.mlm.__call__(inputs), deeper(inputs)
+    np.testing.assert_allclose(outputs["mlm_logits"], expected["mlm_logits"], atol=1e-5)
 
 
 def test_compiles_with_xla(loaded, model):

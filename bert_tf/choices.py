@@ -43,6 +43,7 @@ RECIPES = (
     "pd",
     "tinybert",
     "mobilebert",
+    "mixed-vocabulary",
     "internal",
     "internal-progressive",
     "theseus",
@@ -56,4 +57,4 @@ RECIPES = (
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")
 # Those of them that also compress a pre-trained model.
-GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert")
+GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert", "mixed-vocabulary")

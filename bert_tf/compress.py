@@ -16,6 +16,9 @@ Recipes (docs/compression.md has their papers and published results):
   tinybert    attention scores, hidden states and embeddings; on a task, probabilities afterwards
   mobilebert  attention and hidden states from the lowest layer up, then probabilities and labels;
               for a MobileBERT: --bert_config_file
+  mixed-vocabulary
+              for a student with a small vocabulary: the teacher learns it, too, and the weights of
+              both approach each other; on a task, the labels alone
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
@@ -25,7 +28,7 @@ Recipes (docs/compression.md has their papers and published results):
   qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
   minibert    for taggers: a quarter of the layers, and the teacher's probabilities at tagged tokens
   bilstm      no layers at all: a bidirectional LSTM learns the teacher's outputs
-distilbert, tinybert and mobilebert work with --input_file, too.
+distilbert, tinybert, mobilebert and mixed-vocabulary work with --input_file, too.
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.

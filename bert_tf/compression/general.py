@@ -6,11 +6,12 @@ import keras
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.mixed_vocabulary import DualTraining
 from bert_tf.compression.options import GeneralOptions
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
 from bert_tf.compression.run import num_parameters
 from bert_tf.compression.student import check_comparable, initial_student
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.run import pretrain
@@ -21,6 +22,7 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
 from bert_tf.weights.starting import OPTIONAL
+from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.progress import say
 
 
@@ -44,7 +46,10 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
-    task = GeneralStudent(recipe, teacher)
+    if recipe.teacher_learns:
+        task = DualTraining(teacher, options.masked_lm_prob or DynamicMasking.masked_lm_prob)
+    else:
+        task = GeneralStudent(recipe, teacher)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     init = None if resumes else initial_student(options, recipe, teacher)
     results = pretrain(options, task, init)
@@ -83,13 +88,13 @@ class GeneralStudent(PretrainingTask):
                 "use another --teacher, or --recipe=tinybert, which compares layers alone"
             )
 
-    def build_model(self, config: BertConfig, rematerialize: str) -> keras.Model:
+    def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         """See `PretrainingTask.build_model`.
 
         Raises:
             ValueError: the recipe cannot compare student and teacher.
         """
-        source, recipe = self._teacher, self._recipe
+        source, recipe, config = self._teacher, self._recipe, spec.config
         check_comparable(recipe, config, source.spec.config, " or another --bert_config_file")
         if recipe.predicts:
             _check_vocab_sizes(config, source.spec.config)
@@ -98,7 +103,7 @@ class GeneralStudent(PretrainingTask):
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)
         return Distillation(student, teacher)
 
-    def objective(self, name: str, num_train_steps: int) -> DistillationObjective:
+    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> DistillationObjective:
         base = PretrainingObjective(next_sentence=False) if self._recipe.predicts else _Nothing()
         return DistillationObjective(base, self._recipe, num_train_steps)
 

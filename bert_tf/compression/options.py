@@ -29,8 +29,13 @@ class StudentOptions(command.Options):
         super().__post_init__()
         if self.worker_hosts or self.strategy == "multi_worker":
             raise ValueError("--worker_hosts: compress runs on one machine")
-        chosen = self.init_checkpoint or self.is_random or self.student_layers
-        if self.recipe == "mobilebert" and not chosen:
+        own = self.init_checkpoint or self.is_random
+        if self.recipe == "mixed-vocabulary" and not own:
+            raise ValueError(
+                "--recipe=mixed-vocabulary has a student with a vocabulary of its own: give "
+                "--bert_config_file for --input_file, and --init_checkpoint for --task"
+            )
+        if self.recipe == "mobilebert" and not (own or self.student_layers):
             raise ValueError(
                 "--recipe=mobilebert has a student of your choice: give --bert_config_file, such "
                 "as the one in docs/pretraining.md, or --init_checkpoint"
@@ -189,7 +194,8 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
 
     recipe: str = option(
         choices=GENERAL_RECIPES,
-        help="The method: distilbert, tinybert or mobilebert. With --task, there are more.",
+        help="The method: distilbert, tinybert, mobilebert or mixed-vocabulary. With --task, there "
+        "are more.",
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_pretraining, or a checkpoint of "

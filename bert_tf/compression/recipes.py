@@ -71,6 +71,7 @@ class Recipe:
         zeroes_weights: whether training sets weights to zero; see `pruning`.
         quantization: how the weights are quantized, if they are.
         bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.
+        teacher_learns: whether the teacher trains, too; see `mixed_vocabulary`.
         changes: what --augment does to copies of texts.
         published: its row in the survey, if it has one.
     """
@@ -85,6 +86,7 @@ class Recipe:
     zeroes_weights: bool = False
     quantization: Quantization | None = None
     bilstm: bool = False
+    teacher_learns: bool = False
     changes: Changes = REPLACED
     published: Published | None = None
 
@@ -244,6 +246,12 @@ _RECIPES = {
         quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
         published=Published(13.0, 0.99, None),
     ),
+    # On a task, the student learns from labels alone.
+    "mixed-vocabulary": Recipe(
+        "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687)",
+        layers=every,
+        published=Published(5.7, 0.94, 22.0),
+    ),
     "minibert": Recipe(
         "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
         layers=lowest(4),
@@ -267,6 +275,7 @@ RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}
 _GENERAL = {
     "distilbert": RECIPES["distilbert"],
     "mobilebert": RECIPES["mobilebert"],
+    "mixed-vocabulary": replace(RECIPES["mixed-vocabulary"], teacher_learns=True),
     "tinybert": replace(
         RECIPES["tinybert"],
         terms=(

@@ -204,7 +204,8 @@ class StudentTask:
             ValueError: the student's vocabulary or casing must be the teacher's, but is not.
         """
         theirs = self._tokenizer(tokenizer)
-        if theirs != tokenizer and not self._predicts_once:
+        reads_alone = self._predicts_once or not self._recipe.has_teacher
+        if theirs != tokenizer and not reads_alone:
             raise ValueError(
                 f"the student's vocabulary ({len(tokenizer.vocab):,} tokens) or casing is not that "
                 f"of the teacher, {self._teacher.path}: give "

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from bert_tf.config import ModelSpec
-from bert_tf.models.flops import training_flops
-from bert_tf.pretraining.advice import Baseline, Flops
+from bert_tf.pretraining.advice import Baseline
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
+from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
@@ -29,13 +29,13 @@ class PhaseData:
     def __init__(
         self,
         options: PretrainingOptions,
+        task: PretrainingTask,
         spec: ModelSpec,
         trainer: Trainer,
         records: PhaseRecords,
-        flops: Flops = training_flops,
     ):
-        self._options, self._spec, self._trainer = options, spec, trainer
-        self._records, self._flops = records, flops
+        self._options, self._task, self._spec = options, task, spec
+        self._trainer, self._records = trainer, records
         self._baseline: Baseline | None = None
 
     def phase(self) -> Phase:
@@ -46,7 +46,7 @@ class PhaseData:
             batch_size=self._records.train_batch_size,
             batches=self._training_batches,
             evaluate=self._evaluate if self._options.do_eval else None,
-            flops_per_sequence=self._flops(
+            flops_per_sequence=self._task.training_flops(
                 config, train.max_seq_length, train.max_predictions_per_seq
             ),
             describe_batch=self._describe_batch,
@@ -112,10 +112,13 @@ class PhaseData:
         **arguments: int,
     ) -> tf.distribute.DistributedDataset:
         return self._trainer.strategy.distribute_datasets_from_function(
-            lambda context: read(
-                records,
-                context.get_per_replica_batch_size(batch_size),
-                context=context,
-                **arguments,
+            lambda context: self._task.prepare(
+                read(
+                    records,
+                    context.get_per_replica_batch_size(batch_size),
+                    context=context,
+                    **arguments,
+                ),
+                self._spec,
             )
         )

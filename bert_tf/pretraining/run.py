@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_init_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import ModelSpec
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.pretraining.advice import announce_duration, next_step, summary
@@ -114,8 +114,8 @@ def _pretrain(
     for teacher, phase in itertools.product(task.teachers.values(), phases):
         check_length(teacher.config, phase.train.max_seq_length)
     _check_batch_sizes(options, strategy, phases)
-    objective = task.objective(resolve_objective(options, named), options.num_train_steps)
-    trainer = _make_trainer(options, task, spec.config, strategy, objective)
+    objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
+    trainer = _make_trainer(options, task, spec, strategy, objective)
     peak, _ = peak_flops(strategy, options.precision)
     driver = _make_driver(options, trainer, peak)
     _set_weights(options, task, driver, trainer.model, init, mapping, run, say)
@@ -175,7 +175,7 @@ def _check_batch_sizes(
 def _make_trainer(
     options: PretrainingOptions,
     task: PretrainingTask,
-    config: BertConfig,
+    spec: ModelSpec,
     strategy: tf.distribute.Strategy,
     objective: Objective,
 ) -> Trainer:
@@ -187,7 +187,7 @@ def _make_trainer(
         correction["bias_correction"] = options.bias_correction
     default = "none" if device_type(strategy) == "CPU" else "selective"
     with strategy.scope():
-        model = task.build_model(config, options.rematerialize or default)
+        model = task.build_model(spec, options.rematerialize or default)
         optimizer = optimizers.OPTIMIZERS[options.optimizer](model.trainable_weights, **correction)
     return Trainer(
         strategy,
@@ -296,9 +296,7 @@ def _run(
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
     """Trains and evaluates all phases, or only evaluates."""
-    driver_phases = [
-        PhaseData(options, spec, trainer, phase, task.training_flops).phase() for phase in phases
-    ]
+    driver_phases = [PhaseData(options, task, spec, trainer, phase).phase() for phase in phases]
     if options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])

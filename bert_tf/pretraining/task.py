@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import keras
+import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
@@ -19,13 +20,17 @@ class PretrainingTask:
 
     teachers: Mapping[str, ModelSpec] = {}
 
-    def build_model(self, config: BertConfig, rematerialize: str) -> keras.Model:
+    def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         """Returns the model to train, with random weights; `rematerialize` as in `BertEncoder`."""
-        return BertPretrainer(config, rematerialize)
+        return BertPretrainer(spec.config, rematerialize)
 
-    def objective(self, name: str, num_train_steps: int) -> Objective:
+    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> Objective:
         """Returns the objective; `name` is one of `choices.OBJECTIVES`."""
         return PretrainingObjective(next_sentence=name != "mlm")
+
+    def prepare(self, batches: tf.data.Dataset, spec: ModelSpec) -> tf.data.Dataset:
+        """Adds what the objective needs to batches of records."""
+        return batches
 
     def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
         """Returns the weights of the model that the initial checkpoint sets."""

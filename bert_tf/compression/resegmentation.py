@@ -1,0 +1,179 @@
+"""Rows of a student's tokens in which some words have the tokens of its teacher."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from bert_tf.config import ModelSpec
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.growing import VocabularyMapping
+from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+Batch = dict[str, tf.Tensor]
+
+# The share of the words that have the tokens of the student.
+_STUDENTS_SHARE = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedRows:
+    """Turns rows of a student's tokens into rows of tokens of student and teacher.
+
+    The ids of a mixed row are those of the teacher's vocabulary, followed by those of the
+    student's. Special tokens are those of the teacher.
+
+    A word keeps the student's tokens if the teacher's vocabulary has no tokens for it, or more than
+    the student's, for which a row would have no room. So does [UNK], which says nothing about its
+    word.
+
+    Args:
+        student: what the records were created for.
+        teacher: a model for text in the same casing.
+        masked_lm_prob: share of a mixed row's tokens to predict.
+
+    Source: Extreme Language Model Compression with Optimal Subwords and Shared Projections
+    (arXiv:1909.11687v1) section 3.1.
+    """
+
+    student: ModelSpec
+    teacher: ModelSpec
+    masked_lm_prob: float
+
+    @property
+    def first_id(self) -> int:
+        """The id in mixed rows of the student's first token."""
+        return self.teacher.config.vocab_size
+
+    def segment(self, batch: Batch) -> Batch:
+        """Adds what `mix` chooses from to a batch of records; runs in `tf.data`.
+
+        Returns:
+            the batch with int32 [B, S]: `word_numbers`, which count the words of a row from 0;
+            `student_tokens`, the ids of a mixed row if all words have the student's tokens;
+            `teacher_tokens`, if they have the teacher's, with -1 where a word has fewer of them.
+        """
+        ids = _unmasked(batch)
+        tokens = self.student.vocab.tokens
+        special = tf.gather(tf.constant([token in SPECIAL_TOKENS for token in tokens]), ids)
+        # Where a row was cut, a word may have lost its first tokens.
+        starts = tf.gather(tf.constant([not _continues(token) for token in tokens]), ids)
+        starts |= tf.pad(special[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+        student = tf.gather(tf.constant(list(self._student_ids())), ids)
+        texts = tf.gather(tf.constant([_text(token) for token in tokens]), ids)
+        teacher = self._teacher_tokens(*(_flat(x) for x in (student, starts, texts)))
+        return batch | {
+            "word_numbers": tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1,
+            "student_tokens": student,
+            "teacher_tokens": tf.reshape(teacher, [-1, ids.shape[1]]),
+        }
+
+    def _student_ids(self) -> Iterator[int]:
+        """Yields the ids in mixed rows of all tokens of the student."""
+        for index, token in enumerate(self.student.vocab.tokens):
+            is_special = token in SPECIAL_TOKENS
+            yield self.teacher.vocab.ids[token] if is_special else self.first_id + index
+
+    def _teacher_tokens(self, student: tf.Tensor, starts: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
+        """Returns `teacher_tokens`, given ids, word starts and texts of tokens, all flat."""
+        first = tf.where(starts)[:, 0]
+        words = tf.RaggedTensor.from_row_starts(student, first, validate=False)
+        word = words.value_rowids()
+        text = tf.strings.unsorted_segment_join(texts, word, tf.shape(first, tf.int64)[0])
+        tokenizer = WordPieceTokenizer(self.teacher.vocab, self.student.lower_case)
+        found = tokenizer.tokenize_flat(text)
+        count = found.row_lengths()
+        unknown = tf.reduce_any(found == self.teacher.vocab.unk_id, axis=1)
+        fits = (count > 0) & (count <= words.row_lengths()) & ~unknown
+        found, first = tf.ragged.boolean_mask(found, fits), tf.boolean_mask(first, fits)
+        places = tf.ragged.range(first, first + found.row_lengths()).values
+        kept = tf.where(tf.gather(fits, word), -1, student)
+        return tf.tensor_scatter_nd_update(kept, places[:, tf.newaxis], found.values)
+
+    def mix(self, batch: Batch, seed: tf.Tensor) -> Batch:
+        """Chooses the tokens of every word of a segmented batch at random, and masks the rows.
+
+        Args:
+            seed: int32 [2].
+
+        Returns:
+            the features of records.
+        """
+        numbers, mask, vocab = batch["word_numbers"], batch["input_mask"], self.teacher.vocab
+        draws = tf.random.stateless_uniform(tf.shape(numbers), seed) < _STUDENTS_SHARE
+        chosen = tf.gather(draws, numbers, batch_dims=1)
+        ids = tf.where(chosen, batch["student_tokens"], batch["teacher_tokens"])
+        real = (ids >= 0) & (mask > 0)
+        # The tokens of a row in their order, and then what remains of its places.
+        order = tf.argsort(tf.cast(~real, tf.int32), axis=1, stable=True)
+        ids = tf.where(real, ids, vocab.pad_id)
+        types = tf.where(real, batch["input_type_ids"], 0)
+        rows = {
+            "input_word_ids": tf.gather(ids, order, batch_dims=1),
+            "input_mask": tf.gather(tf.cast(real, mask.dtype), order, batch_dims=1),
+            "input_type_ids": tf.gather(types, order, batch_dims=1),
+            "next_sentence_labels": batch["next_sentence_labels"],
+        }
+        masking = DynamicMasking(
+            vocab.mask_id,
+            vocab.cls_id,
+            vocab.sep_id,
+            self.first_id + self.student.config.vocab_size,
+            self.masked_lm_prob,
+        )
+        number = tf.bitcast(seed, tf.int64)
+        predictions = batch["masked_lm_positions"].shape[1]
+        return mask_batch(rows, predictions, masking, TRAINING, number, 0)
+
+
+def _unmasked(batch: Batch) -> tf.Tensor:
+    """Returns the ids [B, S] of records before they were masked."""
+    ids, positions = batch["input_word_ids"], batch["masked_lm_positions"]
+    shown = tf.gather(ids, positions, batch_dims=1)
+    hidden = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"] - shown, 0)
+    rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
+    return tf.tensor_scatter_nd_add(ids, tf.stack([rows, positions], axis=-1), hidden)
+
+
+def _flat(x: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(x, [-1])
+
+
+def _continues(token: str) -> bool:
+    # "##" itself is two words of punctuation.
+    return len(token) > 2 and token.startswith("##")
+
+
+def _text(token: str) -> str:
+    """Returns what a token contributes to its word; special tokens contribute nothing."""
+    if token in SPECIAL_TOKENS:
+        return ""
+    return token[2:] if _continues(token) else token
+
+
+def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMapping:
+    """Returns how the teacher's tables grow by the rows of the student's.
+
+    Each starts from the mean of its token's pieces in the teacher's vocabulary.
+    """
+    first, rows = teacher.config.vocab_size, student.config.vocab_size
+    tokens = student.vocab.tokens
+    # A table may have more rows than the vocabulary has tokens.
+    starts_from = {first + row: (teacher.vocab.unk_id,) for row in range(len(tokens), rows)}
+    starts_from |= {first + row: _split(token, teacher.vocab) for row, token in enumerate(tokens)}
+    return VocabularyMapping(first, first + rows, starts_from)
+
+
+def _split(token: str, vocab: Vocabulary) -> tuple[int, ...]:
+    """Returns the ids of a token's pieces in another vocabulary: the longest first, or [UNK]."""
+    prefix, rest = ("##", token[2:]) if _continues(token) else ("", token)
+    ids = []
+    while rest:
+        lengths = range(len(rest), 0, -1)
+        length = next((n for n in lengths if prefix + rest[:n] in vocab.ids), None)
+        if length is None:
+            return (vocab.unk_id,)
+        ids.append(vocab.ids[prefix + rest[:length]])
+        prefix, rest = "##", rest[length:]
+    return tuple(ids)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.finetuning.examples import TextExamples
 from tfrecords.progress import progress_bar
@@ -66,17 +67,19 @@ class Augmentation:
     """Makes copies of examples; equal examples and seeds give equal copies.
 
     Args:
-        model: finds the candidates.
+        model: finds the candidates of words that are one token.
         copies: the number of copies of each example. Those that equal the example or each other
             are left out.
         changes: what happens to the texts of a copy.
         seed: the seed.
+        glove: finds the candidates of other words; by default, they have none.
     """
 
     model: MaskedLM
     copies: int
     changes: Changes
     seed: int
+    glove: Glove | None = None
 
     def __call__(self, examples: TextExamples) -> TextExamples:
         """Returns the examples, followed by their copies, with the target `LABELED`."""
@@ -97,7 +100,7 @@ class Augmentation:
     def _copies(self, index: int, texts: Sequence[bytes]) -> list[tuple[bytes, ...]]:
         """Returns the different copies of an example, a tuple of texts each."""
         random = np.random.default_rng([self.seed, index])
-        read = [self.model.candidates(text) for text in texts]
+        read = [self.model.candidates(text, self.glove) for text in texts]
         original = tuple(" ".join(words) for words, _ in read)
         copies = dict.fromkeys(
             tuple(" ".join(change(*text, self.changes, random)) for text in read)

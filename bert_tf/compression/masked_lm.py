@@ -4,15 +4,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.glove import CANDIDATES, Glove
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
 from tfrecords.vocabulary import load_vocab
-
-# Source: TinyBERT (arXiv:1909.10351) section 4.2.
-_CANDIDATES = 15
 
 
 class MaskedLM:
@@ -52,16 +50,29 @@ class MaskedLM:
             reduce_retracing=True,
         )
 
-    def candidates(self, text: bytes) -> tuple[list[str], list[list[str]]]:
-        """Returns the normalized words of a text, and the candidates of each word."""
+    def candidates(
+        self, text: bytes, glove: Glove | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """Returns the normalized words of a text, and the candidates of each word.
+
+        Args:
+            text: the text.
+            glove: finds the candidates of words that are several tokens or [UNK]; by default, they
+                have none.
+        """
         vocab = self._tokenizer.vocab
         words = [word.decode() for word in self._tokenizer.words([text])[0].numpy()]
         found: list[list[str]] = [[] for _ in words]
         pieces = self._tokenizer.tokenize([text])[0]
         ids, starts = pieces.values.numpy()[: self._room], pieces.row_starts().numpy()
-        single = np.flatnonzero((pieces.row_lengths() == 1) & (starts < len(ids)))
-        single = [word for word in single if ids[starts[word]] != vocab.unk_id]
-        if not single:
+        read = np.flatnonzero(starts < len(ids))
+        known = ids[starts[read]] != vocab.unk_id
+        is_single = (pieces.row_lengths().numpy()[read] == 1) & known
+        if glove:
+            for word in read[~is_single]:
+                found[word] = glove.neighbors(words[word])
+        single = read[is_single]
+        if not len(single):
             return words, found
         masked = np.repeat([[vocab.cls_id, *ids, vocab.sep_id]], len(single), axis=0)
         positions = starts[single] + 1
@@ -93,5 +104,5 @@ def _likeliest(
         "masked_lm_positions": positions[:, tf.newaxis],
     }
     logits = tf.gather(model(inputs, training=False)["mlm_logits"][:, 0], words, axis=1)
-    best = tf.math.top_k(logits, min(_CANDIDATES, len(words))).indices
+    best = tf.math.top_k(logits, min(CANDIDATES, len(words))).indices
     return tf.gather(words, best)

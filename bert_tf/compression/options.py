@@ -91,7 +91,14 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     masked_lm: str | None = option(
         None,
-        help="For --augment: a run of run_pretraining, or another masked LM with its head.",
+        help="For --augment: a run of run_pretraining, or another masked LM with its head. It "
+        "replaces words that are a single token.",
+        rare=True,
+    )
+    glove_file: str | None = option(
+        None,
+        help="For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
+        "words of several tokens, too. All vectors are in memory: this file needs 0.6 GB.",
         rare=True,
     )
     bits: str | None = option(
@@ -130,6 +137,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             )
         if bool(self.augment) != bool(self.masked_lm):
             raise ValueError("--augment and --masked_lm need each other: give both or neither")
+        if self.glove_file and not self.augment:
+            raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.sparsity is not None and self.recipe not in PRUNING:
             raise ValueError(f"--sparsity has no effect with --recipe={self.recipe}: omit it")
         if self.recipe == "heads" and (self.init_checkpoint or self.is_random):

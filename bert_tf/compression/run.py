@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.quantized_student import (
@@ -97,7 +98,7 @@ def _augmentation(
     """Returns what makes copies of the training examples; None without --augment.
 
     Raises:
-        ValueError, OSError: --masked_lm cannot be used; says why.
+        ValueError, OSError: --masked_lm or --glove_file cannot be used; says why.
     """
     if not options.augment:
         return None
@@ -107,7 +108,8 @@ def _augmentation(
             f"--masked_lm={options.masked_lm} lower-cases text, which the teacher does not: give "
             "a model that does not either"
         )
-    return Augmentation(model, options.augment, recipe.changes, options.random_seed)
+    glove = Glove(options.glove_file) if options.glove_file else None
+    return Augmentation(model, options.augment, recipe.changes, options.random_seed, glove)
 
 
 def _check_stages(options: CompressionOptions) -> None:

@@ -1,11 +1,13 @@
 """Copies of texts with other words."""
 
 import collections
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import (
     LABELED,
     MASKED_AND_SAMPLED,
@@ -15,8 +17,11 @@ from bert_tf.compression.augmentation import (
     change,
 )
 from bert_tf.compression.distillation import DistillationObjective
+from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM, _likeliest
+from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.run import _augmentation
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -87,6 +92,42 @@ def test_candidates_are_the_likeliest_words(masked_lm):
     one = tf.constant([[2, 4, 3]])
     best = _likeliest(falling, one, tf.constant([1]), np.arange(7, 40, 2, np.int32))
     np.testing.assert_array_equal(best, [np.arange(7, 37, 2)])
+
+
+@pytest.fixture
+def glove_file(tmp_path) -> str:
+    """Vectors of words that are one token, two tokens or unknown."""
+    file = tmp_path / "glove.txt"
+    file.write_text("d 0 1 0\nab 2 0 0\nzz 0 1 1\ncab 1 1 0\nmany -1 0 1\n")
+    return str(file)
+
+
+def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file):
+    """Oracles: the neighbors by hand; the same text without vectors; the words of the copies."""
+    options = CompressionOptions(
+        recipe="tinybert", teacher=masked_lm, task="sst2", output_dir="unused", max_seq_length=9,
+        augment=30, masked_lm=masked_lm, glove_file=glove_file,
+    )  # fmt: skip
+    augmentation = _augmentation(options, RECIPES["tinybert"], open_checkpoint(masked_lm))
+    # "ab" is two tokens and "zz" is unknown. Of the last "ab", one token is read, and of "zz" none.
+    model, text = augmentation.model, b"C AB Zz d ab zz"
+    words, alone = model.candidates(text)
+    assert words == ["c", "ab", "zz", "d", "ab", "zz"]
+    assert [bool(candidates) for candidates in alone] == [1, 0, 0, 1, 0, 0]
+    ab, zz = ["cab", "d", "zz", "many"], ["d", "cab", "many", "ab"]
+    expected = [alone[0], ab, zz, alone[3], ab, []]
+    assert model.candidates(text, Glove(glove_file)) == (words, expected)
+    assert model.candidates(b"zz e", Glove(glove_file))[1][0] == zz
+    assert model.candidates(b"ab", Glove(glove_file)) == (["ab"], [ab])
+
+    examples = TextExamples([text], None, {"labels": np.array([0], np.int32)})
+    always = dataclasses.replace(augmentation, changes=Changes(1.0))
+    copies = [copy.decode().split() for copy in always(examples).texts_a[1:]]
+    assert len(copies) == 30 and {copy[5] for copy in copies} == {"zz"}
+    assert [{copy[place] for copy in copies} for place in (1, 2)] == [set(ab), set(zz)]
+
+    without = dataclasses.replace(options, glove_file=None)
+    assert _augmentation(without, RECIPES["tinybert"], open_checkpoint(masked_lm)).glove is None
 
 
 def test_copies_are_a_function_of_the_seed(masked_lm):

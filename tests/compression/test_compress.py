@@ -203,6 +203,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         ({"early_stopping": 1, "recipe": "tinybert"}, "--early_stopping would end --recipe=tinyb"),
         ({"class_weights": "balanced", "recipe": "pd"}, "--class_weights does not suit --recipe=p"),
         ({"augment": 2}, "--augment and --masked_lm need each other"),
+        ({"glove_file": "x"}, "--glove_file has no effect without --augment: omit it"),
         ({"augment": 2, "masked_lm": "x"}, "--augment does not suit --recipe=layers, which learns"),
         ({"preset": "tiny", "recipe": "bilstm"}, "--preset does not suit --recipe=bilstm"),
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),

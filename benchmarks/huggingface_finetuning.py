@@ -7,9 +7,10 @@
   python -m bert_tf.run_finetuning --task=mrpc --data_dir=glue/MRPC --init_checkpoint=my-bert \\
     --num_seeds=3 --do_train --do_eval --output_dir=mrpc
 
-Both use AdamW with bias correction, weight decay 0.01 except for biases and layer normalization, a
-linear warm-up over a tenth of the steps, a linear decay, clipping at norm 1 and dropout 0.1; both
-evaluate after every epoch and report the best one. The script prints one line of JSON per seed.
+Both use AdamW with bias correction, weight decay 0.01 except for biases and layer normalization,
+the original BERT's warm-up over a tenth of the steps and linear decay, clipping at norm 1 and
+dropout 0.1; both evaluate after every epoch and report the best one. The script prints one line of
+JSON per seed.
 
   mrpc, rte  BertForSequenceClassification; F1 and accuracy, and accuracy
   ner        BertForTokenClassification, sentence by sentence as with --nodocument_context; seqeval
@@ -76,7 +77,6 @@ def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]
             learning_rate=options.learning_rate,
             num_train_epochs=options.num_train_epochs,
             weight_decay=0.01,
-            warmup_ratio=0.1,
             adam_epsilon=1e-6,
             seed=seed,
             bf16=options.precision == "bfloat16",
@@ -88,7 +88,7 @@ def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]
             logging_strategy="no",
             dataloader_pin_memory=False,
         )
-        trainer = Trainer(
+        trainer = _Trainer(
             task.model(), arguments, data_collator=task.collate, train_dataset=task.train
         )
         results, seconds = [], 0.0
@@ -104,6 +104,19 @@ def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]
         trainer.train()
     best = max(results, key=lambda result: result[task.metric])
     return best | {"train_seconds": round(seconds, 1)}
+
+
+class _Trainer(Trainer):
+    """A `Trainer` with the schedule of bert_tf; its own decays from the end of the warm-up on."""
+
+    def create_scheduler(self, num_training_steps, optimizer=None):
+        warmup = int(0.1 * num_training_steps)
+
+        def factor(step: int) -> float:
+            return step / warmup if step < warmup else 1 - step / num_training_steps
+
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, factor)
+        return self.lr_scheduler
 
 
 class _AtEpochEnds(TrainerCallback):

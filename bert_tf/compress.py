@@ -4,9 +4,10 @@
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
   python -m bert_tf.compress --recipe=distilbert --teacher=run --input_file=data --output_dir=small
 
-With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model;
-with --input_file, they are those of run_pretraining (see --input_file --help), and the output is
-a run to fine-tune. The same command resumes a run. --report=FOLDER compares all students in FOLDER.
+With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model.
+With --input_file, they are those of run_pretraining, and the output is a run to fine-tune:
+"compress --input_file --help" lists them. The same command resumes a run. --report=FOLDER compares
+all students in FOLDER.
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
@@ -32,7 +33,8 @@ distilbert, tinybert, mobilebert and mixed-vocabulary work with --input_file, to
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
-With pd and bilstm, the student of a classifier may have another vocabulary, such as a small one.
+With pd and bilstm, the student of a classifier may have another vocabulary, such as a small one;
+with recipes that have no teacher, every student.
 """
 
 import sys

@@ -79,8 +79,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     init_checkpoint: str | None = option(
         None,
         help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
-        "teacher's vocabulary, unless predictions alone are compared (pd, bilstm). Default: the "
-        "teacher, whose head the student then has, too.",
+        "teacher's vocabulary, unless predictions alone are compared (pd, bilstm) or nothing at "
+        "all (layers, mixed-vocabulary). Default: the teacher, whose head the student then has, "
+        "too.",
     )
     augment: int = option(
         0,

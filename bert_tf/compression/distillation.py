@@ -113,7 +113,10 @@ class DistillationObjective:
         if self._recipe.labels:
             counts["labels"] = counts[self._base.losses[0]]
         for term in self._recipe.terms:
-            counts[term.name] = tf.reduce_sum(_weights(term, batch))
+            if term.predicts and "tags" in batch:
+                counts[term.name] = counts[self._base.losses[0]]
+            else:
+                counts[term.name] = tf.reduce_sum(_weights(term, batch))
         return {name: counts[name] for name in self.measures}
 
     def sums(self, model: Distillation, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:

@@ -100,7 +100,9 @@ class MultiLabelObjective:
 class TaggingObjective:
     """Cross-entropy and accuracy per token for the target `tags`, int [B, S].
 
-    Tokens whose tag is -1 do not count. Predicts `logits` [B, S, C].
+    Tokens whose tag is -1 do not count. In training, the loss of a batch is divided by the number
+    of tags that its examples have on average, so that a token counts as much in a batch of short
+    examples as in one of long examples. Predicts `logits` [B, S, C].
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -110,7 +112,10 @@ class TaggingObjective:
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         tokens = tf.reduce_sum(self._weights(batch))
-        return {"loss": tokens, "accuracy": tokens}
+        expected = tokens
+        if "mean_targets" in batch:
+            expected = tf.reduce_sum(batch["mean_targets"] * batch["example_weights"])
+        return {"loss": expected, "accuracy": tokens}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         logits, weights = model(batch, training=training), self._weights(batch)

@@ -109,11 +109,11 @@ def test_training_order_holds_every_example_once_per_epoch(count, batch_size):
         return lengths[order].reshape(-1, batch_size).max(axis=1).sum() * batch_size
 
     # Batches that span two epochs are grouped by length, too.
-    assert padded(order) < 1.08 * lengths[order].sum()
+    assert padded(order) < 1.3 * lengths[order].sum()
     assert padded(np.random.default_rng(1).permutation(order)) > 1.5 * lengths[order].sum()
-    # Short and long batches alternate.
+    # Short batches follow long ones, and not each other.
     longest = lengths[order].reshape(-1, batch_size).max(axis=1)
-    assert abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3
+    assert -0.5 < np.corrcoef(longest[:-1], longest[1:])[0, 1] < 0.3
 
 
 def test_static_length_is_known_to_the_graph():
@@ -164,6 +164,19 @@ def test_targets_per_token_are_padded_with_minus_one():
     for batch in eval_batches(encoded, 8).as_numpy_iterator():
         expected = np.where(batch["input_mask"], batch["input_word_ids"], -1)
         np.testing.assert_array_equal(batch["copy"], expected)
+        assert "mean_targets" not in batch
+
+
+def test_training_batches_say_how_many_targets_an_example_has():
+    """Oracle: the lengths of all examples; targets of -1 do not count."""
+    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
+    (batch,) = train_batches(encoded, 8, 1, seed=0).as_numpy_iterator()
+    assert "mean_targets" not in batch
+    targets = encoded.ids.with_values(tf.where(encoded.ids.values == 2, -1, encoded.ids.values))
+    encoded = dataclasses.replace(encoded, targets=encoded.targets | {"copy": targets})
+    (batch,) = train_batches(encoded, 8, 1, seed=0).as_numpy_iterator()
+    expected = np.sum(targets.values.numpy() >= 0) / 53
+    assert batch["mean_targets"] == pytest.approx([expected] * 8)
 
 
 def test_equal_tokenizers_share_the_function_that_packs():

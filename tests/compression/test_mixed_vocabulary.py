@@ -133,12 +133,13 @@ def test_a_word_that_was_cut_is_read_as_a_word_of_its_own():
 
 def test_a_mixed_row_chooses_for_every_word(batch):
     """Oracles: the words of the text in either vocabulary; half of them on average; the seed."""
-    mixed = [ROWS.mix(batch, tf.constant([seed, 7])) for seed in range(200)]
+    words, mix = [*map(words_of, TEXTS)], tf.function(ROWS.mix)
+    mixed = [mix(batch, tf.constant([seed, 7])) for seed in range(100)]
     rows = [{name: values.numpy() for name, values in each.items()} for each in mixed]
     shares = []
     for each in rows:
         ids, masked = each["input_word_ids"].copy(), each["masked_lm_weights"] > 0
-        for row, text in enumerate(TEXTS):
+        for row in range(len(TEXTS)):
             ids[row, each["masked_lm_positions"][row][masked[row]]] = each["masked_lm_ids"][row][
                 masked[row]
             ]
@@ -146,7 +147,7 @@ def test_a_mixed_row_chooses_for_every_word(batch):
             assert each["input_mask"][row].tolist() == [1] * length + [0] * (LENGTH - length)
             assert not ids[row, length:].any() or set(ids[row, length:]) == {LARGE.pad_id}
             found = ids[row, 1 : length - 1].tolist()
-            for small, large in words_of(text):
+            for small, large in words[row]:
                 chosen = small if found[: len(small)] == small else large
                 assert found[: len(chosen)] == chosen
                 found = found[len(chosen) :]
@@ -158,7 +159,7 @@ def test_a_mixed_row_chooses_for_every_word(batch):
     assert np.mean(shares) == pytest.approx(0.5, abs=2 / len(shares) ** 0.5)
     again = ROWS.mix(batch, tf.constant([3, 7]))["input_word_ids"].numpy()
     np.testing.assert_array_equal(again, rows[3]["input_word_ids"])
-    assert len({each["input_word_ids"].tobytes() for each in rows}) > 190
+    assert len({each["input_word_ids"].tobytes() for each in rows}) > 95
     # Segment ids stay with their tokens: the second segment begins after the first five.
     types = rows[0]["input_type_ids"]
     assert (np.diff(types * rows[0]["input_mask"], axis=1) == 1).sum(1).tolist() == [1] * 4

@@ -23,7 +23,7 @@ from tfrecords.records import (
     serialized_records,
 )
 from tfrecords.statistics import RecordStatistics
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab
 
 BATCH_RECORDS = 1024
 # In the file, the length and its checksum precede each record; the record's checksum follows it.
@@ -165,7 +165,7 @@ def render_record(record: Batch, vocab: Vocabulary | None) -> str:
     special = {vocab.cls_id, vocab.sep_id} if vocab else set()
     line = shown[0]
     for column in range(1, length):
-        continues = hidden[column].startswith("##") and len(hidden[column]) > 2
+        continues = continues_word(hidden[column])
         joined = False
         if starts is not None:
             joined = not starts[column] and int(record["input_word_ids"][column]) not in special

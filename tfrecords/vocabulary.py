@@ -16,6 +16,11 @@ PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 
 
+def continues_word(token: str) -> bool:
+    """Returns whether a token continues a word; "##" itself is two words of punctuation."""
+    return len(token) > 2 and token.startswith("##")
+
+
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
     """Tokens in the order of their ids.

@@ -9,7 +9,7 @@ from bert_tf.config import ModelSpec
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
 
 Batch = dict[str, tf.Tensor]
 
@@ -58,7 +58,7 @@ class MixedRows:
         tokens = self.student.vocab.tokens
         special = tf.gather(tf.constant([token in SPECIAL_TOKENS for token in tokens]), ids)
         # Where a row was cut, a word may have lost its first tokens.
-        starts = tf.gather(tf.constant([not _continues(token) for token in tokens]), ids)
+        starts = tf.gather(tf.constant([not continues_word(token) for token in tokens]), ids)
         starts |= tf.pad(special[:, :-1], [[0, 0], [1, 0]], constant_values=True)
         student = tf.gather(tf.constant(list(self._student_ids())), ids)
         texts = tf.gather(tf.constant([_text(token) for token in tokens]), ids)
@@ -140,16 +140,11 @@ def _flat(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(x, [-1])
 
 
-def _continues(token: str) -> bool:
-    # "##" itself is two words of punctuation.
-    return len(token) > 2 and token.startswith("##")
-
-
 def _text(token: str) -> str:
     """Returns what a token contributes to its word; special tokens contribute nothing."""
     if token in SPECIAL_TOKENS:
         return ""
-    return token[2:] if _continues(token) else token
+    return token[2:] if continues_word(token) else token
 
 
 def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMapping:
@@ -167,7 +162,7 @@ def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMappi
 
 def _split(token: str, vocab: Vocabulary) -> tuple[int, ...]:
     """Returns the ids of a token's pieces in another vocabulary: the longest first, or [UNK]."""
-    prefix, rest = ("##", token[2:]) if _continues(token) else ("", token)
+    prefix, rest = ("##", token[2:]) if continues_word(token) else ("", token)
     ids = []
     while rest:
         lengths = range(len(rest), 0, -1)

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
 
 # The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
 # line feed and carriage return, which are whitespace. Cc is spelled out in ranges because RE2
@@ -63,8 +63,7 @@ class WordPieceTokenizer(tf.Module):
             self._wordpiece = _build_wordpiece(vocab)
             # `_wordpiece` has the markers of special tokens after the vocabulary.
             self._ids = tf.constant([*range(len(vocab)), *special_ids], tf.int32)
-            # No word begins with "##", because "#" is punctuation and thus a word by itself.
-            starts = [len(token) < 3 or not token.startswith("##") for token in vocab.tokens]
+            starts = [not continues_word(token) for token in vocab.tokens]
             self._starts_word = tf.constant(starts + [True] * len(_MARKERS))
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
             marked = [len(token) for token in SPECIAL_TOKENS]

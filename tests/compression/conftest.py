@@ -2,16 +2,21 @@
 
 import dataclasses
 import pathlib
+import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.compression.general import distill
+from bert_tf.compression.options import GeneralOptions
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.run_folder import RunFolder
-from bert_tf.training.checkpoints import Checkpointer
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from tfrecords.vocabulary import Vocabulary
 
 WORDS = tuple("abcdefgh")
@@ -87,3 +92,32 @@ def batch() -> dict[str, tf.Tensor]:
         "example_weights": tf.constant([1.0, 1.0, 1.0, 0.0]),
         "dropout_seed": tf.constant([1, 2]),
     }
+
+
+@pytest.fixture
+def distill_and_resume(tmp_path, monkeypatch) -> Callable[[GeneralOptions], dict[str, float]]:
+    """Returns the results of a run of general distillation, which resumes exactly.
+
+    Oracle: the uninterrupted run. A copy that was made before its first evaluation ends with the
+    same results and the same state, to the bit.
+    """
+    evaluate, copy = PhaseData._evaluate, tmp_path / "resumed"
+
+    def run(options: GeneralOptions) -> dict[str, float]:
+        def copy_once(self):
+            if not copy.exists():
+                shutil.copytree(options.output_dir, copy)
+            return evaluate(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PhaseData, "_evaluate", copy_once)
+            results = distill(options)
+        assert distill(dataclasses.replace(options, output_dir=str(copy))) == results
+        states = [latest_checkpoint(path) for path in (options.output_dir, str(copy))]
+        readers = [tf.train.load_checkpoint(state) for state in states]
+        for key in readers[0].get_variable_to_shape_map():
+            if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+                np.testing.assert_array_equal(*(reader.get_tensor(key) for reader in readers))
+        return results
+
+    return run

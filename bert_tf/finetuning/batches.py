@@ -53,7 +53,8 @@ def train_batches(
     if not per_token:
         return batches
     mean = sum(np.count_nonzero(values >= 0) for values in per_token) / len(features)
-    return batches.map(lambda batch: batch | {"mean_targets": tf.fill([batch_size], mean)})
+    means = np.full(batch_size, mean, np.float32)
+    return batches.map(lambda batch: batch | {"mean_targets": means})
 
 
 def train_order(lengths: np.ndarray, batch_size: int, num_batches: int, seed: int) -> np.ndarray:

@@ -176,6 +176,7 @@ def test_training_batches_say_how_many_targets_an_example_has():
     encoded = dataclasses.replace(encoded, targets=encoded.targets | {"copy": targets})
     (batch,) = train_batches(encoded, 8, 1, seed=0).as_numpy_iterator()
     expected = np.sum(targets.values.numpy() >= 0) / 53
+    assert batch["mean_targets"].dtype == np.float32
     assert batch["mean_targets"] == pytest.approx([expected] * 8)
 
 

@@ -107,7 +107,7 @@ def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]
 
 
 class _Trainer(Trainer):
-    """A `Trainer` with the schedule of bert_tf; its own decays from the end of the warm-up on."""
+    """A `Trainer` with bert_tf's schedule, whose decay counts the steps of the warm-up, too."""
 
     def create_scheduler(self, num_training_steps, optimizer=None):
         warmup = int(0.1 * num_training_steps)

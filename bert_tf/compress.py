@@ -4,10 +4,9 @@
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
   python -m bert_tf.compress --recipe=distilbert --teacher=run --input_file=data --output_dir=small
 
-With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model.
-With --input_file, they are those of run_pretraining, and the output is a run to fine-tune:
-"compress --input_file --help" lists them. The same command resumes a run. --report=FOLDER compares
-all students in FOLDER.
+With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model. With
+--input_file, they are those of run_pretraining, which --input_file --help lists, and the output is
+a run to fine-tune. The same command resumes a run. --report=FOLDER compares all students in FOLDER.
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
@@ -18,8 +17,9 @@ Recipes (docs/compression.md has their papers and published results):
   mobilebert  attention and hidden states from the lowest layer up, then probabilities and labels;
               for a MobileBERT: --bert_config_file
   mixed-vocabulary
-              for a student with a small vocabulary: the teacher learns it, too, and the weights of
-              both approach each other; on a task, the labels alone
+              for a student with a small vocabulary: the teacher trains, too, on the tokens of both
+              vocabularies, and the weights of both models approach each other; on a task, the
+              labels alone
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
@@ -33,8 +33,8 @@ distilbert, tinybert, mobilebert and mixed-vocabulary work with --input_file, to
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
-With pd and bilstm, the student of a classifier may have another vocabulary, such as a small one;
-with recipes that have no teacher, every student.
+The student may have a vocabulary of its own, such as a small one, with layers, weights, q8bert and
+mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
 import sys

@@ -17,7 +17,7 @@ SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 
 
 def continues_word(token: str) -> bool:
-    """Returns whether a token continues a word; "##" itself is two words of punctuation."""
+    """Returns whether a token continues a word; "##" does not, because "#" is punctuation."""
     return len(token) > 2 and token.startswith("##")
 
 

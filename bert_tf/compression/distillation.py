@@ -88,8 +88,8 @@ class DistillationObjective:
     """The task's own loss, `labels`, and the terms of a recipe, each measured with its factor.
 
     A term is the mean over the examples or, where taggers and masked LMs are compared by their
-    predictions, over the tokens with a tag or a mask. An example of several rows or predictions
-    counts with their mean.
+    predictions, over the tokens with a tag or a mask; in training, taggers divide by the number of
+    `TaggingObjective`. An example of several rows or predictions counts with their mean.
 
     Trains a `Distillation`; predicts what the task's objective predicts, with the student.
 

@@ -14,6 +14,7 @@ from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.records import masked_lm_prob, name_records
 from bert_tf.pretraining.run import pretrain
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
@@ -22,7 +23,6 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
 from bert_tf.weights.starting import OPTIONAL
-from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.progress import say
 
 
@@ -47,7 +47,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     if not options.replace_vocab:
         check_readable(teacher)
     if recipe.teacher_learns:
-        task = DualTraining(teacher, options.masked_lm_prob or DynamicMasking.masked_lm_prob)
+        task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
     else:
         task = GeneralStudent(recipe, teacher)
     say(f"Recipe {options.recipe}: {recipe.paper}.")

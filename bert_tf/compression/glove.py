@@ -16,9 +16,9 @@ class Glove:
     """Finds the 15 words whose vectors have the largest cosine with that of a word.
 
     Each line of the file holds a word and the numbers of its vector, separated by spaces; words
-    may contain spaces, too. Of equal words, the first counts. Words that are not UTF-8, vectors of
-    zeros only and blank lines are left out. The vectors stay in memory, with 4 bytes per number.
-    The file may be compressed with gzip, bzip2, xz or zstd.
+    may contain spaces, too. If a word occurs twice, its first vector counts. Words that are not
+    UTF-8, vectors of zeros only and blank lines are left out. The vectors stay in memory, with 4
+    bytes per number. The file may be compressed with gzip, bzip2, xz or zstd.
 
     Args:
         path: the file.
@@ -49,7 +49,7 @@ class Glove:
             self._rows[word] = len(self._rows)
             values += np.array(vector / length, np.float32).tobytes()
         if not self._rows:
-            raise ValueError(f"{path} holds no word vectors")
+            raise ValueError(f"{path} holds no word vectors: give a file in GloVe's format")
         self._words = list(self._rows)
         self._vectors = np.frombuffer(values, np.float32).reshape(-1, size)
         others = f"; {counted(left_out, 'line')} left out" if left_out else ""
@@ -92,7 +92,7 @@ def _size(fields: Sequence[bytes], where: str) -> int:
     """Returns how many numbers follow the word of the first line."""
     if len(fields) < 3:
         raise ValueError(
-            f"{where} holds no vector: each line must be a word and its numbers; if this line is "
+            f"{where} holds no vector: each line must hold a word and its numbers; if this line is "
             "a header, delete it"
         )
     return len(fields) - 1
@@ -104,7 +104,7 @@ def _vector(fields: Sequence[bytes], size: int, where: str) -> np.ndarray:
     if len(fields) <= size or extra and _is_finite(extra[-1]):
         raise ValueError(
             f"{where}: {counted(len(fields) - 1, 'value')} after the word instead of the {size} of "
-            "the first line"
+            "the first line: correct or delete the line"
         )
     try:
         vector = np.array(list(map(float, fields[-size:])))
@@ -112,7 +112,8 @@ def _vector(fields: Sequence[bytes], size: int, where: str) -> np.ndarray:
         vector = np.array(np.nan)
     if not np.isfinite(vector).all():
         wrong = next(field for field in fields[-size:] if not _is_finite(field))
-        raise ValueError(f"{where}: {wrong.decode(errors='replace')!r} is not a finite number")
+        shown = wrong.decode(errors="replace")
+        raise ValueError(f"{where}: {shown!r} is not a finite number: correct or delete the line")
     return vector
 
 

@@ -15,15 +15,20 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
-from bert_tf.weights.names import part_of
+from bert_tf.weights.names import has_projection, part_of
 from bert_tf.weights.starting import OPTIONAL
 from tfrecords.progress import say
 
 # The factor of the distance between the weights.
 _DISTANCE = 1e-3
 # What must be equal in student and teacher, so that every weight has a counterpart.
-_SAME = ("num_hidden_layers", "max_position_embeddings", "type_vocab_size")
-_SPECIAL = ("embedding_size", "num_hidden_groups", "pruned_heads", "intra_bottleneck_size")
+_SAME = (
+    "num_hidden_layers",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "classifier_activation",
+)
+_SPECIAL = ("num_hidden_groups", "pruned_heads", "intra_bottleneck_size", "is_decoder")
 
 
 class DualPretrainer(keras.Model):
@@ -39,7 +44,7 @@ class DualPretrainer(keras.Model):
     ):
         super().__init__(name=name)
         self.student = BertPretrainer(student, rematerialize)
-        # Paths that begin with the name of this model are not those of the student.
+        # Readers of checkpoints leave out paths under this name; see `checkpoint.open_checkpoint`.
         with keras.name_scope(name):
             with keras.name_scope("teacher"):
                 self.teacher = BertPretrainer(teacher, rematerialize)
@@ -52,10 +57,7 @@ class DualPretrainer(keras.Model):
 
     def distance(self) -> tf.Tensor:
         """See `SharedProjections.distance`."""
-        ours = self.student.weights
-        pairs = zip(ours, self.teacher.weights, strict=True)
-        teacher = {weight.path: theirs for weight, theirs in pairs}
-        return self.projections.distance({weight.path: weight for weight in ours}, teacher)
+        return self.projections.distance(self.student.weights, self.teacher.weights)
 
     def call(self, inputs, training=None):
         return self.student(inputs, training=training)
@@ -64,9 +66,9 @@ class DualPretrainer(keras.Model):
 class DualObjective:
     """The masked-LM losses of student and teacher, and the distance of their weights.
 
-    The student reads the records, and its teacher mixed rows; the teacher predicts a token among
-    those of the vocabulary that it is from. `teacher_loss` is the mean over the rows of a row's
-    mean.
+    The student reads the records, and the teacher mixed rows; see `MixedRows`. The teacher predicts
+    each token among those of the vocabulary that it belongs to. `teacher_loss` averages over the
+    predictions of each row, and then over the rows.
 
     Source: Extreme Language Model Compression with Optimal Subwords and Shared Projections
     (arXiv:1909.11687v1) section 3.3.
@@ -81,7 +83,7 @@ class DualObjective:
 
     def counts(self, batch: dict) -> dict:
         examples = tf.reduce_sum(batch["example_weights"])
-        return self._base.counts(batch) | {"teacher_loss": examples, "distance": tf.constant(1.0)}
+        return self._base.counts(batch) | {"teacher_loss": examples, "distance": examples}
 
     def sums(self, model: DualPretrainer, batch: dict, training: bool) -> dict:
         seed = batch.get("dropout_seed", tf.constant([0, 0]))
@@ -92,9 +94,10 @@ class DualObjective:
         means = tf.math.divide_no_nan(
             tf.reduce_sum(losses * weights, axis=1), tf.reduce_sum(weights, axis=1)
         )
+        examples = batch["example_weights"]
         return self._base.sums(model.student, batch, training) | {
-            "teacher_loss": tf.reduce_sum(means * batch["example_weights"]),
-            "distance": _DISTANCE * model.distance(),
+            "teacher_loss": tf.reduce_sum(means * examples),
+            "distance": _DISTANCE * model.distance() * tf.reduce_sum(examples),
         }
 
 
@@ -109,7 +112,7 @@ def _losses(logits: tf.Tensor, ids: tf.Tensor, first: int) -> tf.Tensor:
 
 
 class DualTraining(PretrainingTask):
-    """Trains a student with a vocabulary of its own, and its pre-trained teacher with it.
+    """Trains a student with a vocabulary of its own together with its pre-trained teacher.
 
     Args:
         teacher: the pre-trained model.
@@ -123,8 +126,8 @@ class DualTraining(PretrainingTask):
         self._teacher, self._masked_lm_prob = teacher, masked_lm_prob
         if not teacher.spec.vocab:
             raise ValueError(
-                f"{teacher.path} has no vocabulary, into whose tokens this recipe splits words: "
-                "put vocab.txt beside it"
+                f"{teacher.path} has no vocabulary, which this recipe needs to split words into "
+                "the teacher's tokens: put its vocab.txt beside it"
             )
         # Its vocabulary need not be that of the records.
         self.teachers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
@@ -145,11 +148,11 @@ class DualTraining(PretrainingTask):
         mapping = both_vocabularies(source.spec, spec)
         theirs = dataclasses.replace(source.spec.config, vocab_size=mapping.new_size)
         model = DualPretrainer(spec.config, theirs, rematerialize)
-        # Under the paths that the checkpoint has.
+        # A copy outside of the scope, whose paths are those of the checkpoint.
         teacher = BertPretrainer(theirs)
         random = load_weights(source.path, source.tensors, teacher.weights, mapping, OPTIONAL)
-        if any(part_of(path) == "masked_lm" for path in random):
-            say(f"The teacher's masked-LM head starts with random weights: {source.path} has none.")
+        new = any(part_of(path) == "masked_lm" for path in random)
+        say(f"Teacher: {source.path}{', with a new masked-LM head' if new else ''}.")
         for ours, weight in zip(model.teacher.weights, teacher.weights, strict=True):
             ours.assign(weight)
         return model
@@ -164,7 +167,9 @@ class DualTraining(PretrainingTask):
         return model.student.weights
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
-        models = config, self._teacher.spec.config
+        theirs = self._teacher.spec.config
+        theirs = dataclasses.replace(theirs, vocab_size=theirs.vocab_size + config.vocab_size)
+        models = config, theirs
         return sum(training_flops(model, length, predictions) for model in models)
 
     def _rows(self, spec: ModelSpec) -> MixedRows:
@@ -178,12 +183,14 @@ def _check_comparable(student: BertConfig, teacher: BertConfig) -> None:
         if ours != theirs:
             raise ValueError(
                 "this recipe compares the weights of student and teacher one by one, but their "
-                f"{name} are {ours} and {theirs}: change --bert_config_file"
+                f"{name} are {ours} and {theirs}: use another --bert_config_file, --preset or "
+                "--init_checkpoint"
             )
     for owner, config in (("student", student), ("teacher", teacher)):
-        for name in _SPECIAL:
-            if getattr(config, name):
-                raise ValueError(
-                    f"this recipe compares the weights of plain BERT, but the {owner} has {name}: "
-                    "use another one"
-                )
+        special = [name for name in _SPECIAL if getattr(config, name)]
+        special += ["embedding_size"] * has_projection(config)
+        if special:
+            raise ValueError(
+                f"this recipe compares the weights of plain BERTs, but the {owner} has "
+                f"{special[0]}: use another {owner}"
+            )

@@ -32,8 +32,8 @@ class StudentOptions(command.Options):
         own = self.init_checkpoint or self.is_random
         if self.recipe == "mixed-vocabulary" and not own:
             raise ValueError(
-                "--recipe=mixed-vocabulary has a student with a vocabulary of its own: give "
-                "--bert_config_file for --input_file, and --init_checkpoint for --task"
+                "--recipe=mixed-vocabulary has a student with a vocabulary of its own: with "
+                "--input_file, give --bert_config_file; with --task, give --init_checkpoint"
             )
         if self.recipe == "mobilebert" and not (own or self.student_layers):
             raise ValueError(
@@ -79,9 +79,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     init_checkpoint: str | None = option(
         None,
         help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
-        "teacher's vocabulary, unless predictions alone are compared (pd, bilstm) or nothing at "
-        "all (layers, mixed-vocabulary). Default: the teacher, whose head the student then has, "
-        "too.",
+        "teacher's vocabulary, except with recipes that compare predictions alone (pd, minibert, "
+        "bilstm) or nothing (layers, weights, q8bert, mixed-vocabulary). Default: the teacher, "
+        "whose head the student then has, too.",
     )
     augment: int = option(
         0,
@@ -99,7 +99,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     glove_file: str | None = option(
         None,
         help="For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
-        "words of several tokens, too. All vectors are in memory: this file needs 0.6 GB.",
+        "words of several tokens, too. All vectors stay in memory: 0.6 GB for this file.",
         rare=True,
     )
     bits: str | None = option(
@@ -213,8 +213,8 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
     )
     init_checkpoint: str | None = option(
         None,
-        help="The student's initial model, which must read the teacher's vocabulary. Default: the "
-        "teacher.",
+        help="The student's initial model. It must read the teacher's vocabulary, except with "
+        "mixed-vocabulary, which has no default. Default: the teacher.",
     )
     do_train: bool = option(True, help="Train the student.", rare=True)
     do_eval: bool = option(

@@ -1,6 +1,6 @@
 """Compares the weights of a student with those of a wider teacher."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -21,12 +21,12 @@ _PARTS = ("encoder", "pooler", "masked_lm")
 
 
 class SharedProjections(keras.layers.Layer):
-    """Measures how far a teacher's weights are from those of its student, projected up.
+    """Measures how far the projected weights of a student are from those of its teacher.
 
-    Four matrices, which all weights share, map the student's widths to the teacher's: the width of
-    the layers and that of the feed-forward networks, each as the input and as the output of a
-    matrix. A kernel W of the student becomes U^T W V. They start as orthogonal matrices, which keep
-    lengths.
+    Two widths differ: that of the layers, and that inside the feed-forward networks. For each of
+    them, one matrix projects the inputs of the student's kernels to the teacher's width, and one
+    the outputs: a kernel W becomes U^T W V. All weights share these four matrices. They start
+    orthogonal, so that projecting up keeps lengths.
 
     Args:
         student, teacher: the configurations, of as many layers.
@@ -51,17 +51,20 @@ class SharedProjections(keras.layers.Layer):
         self.built = True
 
     def distance(
-        self, student: Mapping[str, keras.Variable], teacher: Mapping[str, keras.Variable]
+        self, student: Sequence[keras.Variable], teacher: Sequence[keras.Variable]
     ) -> tf.Tensor:
         """Returns the sum of the squared differences over all weights.
 
         Args:
-            student, teacher: their weights by their paths in a model of its own; tables of the
-                teacher with a row per token hold those of the student last.
+            student, teacher: the weights of both models, in the same order. Tables of the teacher
+                with a row per token hold the rows of the student's tokens last.
         """
         distances = []
-        for path, axes in self._axes.items():
-            ours, theirs = (tf.convert_to_tensor(weights[path]) for weights in (student, teacher))
+        for weight, counterpart in zip(student, teacher, strict=True):
+            if weight.path not in self._axes:
+                continue
+            axes = self._axes[weight.path]
+            ours, theirs = map(tf.convert_to_tensor, (weight, counterpart))
             if axes[0] == "vocab":
                 theirs = theirs[-ours.shape[0] :]
             difference = tf.math.squared_difference(self._project(ours, axes), theirs)

@@ -248,7 +248,7 @@ _RECIPES = {
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
-        "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687)",
+        "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
         layers=every,
         published=Published(5.7, 0.94, 22.0),
     ),

@@ -13,25 +13,26 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
 
 Batch = dict[str, tf.Tensor]
 
-# The share of the words that have the tokens of the student.
+# The probability that a word has the tokens of the student.
 _STUDENTS_SHARE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class MixedRows:
-    """Turns rows of a student's tokens into rows of tokens of student and teacher.
+    """Turns rows of a student's tokens into mixed rows, with tokens of student and teacher.
 
-    The ids of a mixed row are those of the teacher's vocabulary, followed by those of the
-    student's. Special tokens are those of the teacher.
+    In a mixed row, the teacher's tokens keep their ids, and the ids of the student's follow them,
+    from `first_id` on. Special tokens have the teacher's ids.
 
     A word keeps the student's tokens if the teacher's vocabulary has no tokens for it, or more than
-    the student's, for which a row would have no room. So does [UNK], which says nothing about its
-    word.
+    the student's, for which the row would have no room. An [UNK] also stays, because its word is
+    not known.
 
     Args:
-        student: what the records were created for.
-        teacher: a model for text in the same casing.
-        masked_lm_prob: share of a mixed row's tokens to predict.
+        student: the model that reads the records.
+        teacher: a model whose text has the same casing.
+        masked_lm_prob: share of a mixed row's tokens to predict. Single tokens are masked, however
+            the records are.
 
     Source: Extreme Language Model Compression with Optimal Subwords and Shared Projections
     (arXiv:1909.11687v1) section 3.1.
@@ -66,7 +67,7 @@ class MixedRows:
         return batch | {
             "word_numbers": tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1,
             "student_tokens": student,
-            "teacher_tokens": tf.reshape(teacher, [-1, ids.shape[1]]),
+            "teacher_tokens": tf.reshape(teacher, tf.shape(ids)),
         }
 
     def _student_ids(self) -> Iterator[int]:
@@ -98,14 +99,14 @@ class MixedRows:
             seed: int32 [2].
 
         Returns:
-            the features of records.
+            the features of masked records.
         """
         numbers, mask, vocab = batch["word_numbers"], batch["input_mask"], self.teacher.vocab
         draws = tf.random.stateless_uniform(tf.shape(numbers), seed) < _STUDENTS_SHARE
         chosen = tf.gather(draws, numbers, batch_dims=1)
         ids = tf.where(chosen, batch["student_tokens"], batch["teacher_tokens"])
         real = (ids >= 0) & (mask > 0)
-        # The tokens of a row in their order, and then what remains of its places.
+        # Moves the tokens of a row to its beginning, in their order; its free places follow.
         order = tf.argsort(tf.cast(~real, tf.int32), axis=1, stable=True)
         ids = tf.where(real, ids, vocab.pad_id)
         types = tf.where(real, batch["input_type_ids"], 0)

@@ -22,7 +22,7 @@ Tensors = Sequence[tf.Tensor]
 
 
 def top_eigenvalue(product: Callable[[Tensors], Tensors], start: Tensors) -> float:
-    """Returns the eigenvalue of a symmetric matrix with the largest absolute value, to about 1 %.
+    """Returns the eigenvalue of a symmetric matrix with the largest absolute value, to about 1%.
 
     Args:
         product: multiplies the matrix by a vector, which is a list of tensors.

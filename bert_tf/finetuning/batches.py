@@ -4,8 +4,8 @@ A batch is a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 
 for K choices;
 `example_index`, int32 [B], the number of each row's example, or -1 for a row that only fills the
 batch; `example_weights`, float32 [B], 0 for such rows; and the targets, those per token padded
-with -1. For these, training batches have `mean_targets`, float32 [B]: how many of them an example
-has on average.
+with -1. If there is a target `tags`, training batches have `mean_tags`, float32 [B]: how many of
+them an example of the training data has on average.
 """
 
 import numpy as np
@@ -15,8 +15,8 @@ from bert_tf.finetuning.features import Features
 
 # Batches are padded to a multiple of this, so that there are few different shapes.
 _LENGTH_STEP = 8
-# Among this many batches, examples of similar length share a batch. A larger number saves little
-# more padding, but makes batches so uniform that small data is learned worse; see docs/results.md.
+# Within this many batches, examples are sorted by length. More batches mean less padding, but so
+# little variety within a batch that models learn worse from small data; see docs/results.md.
 _BATCHES_PER_POOL = 4
 
 
@@ -49,19 +49,18 @@ def train_batches(
     lengths = tf.constant(lengths)
     batches = rows.map(lambda rows: (rows, tf.reduce_max(tf.gather(lengths, rows))))
     batches = _pad(batches, features, batch_size, static_length)
-    per_token = [x.flat_values for x in features.targets.values() if isinstance(x, tf.RaggedTensor)]
-    if not per_token:
+    if "tags" not in features.targets:
         return batches
-    mean = sum(np.count_nonzero(values >= 0) for values in per_token) / len(features)
+    mean = np.count_nonzero(features.targets["tags"].flat_values >= 0) / len(features)
     means = np.full(batch_size, mean, np.float32)
-    return batches.map(lambda batch: batch | {"mean_targets": means})
+    return batches.map(lambda batch: batch | {"mean_tags": means})
 
 
 def train_order(lengths: np.ndarray, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
     """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
 
-    Every epoch holds every example once. Within 4 batches of a shuffled epoch, the examples are
-    sorted by length, and these batches are shuffled again. A batch may span two epochs.
+    Every epoch holds every example once, in random order. Then the examples of every 4 batches are
+    sorted by length, and these batches are shuffled. A batch may span two epochs.
 
     Args:
         lengths: lengths of the examples [N].

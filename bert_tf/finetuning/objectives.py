@@ -1,7 +1,8 @@
 """What fine-tuning minimizes, and which outputs it predicts, for each kind of target.
 
 Every objective measures `loss`: a sum over the examples, tokens or windows that count, divided by
-their number, over the global batch.
+their number, over the global batch. In training, taggers divide by the expected number of tokens;
+see `TaggingObjective`.
 """
 
 from collections.abc import Mapping
@@ -100,9 +101,10 @@ class MultiLabelObjective:
 class TaggingObjective:
     """Cross-entropy and accuracy per token for the target `tags`, int [B, S].
 
-    Tokens whose tag is -1 do not count. In training, the loss of a batch is divided by the number
-    of tags that its examples have on average, so that a token counts as much in a batch of short
-    examples as in one of long examples. Predicts `logits` [B, S, C].
+    Tokens whose tag is -1 do not count. In training, the loss of a batch is not divided by its own
+    number of tags, but by the number that as many examples have on average (`mean_tags`). So a
+    token counts as much in a batch of short examples as in one of long examples. Predicts `logits`
+    [B, S, C].
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -113,8 +115,8 @@ class TaggingObjective:
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         tokens = tf.reduce_sum(self._weights(batch))
         expected = tokens
-        if "mean_targets" in batch:
-            expected = tf.reduce_sum(batch["mean_targets"] * batch["example_weights"])
+        if "mean_tags" in batch:
+            expected = tf.reduce_sum(batch["mean_tags"] * batch["example_weights"])
         return {"loss": expected, "accuracy": tokens}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:

@@ -279,19 +279,24 @@ def _masking(
             "--masking=left_to_right needs an encoder that attends to the left only: set "
             '"is_decoder": true in --bert_config_file'
         )
-    prob = options.masked_lm_prob
-    if prob is None:
-        _, prob = agreed("masked_lm_prob", named.settings("masked_lm_prob"))
     return DynamicMasking(
         mask_id=spec.vocab.mask_id,
         cls_id=spec.vocab.cls_id,
         sep_id=spec.vocab.sep_id,
         vocab_size=len(spec.vocab),
-        masked_lm_prob=_DEFAULT_MASKED_LM_PROB if prob is None else prob,
+        masked_lm_prob=masked_lm_prob(options, named),
         units=options.masking or "wordpiece",
         seed=seed,
         tenths=options.replacement_tenths,
     )
+
+
+def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
+    """Returns the share of the tokens that are predicted, according to flags and manifests."""
+    prob = options.masked_lm_prob
+    if prob is None:
+        _, prob = agreed("masked_lm_prob", named.settings("masked_lm_prob"))
+    return _DEFAULT_MASKED_LM_PROB if prob is None else prob
 
 
 def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -267,10 +268,12 @@ def _announce(
     say: Callable[[str], None],
 ) -> None:
     config = spec.config
+    trained = (w for w in trainer.model.weights if not w.path.startswith("distillation/"))
+    parameters = sum(math.prod(weight.shape) for weight in trained)
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{trainer.model.count_params():,} parameters, on {describe(trainer.strategy)}."
+        f"{parameters:,} parameters, on {describe(trainer.strategy)}."
     )
     if options.do_train and options.num_warmup_steps >= options.num_train_steps:
         say(

@@ -55,6 +55,8 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
 
 # What the names of a model's state begin with that is no weight; see `compression.quantized_model`.
 STATE = "quantization"
+# The same for a teacher that trains; see `compression.mixed_vocabulary`.
+TEACHER = "distillation/teacher"
 
 _LAYER = "encoder/layer_{}"
 _MOBILE_ENCODER: dict[str, tuple[str, ...]] = {

@@ -8,7 +8,7 @@ from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
-from bert_tf.weights.names import STATE
+from bert_tf.weights.names import STATE, TEACHER
 from tfrecords.input_files import shortened
 
 # The parts that a checkpoint may lack: the heads, and the pooler, which Hugging Face's models have
@@ -47,16 +47,18 @@ def set_initial_weights(
     if path := driver.restore():
         say(f"Resuming from {path}, step {driver.step:,}.")
         return True
+    paths = [weight.path for weight in model.weights]
+    own = [path for path in paths if not path.startswith((f"{STATE}/", f"{TEACHER}/"))]
     if not init:
-        say("Initializing all weights randomly.")
+        owner = " of the student" if any(path.startswith(f"{TEACHER}/") for path in paths) else ""
+        say(f"Initializing all weights{owner} randomly.")
         return False
     kept = load_weights(init.path, init.tensors, weights, mapping, OPTIONAL)
     loaded = {weight.path for weight in weights} - set(kept)
     say(f"Initializing {len(loaded)} weights from {init.path}{_kind(init)}.")
     if mapping:
         say(mapping.describe())
-    paths = [w.path for w in model.weights if not w.path.startswith(f"{STATE}/")]
-    if random := [path for path in paths if path not in loaded]:
+    if random := [path for path in own if path not in loaded]:
         say(f"Initializing randomly: {', '.join(random)}.")
     if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
         say(f"Left out of the checkpoint: {shortened(unused)}.")

@@ -164,20 +164,20 @@ def test_targets_per_token_are_padded_with_minus_one():
     for batch in eval_batches(encoded, 8).as_numpy_iterator():
         expected = np.where(batch["input_mask"], batch["input_word_ids"], -1)
         np.testing.assert_array_equal(batch["copy"], expected)
-        assert "mean_targets" not in batch
+        assert "mean_tags" not in batch
 
 
-def test_training_batches_say_how_many_targets_an_example_has():
-    """Oracle: the lengths of all examples; targets of -1 do not count."""
+def test_training_batches_say_how_many_tags_an_example_has():
+    """Oracle: the lengths of all examples; tags of -1 do not count."""
     encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
     (batch,) = train_batches(encoded, 8, 1, seed=0).as_numpy_iterator()
-    assert "mean_targets" not in batch
+    assert "mean_tags" not in batch
     targets = encoded.ids.with_values(tf.where(encoded.ids.values == 2, -1, encoded.ids.values))
-    encoded = dataclasses.replace(encoded, targets=encoded.targets | {"copy": targets})
+    encoded = dataclasses.replace(encoded, targets={"tags": targets})
     (batch,) = train_batches(encoded, 8, 1, seed=0).as_numpy_iterator()
     expected = np.sum(targets.values.numpy() >= 0) / 53
-    assert batch["mean_targets"].dtype == np.float32
-    assert batch["mean_targets"] == pytest.approx([expected] * 8)
+    assert batch["mean_tags"].dtype == np.float32
+    assert batch["mean_tags"] == pytest.approx([expected] * 8)
 
 
 def test_equal_tokenizers_share_the_function_that_packs():

@@ -67,7 +67,7 @@ def test_tagging():
     assert means == pytest.approx(expected, rel=1e-6)
     # In training: the sum, divided by the two examples that count times 2.5 tags on average.
     means, _ = measure(
-        objectives.TaggingObjective(), logits, tags=tags, mean_targets=np.full(3, 2.5, "f")
+        objectives.TaggingObjective(), logits, tags=tags, mean_tags=np.full(3, 2.5, "f")
     )
     assert means == pytest.approx(expected | {"loss": expected["loss"] * 3 / 5}, rel=1e-6)
 

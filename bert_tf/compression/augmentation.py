@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.compression.precomputed import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from tfrecords.progress import progress_bar
 
@@ -66,6 +67,9 @@ def change(
 class Augmentation:
     """Makes copies of examples; equal examples and seeds give equal copies.
 
+    A run that starts again before its first checkpoint reads the copies from its folder, because
+    the model reads every text many times.
+
     Args:
         model: finds the candidates of words that are one token.
         copies: the number of copies of each example. Those that equal the example or each other
@@ -73,6 +77,7 @@ class Augmentation:
         changes: what happens to the texts of a copy.
         seed: the seed.
         glove: finds the candidates of other words; by default, they have none.
+        run_folder: where the copies are kept; None to keep none.
     """
 
     model: MaskedLM
@@ -80,22 +85,34 @@ class Augmentation:
     changes: Changes
     seed: int
     glove: Glove | None = None
+    run_folder: str | None = None
 
     def __call__(self, examples: TextExamples) -> TextExamples:
         """Returns the examples, followed by their copies, with the target `LABELED`."""
         columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
-        made: list[list[bytes]] = [[] for _ in columns]
+        candidates = self.model.fingerprint, self.glove and self.glove.fingerprint()
+        inputs = candidates, self.copies, self.changes, self.seed, columns
+        made = computed_once(self.run_folder, "copies", inputs, lambda: self._make(columns))
+        copies = [_split(made[f"texts_{i}"], made[f"sizes_{i}"]) for i in range(len(columns))]
+        return _joined(examples, copies, made["origins"])
+
+    def _make(self, columns: Sequence[Sequence[bytes]]) -> dict[str, np.ndarray]:
+        """Returns the copies: the examples that they are made of, their bytes and sizes."""
+        made: list[tuple[bytes, ...]] = []
         origins: list[int] = []
-        with progress_bar(
-            total=len(examples), desc="Augmenting", unit="example", leave=False
-        ) as bar:
-            for index, texts in enumerate(zip(*columns, strict=True)):
-                for copy in self._copies(index, texts):
-                    origins.append(index)
-                    for column, text in zip(made, copy, strict=True):
-                        column.append(text)
+        rows = list(zip(*columns, strict=True))
+        with progress_bar(total=len(rows), desc="Augmenting", unit="example", leave=False) as bar:
+            for index, texts in enumerate(rows):
+                copies = self._copies(index, texts)
+                made += copies
+                origins += [index] * len(copies)
                 bar.update()
-        return _joined(examples, made, np.array(origins, np.int64))
+        arrays = {"origins": np.array(origins, np.int64)}
+        for i in range(len(columns)):
+            texts = [copy[i] for copy in made]
+            arrays[f"texts_{i}"] = np.frombuffer(b"".join(texts), np.uint8)
+            arrays[f"sizes_{i}"] = np.array([len(text) for text in texts], np.int64)
+        return arrays
 
     def _copies(self, index: int, texts: Sequence[bytes]) -> list[tuple[bytes, ...]]:
         """Returns the different copies of an example, a tuple of texts each."""
@@ -108,6 +125,12 @@ class Augmentation:
         )
         copies.pop(original, None)
         return [tuple(text.encode() for text in copy) for copy in copies]
+
+
+def _split(data: np.ndarray, sizes: np.ndarray) -> list[bytes]:
+    """Returns texts from their bytes, one after another, and their sizes."""
+    ends, content = np.cumsum(sizes), data.tobytes()
+    return [content[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 
 
 def _joined(

@@ -1,5 +1,6 @@
 """The nearest words of a word, by vectors in a file of GloVe's format."""
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 
@@ -54,6 +55,12 @@ class Glove:
         self._vectors = np.frombuffer(values, np.float32).reshape(-1, size)
         others = f"; {counted(left_out, 'line')} left out" if left_out else ""
         say(f"Read {len(self._rows):,} word vectors of {size} numbers from {path}{others}.")
+
+    def fingerprint(self) -> str:
+        """Returns a checksum of the words and vectors."""
+        digest = hashlib.sha256(self._vectors.reshape(-1))
+        digest.update("\n".join(self._words).encode())
+        return digest.hexdigest()
 
     def neighbors(self, word: str) -> list[str]:
         """Returns the nearest other words, the nearest first; none for a word without a vector.

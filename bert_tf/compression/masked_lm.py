@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.glove import CANDIDATES, Glove
+from bert_tf.compression.precomputed import fingerprint
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -24,6 +25,7 @@ class MaskedLM:
 
     Attributes:
         lower_case: whether its texts are lower-cased.
+        fingerprint: a checksum of what decides the candidates.
 
     Raises:
         ValueError, OSError: the checkpoint cannot be used; says why.
@@ -40,6 +42,7 @@ class MaskedLM:
         self._tokenizer = WordPieceTokenizer(load_vocab(vocab_file), self.lower_case)
         positions = checkpoint.spec.config.max_position_embeddings
         self._room = min(max_seq_length, positions) - 2
+        self.fingerprint = f"{fingerprint(checkpoint)}, {self._room} tokens"
         self._model = BertPretrainer(checkpoint.spec.config)
         optional = ("pooler", "next_sentence")
         load_weights(checkpoint.path, checkpoint.tensors, self._model.weights, None, optional)

@@ -87,7 +87,8 @@ def _student_task(
     arguments = task, recipe, teacher, not options.init_checkpoint
     if not recipe.quantization:
         augmentation = _augmentation(options, recipe, teacher)
-        return StudentTask(*arguments, options.pruned_share, augmentation)
+        folder = options.output_dir
+        return StudentTask(*arguments, options.pruned_share, augmentation, folder)
     how = quantization(options, recipe)
     return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
 
@@ -109,7 +110,8 @@ def _augmentation(
             "a model that does not either"
         )
     glove = Glove(options.glove_file) if options.glove_file else None
-    return Augmentation(model, options.augment, recipe.changes, options.random_seed, glove)
+    how = options.augment, recipe.changes, options.random_seed
+    return Augmentation(model, *how, glove, options.output_dir)
 
 
 def _check_stages(options: CompressionOptions) -> None:

@@ -1,10 +1,12 @@
 """The student: the weights that it starts with, and the task that it learns with its teacher."""
 
 import dataclasses
+import hashlib
 from collections.abc import Collection, Sequence, Sized
 from typing import Any
 
 import keras
+import numpy as np
 
 from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.augmentation import Augmentation
@@ -12,6 +14,7 @@ from bert_tf.compression.distillation import TEACHER, Distillation, Distillation
 from bert_tf.compression.heads import head_importance, least_important
 from bert_tf.compression.options import CompressionOptions, StudentOptions
 from bert_tf.compression.outputs import HIDDEN
+from bert_tf.compression.precomputed import computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.teacher import known_spec, load_teacher, predict
@@ -125,8 +128,8 @@ class StudentTask:
     """A task that a student learns from its teacher; otherwise, the task itself.
 
     If only predictions for whole examples are compared, the teacher makes them once, before
-    training. It then need not read the student's vocabulary: each model reads the same text with
-    its own tokenizer.
+    training; a run that starts again reads them from its folder. The teacher then need not read the
+    student's vocabulary: each model reads the same text with its own tokenizer.
 
     Args:
         task: the task.
@@ -134,6 +137,7 @@ class StudentTask:
         keeps_head: whether the student starts with the teacher's head.
         sparsity: the share of weights to set to zero, if the recipe does so.
         augmentation: makes copies of the training examples, whose labels do not count.
+        run_folder: where the teacher's predictions are kept; None to keep none.
 
     Raises:
         ValueError: the recipe or the teacher does not suit the task.
@@ -147,9 +151,10 @@ class StudentTask:
         keeps_head: bool,
         sparsity: float = 0.0,
         augmentation: Augmentation | None = None,
+        run_folder: str | None = None,
     ):
         self._task, self._recipe, self._teacher = task, recipe, teacher
-        self._sparsity = sparsity
+        self._sparsity, self._run_folder = sparsity, run_folder
         check_kind(task.name, task.head, teacher.head, teacher.path)
         same = teacher.head and task.head and teacher.head.labels == task.head.labels
         self._keeps_head = keeps_head and same and not recipe.bilstm
@@ -221,8 +226,21 @@ class StudentTask:
         read = features
         if theirs != tokenizer:
             read = self._task.featurize(examples, theirs, max_seq_length)
-        answers = predict(self._task, self._teacher, read)
+        answers = self._predictions(read)
         return dataclasses.replace(features, targets={**features.targets, TEACHER: answers})
+
+    def _predictions(self, features: Features) -> np.ndarray:
+        """Returns what the teacher predicts for the training examples; see `predict`."""
+        tokens = [features.ids.to_tensor(-1), features.types.to_tensor(-1)]
+        read = [hashlib.sha256(values.numpy().tobytes()).hexdigest() for values in tokens]
+        precision = keras.config.dtype_policy().name
+        found = computed_once(
+            self._run_folder,
+            "predictions",
+            (fingerprint(self._teacher), self._task.head, precision, read),
+            lambda: {"values": predict(self._task, self._teacher, features)},
+        )
+        return found["values"]
 
     def _tokenizer(self, ours: WordPieceTokenizer) -> WordPieceTokenizer:
         """Returns the teacher's tokenizer, which is the student's in what is not known of it."""

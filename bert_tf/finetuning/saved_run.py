@@ -10,6 +10,8 @@ from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 
 # The key in flags.json for whether all steps were taken.
 FINISHED = "finished"
+# The folder of what `compress` computes before a run starts.
+PRECOMPUTED = "precomputed"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
 # Flags that say how to read the model's output, and so may be given anew.
@@ -53,7 +55,7 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     """
     saved = run.read_flags()
     if FINISHED not in saved:
-        if tf.io.gfile.isdir(run.path) and set(tf.io.gfile.listdir(run.path)) - {LOCK}:
+        if tf.io.gfile.isdir(run.path) and _names(run.path) - {LOCK, PRECOMPUTED}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
@@ -64,3 +66,8 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
         raise ValueError(f"{run.path} holds a run of compress: resume it with the same command")
     run.check_flags(dataclasses.asdict(options), free=_FREE | _READING)
     return saved[FINISHED]
+
+
+def _names(folder: str) -> set[str]:
+    # On gs://, the names of folders end with a slash.
+    return {name.rstrip("/") for name in tf.io.gfile.listdir(folder)}

@@ -102,11 +102,11 @@ def glove_file(tmp_path) -> str:
     return str(file)
 
 
-def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file):
+def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path):
     """Oracles: the neighbors by hand; the same text without vectors; the words of the copies."""
     options = CompressionOptions(
-        recipe="tinybert", teacher=masked_lm, task="sst2", output_dir="unused", max_seq_length=9,
-        augment=30, masked_lm=masked_lm, glove_file=glove_file,
+        recipe="tinybert", teacher=masked_lm, task="sst2", output_dir=str(tmp_path),
+        max_seq_length=9, augment=30, masked_lm=masked_lm, glove_file=glove_file,
     )  # fmt: skip
     augmentation = _augmentation(options, RECIPES["tinybert"], open_checkpoint(masked_lm))
     # "ab" is two tokens and "zz" is unknown. Of the last "ab", one token is read, and of "zz" none.

@@ -1,0 +1,118 @@
+"""What is computed before training, and read when a run starts again."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compress import Options, run
+from bert_tf.compression import student
+from bert_tf.compression.glove import Glove
+from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.compression.precomputed import computed_once, fingerprint
+from bert_tf.config import Head
+from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.checkpoints import Checkpointer
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop(*_):
+    raise Stopped
+
+
+@pytest.fixture
+def masked_lm(teacher, config, tmp_path) -> str:
+    """A run folder with a random masked LM that has the vocabulary of the teacher."""
+    folder = str(tmp_path / "masked_lm")
+    RunFolder(folder).write(open_checkpoint(teacher).spec)
+    model = BertPretrainer(config)
+    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    return folder
+
+
+def test_a_run_that_starts_again_computes_nothing_twice(
+    teacher, files, masked_lm, tmp_path, monkeypatch, capsys
+):
+    """Oracle: the uninterrupted run."""
+    options = Options(
+        recipe="pd", teacher=teacher, task="sst2", data_dir=str(files), max_seq_length=12,
+        train_batch_size=8, num_train_epochs=1.0, augment=2, masked_lm=masked_lm,
+        output_dir=str(tmp_path / "whole"),
+    )  # fmt: skip
+    expected = run(options)
+    options = dataclasses.replace(options, output_dir=str(tmp_path / "stopped"))
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "train", stop)
+        with pytest.raises(Stopped):
+            run(options)
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "set_initial_weights", stop)
+        patch.setattr(MaskedLM, "candidates", None)
+        patch.setattr(student, "predict", None)
+        with pytest.raises(Stopped):
+            run(options)
+    capsys.readouterr()
+    # Neither is the result of other flags.
+    with monkeypatch.context() as patch:
+        patch.setattr(student, "predict", stop)
+        with pytest.raises(Stopped):
+            run(dataclasses.replace(options, precision="bfloat16"))
+        patch.setattr(MaskedLM, "candidates", stop)
+        with pytest.raises(Stopped):
+            run(dataclasses.replace(options, random_seed=1))
+    capsys.readouterr()
+    assert run(options) == expected
+    output = capsys.readouterr().out
+    folder = tmp_path / "stopped" / "precomputed"
+    assert f"Read {folder}/copies.npz." in output and f"Read {folder}/predictions.npz." in output
+    assert sorted(path.name for path in folder.iterdir()) == ["copies.npz", "predictions.npz"]
+
+
+def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
+    """Oracle: the number of calls; the arrays, among them empty ones."""
+    made = []
+
+    def compute():
+        made.append({"a": np.arange(len(made) + 3), "b": np.zeros([0, 2], np.uint8)})
+        return made[-1]
+
+    folder, file = str(tmp_path / "run"), tmp_path / "run/precomputed/things.npz"
+    for inputs, count in ((("x", 1), 1), (("x", 1), 1), (("x", 2), 2), (("x", 2), 2)):
+        found = computed_once(folder, "things", inputs, compute)
+        assert len(made) == count and found.keys() == {"a", "b"}
+        np.testing.assert_equal(found, made[-1])
+        assert found["b"].dtype == np.uint8
+    for damaged in (file.read_bytes()[:-9], b"", b"text"):
+        file.write_bytes(damaged)
+        capsys.readouterr()
+        np.testing.assert_equal(computed_once(folder, "things", ("x", 2), compute), made[-1])
+        assert f"{file} cannot be read" in capsys.readouterr().out
+    assert len(made) == 5
+    assert computed_once(None, "things", ("x", 2), compute) is made[5]
+
+
+def test_fingerprints_tell_models_apart(teacher, tmp_path):
+    """Oracle: models that differ in one thing each."""
+    source, replace = open_checkpoint(teacher), dataclasses.replace
+    spec, (name, tensor) = source.spec, next(iter(source.tensors.items()))
+    other = replace(tensor, read=lambda: tensor.read() + 1)
+    heads = replace(spec.config, num_attention_heads=4)
+    others = [
+        replace(source, tensors={**source.tensors, name: other}),
+        replace(source, head=Head("classifier", ("positive", "negative"))),
+        replace(source, spec=replace(spec, lower_case=False)),
+        replace(source, spec=replace(spec, config=heads)),
+    ]
+    found = [fingerprint(model) for model in (source, *others)]
+    assert len({*found}) == 5 and fingerprint(open_checkpoint(teacher)) == found[0]
+    (tmp_path / "a").write_text("x 1 2\ny 3 4\n")
+    (tmp_path / "b").write_text("x 1 2\nz 3 4\n")
+    (tmp_path / "c").write_text("x 1 2\ny 4 3\n")
+    assert len({Glove(str(tmp_path / file)).fingerprint() for file in "abc"}) == 3

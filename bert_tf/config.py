@@ -318,8 +318,12 @@ class Head:
             and "span" the sequence output.
         labels: the names of the outputs, in their order; () if unknown.
         multi_label: whether a "classifier" assigns any number of its classes at once.
+        mean, deviation: of the numbers that a "classifier" without labels learned: it predicts the
+            output of its dense layer times the deviation, plus the mean.
     """
 
     kind: str
     labels: tuple[str, ...] = ()
     multi_label: bool = False
+    mean: float = 0.0
+    deviation: float = 1.0

@@ -17,6 +17,7 @@ Vocabulary and casing are missing if no source stated them, as with records of o
 
 import dataclasses
 import json
+import math
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -204,7 +205,11 @@ class RunFolder:
             raise ValueError(f"{self.file(HEAD)}: labels is {labels!r}, not a list of strings")
         if type(multi_label) is not bool:
             raise ValueError(f"{self.file(HEAD)}: multi_label is {multi_label!r}, not a boolean")
-        return Head(kind, tuple(labels), multi_label)
+        numbers = {name: values[name] for name in ("mean", "deviation") if name in values}
+        for name, value in numbers.items():
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise ValueError(f"{self.file(HEAD)}: {name} is {value!r}, not a finite number")
+        return Head(kind, tuple(labels), multi_label, **numbers)
 
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts.
@@ -212,7 +217,9 @@ class RunFolder:
         Raises:
             OSError: the file cannot be written.
         """
-        values = {name: x for name, x in dataclasses.asdict(head).items() if x is not False}
+        values = {"kind": head.kind, "labels": head.labels}
+        defaults = dataclasses.asdict(Head(**values))
+        values |= {n: x for n, x in dataclasses.asdict(head).items() if x != defaults[n]}
         atomic_write(self.file(HEAD), json.dumps(values, indent=2) + "\n")
 
     def check_tokenizer(self) -> None:

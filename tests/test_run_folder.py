@@ -40,7 +40,14 @@ def test_a_run_reads_what_it_wrote(run, spec):
     assert run.read_flags() == {"seed": 1}
 
 
-@pytest.mark.parametrize("head", [Head("classifier", ("no", "yes"), True), Head("span")])
+@pytest.mark.parametrize(
+    "head",
+    [
+        Head("classifier", ("no", "yes"), True),
+        Head("span"),
+        Head("classifier", mean=2.5, deviation=0.1),
+    ],
+)
 def test_a_run_reads_the_head_it_wrote(run, head):
     """Oracle: round trip."""
     assert run.read_head() is None
@@ -54,6 +61,8 @@ def test_a_run_reads_the_head_it_wrote(run, head):
         ('{"kind": "x"}', "kind is 'x', not"),
         ('{"kind": "span", "labels": 2}', "2"),
         ('{"kind": "classifier", "multi_label": "no"}', "multi_label is 'no', not a boolean"),
+        ('{"kind": "classifier", "mean": "0"}', "mean is '0', not a finite number"),
+        ('{"kind": "classifier", "deviation": Infinity}', "deviation is inf, not a finite"),
     ],
 )
 def test_a_damaged_head_is_said(run, values, match):

@@ -23,6 +23,7 @@ from bert_tf.weights.reshaping import (
     keep_layers,
     parse_layers,
     resize_positions,
+    with_plain_numbers,
 )
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
@@ -83,6 +84,8 @@ def convert(options: ConversionOptions) -> None:
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
     checkpoint = _without(checkpoint, left_out)
+    if options.to != "run":
+        checkpoint = with_plain_numbers(checkpoint)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)

@@ -1,5 +1,6 @@
 """Opens what predicts: a fine-tuning run or a classifier of another program."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.checkpoint import open_checkpoint
@@ -8,7 +9,7 @@ from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
-from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
@@ -81,7 +82,7 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
             "run_finetuning; of other models, only classifiers can be used"
         )
     if classes == 1:
-        return classifier_task((), pairs)
+        return dataclasses.replace(classifier_task((), pairs), head=number_head(head))
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if len(labels) != classes:

@@ -61,7 +61,14 @@ class ClassificationObjective:
 
 @dataclass(frozen=True)
 class RegressionObjective:
-    """Squared error for the target `values`, float [B]; predicts `values` [B]."""
+    """Squared error for the target `values`, float [B]; predicts `values` [B].
+
+    Args:
+        deviation: the standard deviation of the values; the squared errors are divided by its
+            square, so that the size of the loss does not depend on the unit of the values.
+    """
+
+    deviation: float = 1.0
 
     measures = losses = ("loss",)
 
@@ -69,7 +76,8 @@ class RegressionObjective:
         return {"loss": tf.reduce_sum(batch["example_weights"])}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        errors = tf.square(model(batch, training=training) - batch["values"])
+        differences = model(batch, training=training) - batch["values"]
+        errors = tf.square(differences / self.deviation)
         return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:

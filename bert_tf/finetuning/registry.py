@@ -7,6 +7,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import glue, imdb, ner, own_files, squad, swag
+from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.run_folder import RunFolder
 
 # Tasks without options.
@@ -55,8 +56,15 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """
     name = task_name(options.task)
     options = with_length(options, name)
-    task = TASKS[name] if name in TASKS else MAKERS[name](options, head)
+    task = _official(TASKS[name], head) if name in TASKS else MAKERS[name](options, head)
     check_task_flags(options, task.flags)
+    return task
+
+
+def _official(task: Task, head: Head | None) -> Task:
+    """Returns the task with mean and deviation of the numbers that a trained model learned."""
+    if head and isinstance(task, RegressionTask):
+        return dataclasses.replace(task, head=number_head(head))
     return task
 
 

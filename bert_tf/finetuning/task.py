@@ -82,8 +82,9 @@ class Task(abc.ABC):
 
     def build_model(self, config: BertConfig) -> keras.Model:
         """Builds the model: a `BertTaskModel`, or another one with a `BertEncoder` as `encoder`."""
-        outputs = {"span": 2, "multiple_choice": 1}.get(self.head.kind, len(self.head.labels) or 1)
-        return BertTaskModel(config, outputs, self.head.kind)
+        head = self.head
+        outputs = {"span": 2, "multiple_choice": 1}.get(head.kind, len(head.labels) or 1)
+        return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         """Returns the weights of the model that are set from the initial checkpoint."""

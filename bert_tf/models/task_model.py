@@ -35,6 +35,8 @@ class BertTaskModel(keras.Model):
         num_outputs: width C of the dense layer: the number of classes or tags, 1 for regression and
             "multiple_choice", 2 for "span".
         kind: one of `config.HEADS`.
+        mean, deviation: a "classifier" with one output multiplies it by the deviation and adds the
+            mean; see `config.Head`.
 
     Call: the encoder's inputs -> float32 output of the table.
 
@@ -47,6 +49,8 @@ class BertTaskModel(keras.Model):
         config: BertConfig,
         num_outputs: int,
         kind: str = "classifier",
+        mean: float = 0.0,
+        deviation: float = 1.0,
         name: str = "task_model",
         **kwargs,
     ):
@@ -54,6 +58,7 @@ class BertTaskModel(keras.Model):
         if kind not in HEADS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.config, self.num_outputs, self.kind = config, num_outputs, kind
+        self.mean, self.deviation = mean, deviation
         self.encoder = make_encoder(config, dtype=self.dtype_policy)
         self.head = DenseHead(
             num_outputs,
@@ -95,7 +100,9 @@ class BertTaskModel(keras.Model):
         logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
         if self.kind == "multiple_choice":
             return ops.reshape(logits, ops.shape(inputs["input_word_ids"])[:2])
-        return logits[:, 0] if self.num_outputs == 1 and not per_token else logits
+        if self.num_outputs == 1 and not per_token:
+            return logits[:, 0] * self.deviation + self.mean
+        return logits
 
     def get_config(self):
         policy = keras.dtype_policies.serialize(self.dtype_policy)
@@ -103,6 +110,8 @@ class BertTaskModel(keras.Model):
             "config": self.config.to_dict(),
             "num_outputs": self.num_outputs,
             "kind": self.kind,
+            "mean": self.mean,
+            "deviation": self.deviation,
             "name": self.name,
             "dtype": policy,
         }

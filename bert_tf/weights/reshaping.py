@@ -109,6 +109,28 @@ def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
     return Tensor(tuple(shape), functools.partial(_apply, function, tensor))
 
 
+def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a checkpoint whose dense layer predicts the numbers themselves; see `config.Head`.
+
+    Other programs do not know mean and deviation.
+    """
+    head = checkpoint.head
+    if not head or (head.mean, head.deviation) == (0.0, 1.0):
+        return checkpoint
+    tensors = dict(checkpoint.tensors)
+    for path, mean in (("dense_kernel", 0.0), ("dense_bias", head.mean)):
+        tensor = tensors[f"task_model/head/{path}"]
+        function = functools.partial(_scaled, head.deviation, mean)
+        read = functools.partial(_apply, function, tensor)
+        tensors[f"task_model/head/{path}"] = Tensor(tensor.shape, read)
+    head = dataclasses.replace(head, mean=0.0, deviation=1.0)
+    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
+
+
+def _scaled(deviation: float, mean: float, values: np.ndarray) -> np.ndarray:
+    return (values.astype(np.float64) * deviation + mean).astype(values.dtype)
+
+
 def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
     """Returns a checkpoint with another number of position embeddings.
 

@@ -16,7 +16,7 @@ from bert_tf.finetuning.tasks import own_labels
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.own_tags import OwnTaggingTask
-from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.user_tables import Table, read_table
 from tfrecords.progress import counted
 
@@ -53,7 +53,9 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         flags=_FLAGS,
     )
     if options.label_type == "number":
-        return RegressionTask(read_own=functools.partial(layout.read, layout.values), **shared)
+        head = number_head(head or layout.numbers(options.train_file))
+        read = functools.partial(layout.read, layout.values)
+        return RegressionTask(head=head, read_own=read, **shared)
     labels = head.labels if head else layout.classes(options.train_file)
     if not labels:
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
@@ -114,6 +116,12 @@ class _Layout:
                 f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
             )
         return own_labels.sorted_classes(found)
+
+    def numbers(self, train_file: str | None) -> Head:
+        """Returns a head with mean and standard deviation of the numbers of the training file."""
+        table = self.tables[train_file] = _open(train_file, TRAIN)
+        values = self.parse(table).astype(np.float64)
+        return Head("classifier", mean=float(values.mean()), deviation=float(values.std()) or 1.0)
 
     def indices(self, labels: tuple[str, ...], table: Table) -> Targets:
         """Returns the class of each row as its index in `labels`."""

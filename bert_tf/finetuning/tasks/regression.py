@@ -19,24 +19,41 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 _NEARLY_CONSTANT = 0.01
 
 
+def number_head(head: Head) -> Head:
+    """Returns a head for numbers with the mean and the deviation of another one."""
+    return Head("classifier", mean=head.mean, deviation=head.deviation)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RegressionTask(TextTask):
-    """Predicts a number for a text or a pair of texts. The target is `values`, float [N]."""
+    """Predicts a number for a text or a pair of texts. The target is `values`, float [N].
+
+    Args:
+        head: holds mean and deviation of the numbers. Without them, the dense layer has to learn
+            the numbers themselves, which takes it long if they are far from 0 or from each other.
+    """
+
+    head: Head = Head("classifier")
 
     metric = "spearman"
-    objective = RegressionObjective()
-    head = Head("classifier")
+
+    @property
+    def objective(self) -> RegressionObjective:
+        return RegressionObjective(self.head.deviation)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
-        """Returns the mean squared error, `loss`, and the correlation coefficients.
+        """Returns the `mean_squared_error` and the correlation coefficients.
 
-        These are `pearson`, `spearman` and their mean, `pearson_spearman_mean`.
+        These are `pearson`, `spearman` and their mean, `pearson_spearman_mean`. The `loss` is the
+        mean squared error in the units of the objective.
         """
         predictions = outputs["values"].astype(np.float64)
         values = features.targets["values"].astype(np.float64)
         linear, by_rank = pearson(values, predictions), spearman(values, predictions)
+        error = float(np.mean((predictions - values) ** 2))
         return {
-            "loss": float(np.mean((predictions - values) ** 2)),
+            "loss": error / self.head.deviation**2,
+            "mean_squared_error": error,
             "pearson": linear,
             "spearman": by_rank,
             "pearson_spearman_mean": (linear + by_rank) / 2,

@@ -115,7 +115,12 @@ def test_numbers(write):
     train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
     flags = dict(train_file=train, dev_file=train, text_b_column="text_b", label_type="number")
     task, splits = read(**flags)
-    assert task.pairs and task.head == Head("classifier")
+    # 1.5 and -20 are 10.75 from their mean.
+    assert task.pairs and task.head == Head("classifier", mean=-9.25, deviation=10.75)
+    assert read(Head("classifier", ("x",), mean=2.0), **flags)[0].head == Head("classifier", mean=2)
+    same = write("same.csv", "text,label\na,7\nb,7\n")
+    task, _ = read(train_file=same, dev_file=same, label_type="number")
+    assert task.head == Head("classifier", mean=7.0)
     assert splits["dev"].targets["values"].tolist() == [1.5, -20.0]
     assert splits["dev"].targets["values"].dtype == np.float32
 

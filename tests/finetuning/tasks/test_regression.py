@@ -1,5 +1,6 @@
 """Regression: the score, the files and the exported module."""
 
+import dataclasses
 import math
 import types
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -29,12 +31,16 @@ def test_score_against_a_worked_example():
     assert scores == pytest.approx(
         {
             "loss": 6 / 4,
+            "mean_squared_error": 6 / 4,
             "pearson": linear,
             "spearman": by_rank,
             "pearson_spearman_mean": (linear + by_rank) / 2,
         }
     )
     assert TASK.metric in scores
+    wide = dataclasses.replace(TASK, head=Head("classifier", mean=9.0, deviation=2.0))
+    found = wide.score({"values": GUESSES}, features(VALUES))
+    assert found == scores | {"loss": pytest.approx(6 / 16)}
 
 
 def test_constant_predictions_are_reported():

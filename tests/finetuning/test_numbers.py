@@ -1,0 +1,111 @@
+"""Numbers of any unit, from a table to predictions and files for other programs."""
+
+import csv
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf import compress, convert_checkpoint, predict
+from bert_tf.finetuning.registry import make_task
+from bert_tf.run_finetuning import Options, run
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.reports import read_results
+from export import classifier
+
+MEAN, DEVIATION = 250_000.0, 40_000.0
+FILES = ("train_file", "dev_file")
+
+
+@pytest.fixture(scope="module")
+def runs(files, sentences, tmp_path_factory) -> dict[str, Options]:
+    """Finished runs on prices, and on the same prices as deviations from their mean."""
+    folder = tmp_path_factory.mktemp("numbers")
+    texts, labels = zip(*sentences(128, seed=0), strict=True)
+    values = np.array(labels) + np.random.default_rng(0).normal(0, 0.1, len(labels))
+    values = (values - values.mean()) / values.std()
+    found = {}
+    for name, column in (("prices", values * DEVIATION + MEAN), ("plain", values)):
+        with open(folder / f"{name}.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *zip(texts, column, strict=True)])
+        found[name] = Options(
+            task="csv", label_type="number", train_file=str(folder / f"{name}.csv"),
+            dev_file=str(folder / f"{name}.csv"), vocab_file=str(files / "vocab.txt"),
+            bert_config_file=str(files / "bert_config.json"), output_dir=str(folder / name),
+            do_train=True, do_eval=True, max_seq_length=24, train_batch_size=16,
+            learning_rate=3e-3, num_train_epochs=3.0,
+        )  # fmt: skip
+        run(found[name])
+    return found
+
+
+def dev_predictions(options: Options) -> np.ndarray:
+    with open(f"{options.output_dir}/predictions_dev.tsv") as file:
+        return np.array([float(row["prediction"]) for row in csv.DictReader(file, delimiter="\t")])
+
+
+def predicted(path: str, texts: list[str], capsys) -> np.ndarray:
+    capsys.readouterr()
+    predict.run(predict.Options(checkpoint=path, texts=tuple(texts), json=True, max_seq_length=24))
+    lines = capsys.readouterr().out.splitlines()
+    return np.array([json.loads(line)["value"] for line in lines])
+
+
+def test_the_unit_of_the_numbers_does_not_matter(runs):
+    """Oracle: the run on the standardized numbers, in which every step is the same."""
+    head = RunFolder(runs["prices"].output_dir).read_head()
+    assert (head.mean, head.deviation) == pytest.approx((MEAN, DEVIATION), rel=1e-6)
+    found, plain = map(dev_predictions, runs.values())
+    np.testing.assert_allclose((found - MEAN) / DEVIATION, plain, atol=1e-3)
+    prices, numbers = (read_results(f"{o.output_dir}/eval_results.txt") for o in runs.values())
+    assert prices["eval_pearson"] > 0.9
+    for metric in ("eval_loss", "eval_pearson"):
+        assert prices[metric] == pytest.approx(numbers[metric], rel=1e-3)
+    error = numbers["eval_mean_squared_error"] * DEVIATION**2
+    assert prices["eval_mean_squared_error"] == pytest.approx(error, rel=1e-3)
+
+
+def test_other_runs_know_the_unit(runs, tmp_path):
+    """Oracles: the results of the run; for a student, its teacher."""
+    options = runs["prices"]
+    results = read_results(f"{options.output_dir}/eval_results.txt")
+    again = run(dataclasses.replace(options, do_train=False))
+    assert again["eval_mean_squared_error"] == pytest.approx(results["eval_mean_squared_error"])
+    flags = {name: getattr(options, name) for name in ("task", "label_type", *FILES)}
+    student = compress.Options(
+        recipe="pd", teacher=options.output_dir, output_dir=str(tmp_path / "student"),
+        student_layers="0", max_seq_length=24, num_train_epochs=1.0, **flags,
+    )  # fmt: skip
+    found = compress.run(student)
+    head = RunFolder(options.output_dir).read_head()
+    assert make_task(Options(task="stsb", output_dir="unused"), head).head == head
+    assert RunFolder(student.output_dir).read_head() == head
+    assert found["eval_loss"] == pytest.approx(results["eval_loss"], abs=0.1)
+
+
+@pytest.mark.parametrize("target", ["huggingface", "google", "run"])
+def test_other_programs_get_the_numbers_themselves(runs, sentences, target, tmp_path, capsys):
+    """Oracle: the predictions of the run."""
+    source, folder = runs["prices"].output_dir, str(tmp_path / target)
+    texts = [text for text, _ in sentences(4, seed=0)]
+    expected = predicted(source, texts, capsys)
+    np.testing.assert_allclose(expected, dev_predictions(runs["prices"])[:4], rtol=1e-5)
+    options = convert_checkpoint.Options(from_=f"{source}/best", to=target, output_dir=folder)
+    convert_checkpoint.run(options)
+    np.testing.assert_allclose(predicted(folder, texts, capsys), expected, rtol=1e-5)
+    if target == "huggingface":
+        config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        assert config["problem_type"] == "regression"
+
+
+def test_the_export_predicts_the_numbers(runs, sentences, tmp_path, capsys):
+    """Oracle: the predictions of the run."""
+    texts = [text for text, _ in sentences(4, seed=0)]
+    expected = predicted(runs["prices"].output_dir, texts, capsys)
+    folder = str(tmp_path / "classifier")
+    classifier.run(classifier.Options(checkpoint=runs["prices"].output_dir, output_dir=folder))
+    found = tf.saved_model.load(folder)(texts)["value"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.run_folder import CONFIG, FLAGS, SWEEP_RESULTS, VOCAB, RunFolder
+from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
@@ -98,7 +98,7 @@ def _open_run(
     try:
         checkpoint = chosen_checkpoint(path)
     except FileNotFoundError:
-        if best := _best_of_several(path):
+        if best := RunFolder(path).best_of_several():
             message = f"{path} holds several runs and no model of its own: use the best run, {best}"
             raise FileNotFoundError(message) from None
         raise
@@ -130,12 +130,6 @@ def _open_run(
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
     )
-
-
-def _best_of_several(path: str) -> str | None:
-    """Returns the best run in a folder of --num_seeds or --grid; None if it is no such folder."""
-    best = os.path.join(path, str(RunFolder(path).read_json(SWEEP_RESULTS).get("best")))
-    return best if tf.io.gfile.exists(os.path.join(best, FLAGS)) else None
 
 
 def open_init_checkpoint(

@@ -188,6 +188,11 @@ class RunFolder:
         if flags is not None:
             atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
+    def best_of_several(self) -> str | None:
+        """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
+        best = RunFolder(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
+        return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
+
     def read_head(self) -> Head | None:
         """Reads what the head predicts; returns None if there is none.
 

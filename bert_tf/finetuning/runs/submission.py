@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from bert_tf.finetuning.tasks.glue import SUBMISSION, TASKS
+from bert_tf.run_folder import RunFolder
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -29,10 +30,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
-            raise ValueError(
-                f"{run} holds no predictions for a GLUE test set: run_finetuning --do_predict "
-                f"--output_dir={run} writes them"
-            )
+            raise ValueError(_without_predictions(run))
         for name in found:
             path = f"{run}/{name}"
             if name in paths:
@@ -47,6 +45,15 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     return (
         [name for name in SUBMISSION if name in paths],
         [name for name in SUBMISSION if name not in paths],
+    )
+
+
+def _without_predictions(run: str) -> str:
+    if best := RunFolder(run).best_of_several():
+        return f"{run} holds several runs: use one of them, such as the best, {best}"
+    return (
+        f"{run} holds no predictions for a GLUE test set: run_finetuning --do_predict "
+        f"--output_dir={run} writes them"
     )
 
 

@@ -9,6 +9,7 @@ import pathlib
 import random
 import shlex
 import sys
+import tempfile
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files(tmp_path_factory):
+    """Puts what TensorFlow and Beam leave behind among pytest's files, the older of which go."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 def optimize_graphs(wanted: bool) -> None:

@@ -81,7 +81,7 @@ def test_other_runs_know_the_unit(runs, tmp_path):
     )  # fmt: skip
     found = compress.run(student)
     head = RunFolder(options.output_dir).read_head()
-    assert make_task(Options(task="stsb", output_dir="unused"), head).head == head
+    assert make_task(Options(task="stsb", output_dir="unused", do_eval=True), head).head == head
     assert RunFolder(student.output_dir).read_head() == head
     assert found["eval_loss"] == pytest.approx(results["eval_loss"], abs=0.1)
 

@@ -67,8 +67,7 @@ def change(
 class Augmentation:
     """Makes copies of examples; equal examples and seeds give equal copies.
 
-    A run that starts again before its first checkpoint reads the copies from its folder, because
-    the model reads every text many times.
+    A run that starts again reads the copies from its folder, because finding the words takes long.
 
     Args:
         model: finds the candidates of words that are one token.

@@ -25,7 +25,7 @@ def computed_once(
 
     Args:
         run_folder: the run folder; None to keep nothing.
-        name: what is computed, such as "copies": the name of the file, and the word for messages.
+        name: the name of the file, such as "copies".
         inputs: all that decides the result; its `repr` tells different inputs apart.
         compute: returns arrays.
 
@@ -37,7 +37,7 @@ def computed_once(
     key = hashlib.sha256(repr(inputs).encode()).hexdigest()
     path = os.path.join(run_folder, PRECOMPUTED, f"{name}.npz")
     arrays = _read(path)
-    if arrays.pop(_KEY, None) == key:
+    if str(arrays.pop(_KEY, "")) == key:
         say(f"Read {path}.")
         return arrays
     arrays = compute()

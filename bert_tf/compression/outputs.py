@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf.finetuning.objectives import MultiLabelObjective, SpanObjective
+from bert_tf.finetuning.objectives import MultiLabelObjective, RegressionObjective, SpanObjective
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
@@ -79,12 +79,13 @@ def encoder_inputs(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mappin
 
 
 def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns logits whose softmax over the last axis is what the model predicts.
+    """Returns logits whose softmax over the last axis is what the model predicts, or numbers.
 
     | objective             | returns                                                 |
     |-----------------------|---------------------------------------------------------|
     | `MultiLabelObjective` | [B, C, 2]: for every class, whether it applies          |
     | `SpanObjective`       | [B, 2, S]: the start and the end, never at padding      |
+    | `RegressionObjective` | [B]: numbers, in standard deviations                    |
     | others                | `logits`                                                |
 
     Args:
@@ -97,4 +98,6 @@ def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> t
     if isinstance(objective, SpanObjective):
         padding = tf.cast(mask == 0, tf.float32)[:, :, tf.newaxis]
         return tf.transpose(logits - 1e9 * padding, [0, 2, 1])
+    if isinstance(objective, RegressionObjective):
+        return logits / objective.deviation
     return logits

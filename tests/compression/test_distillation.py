@@ -252,12 +252,12 @@ def test_choices_and_several_classes_count_with_their_mean(config, batch):
     t, s = (np.stack([m(batch)[:3], np.zeros([3, 3])], -1) for m in (model.teacher, model.student))
     found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
     assert found == pytest.approx(divergence(t, s).mean(1).sum(), rel=1e-3)
-    # Of numbers, the squared error.
+    # Of numbers, the squared error in standard deviations.
     batch["values"] = tf.zeros(4)
-    model, loss = make_kind(config, "pd", RegressionObjective(), 1, "classifier")
+    model, loss = make_kind(config, "pd", RegressionObjective(deviation=2.0), 1, "classifier")
     t, s = (m(batch)[:3].numpy() for m in (model.teacher, model.student))
     found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
-    assert found == pytest.approx(np.sum((t - s) ** 2), rel=1e-4)
+    assert found == pytest.approx(np.sum((t - s) ** 2) / 4, rel=1e-4)
 
 
 def test_stages_follow_the_steps(config, batch):

@@ -214,6 +214,8 @@ class RunFolder:
         for name, value in numbers.items():
             if type(value) not in (int, float) or not math.isfinite(value):
                 raise ValueError(f"{self.file(HEAD)}: {name} is {value!r}, not a finite number")
+        if (deviation := numbers.get("deviation", 1)) <= 0:
+            raise ValueError(f"{self.file(HEAD)}: deviation is {deviation}, not positive")
         return Head(kind, tuple(labels), multi_label, **numbers)
 
     def write_head(self, head: Head) -> None:

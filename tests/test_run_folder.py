@@ -63,6 +63,7 @@ def test_a_run_reads_the_head_it_wrote(run, head):
         ('{"kind": "classifier", "multi_label": "no"}', "multi_label is 'no', not a boolean"),
         ('{"kind": "classifier", "mean": "0"}', "mean is '0', not a finite number"),
         ('{"kind": "classifier", "deviation": Infinity}', "deviation is inf, not a finite"),
+        ('{"kind": "classifier", "deviation": 0}', "deviation is 0, not positive"),
     ],
 )
 def test_a_damaged_head_is_said(run, values, match):

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import os
-import zipfile
 from collections.abc import Callable
 
 import numpy as np
@@ -15,13 +14,15 @@ from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 Arrays = dict[str, np.ndarray]
-_KEY = "key"
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def computed_once(
     run_folder: str | None, name: str, inputs: object, compute: Callable[[], Arrays]
 ) -> Arrays:
     """Returns what `compute` returns, and reads it from the run folder the next time.
+
+    The file holds a checksum of the inputs and the arrays, and the arrays in NumPy's npz format.
 
     Args:
         run_folder: the run folder; None to keep nothing.
@@ -30,35 +31,35 @@ def computed_once(
         compute: returns arrays.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be read or written.
     """
     if run_folder is None:
         return compute()
-    key = hashlib.sha256(repr(inputs).encode()).hexdigest()
-    path = os.path.join(run_folder, PRECOMPUTED, f"{name}.npz")
-    arrays = _read(path)
-    if str(arrays.pop(_KEY, "")) == key:
+    path, key = os.path.join(run_folder, PRECOMPUTED, name), repr(inputs).encode()
+    stored = _read(path)
+    digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
+    if digest == hashlib.sha256(key + content).digest():
         say(f"Read {path}.")
-        return arrays
-    arrays = compute()
-    file = io.BytesIO()
-    np.savez(file, **arrays, **{_KEY: np.array(key)})
-    atomic_write(path, file.getvalue())
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return dict(arrays)
+    if stored:
+        say(f"{path} is damaged or of other flags or data: computing it again.")
+    arrays, file = compute(), io.BytesIO()
+    np.savez(file, **arrays)
+    digest = hashlib.sha256(key + file.getvalue()).digest()
+    atomic_write(path, digest + file.getvalue())
     return arrays
 
 
-def _read(path: str) -> Arrays:
-    """Returns the arrays in a file; none if there is no such file, or if it is damaged."""
+def _read(path: str) -> bytes:
+    """Returns the content of a file; none if there is no such file."""
     if not tf.io.gfile.exists(path):
-        return {}
+        return b""
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            stored = io.BytesIO(file.read())
-        with np.load(stored, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (tf.errors.OpError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        say(f"{path} cannot be read ({error}): computing it again.")
-        return {}
+            return file.read()
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from error
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

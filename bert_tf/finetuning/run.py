@@ -85,7 +85,8 @@ def _fine_tune(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
     trained = None if trains else _open_trained(run, init)
-    head = trained.head if trained else run.read_head()
+    # A run that stopped before its first checkpoint may have had other data.
+    head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
     task = task or make_task(options, head)
     spec = model_spec(options, run, init, mapping)
     for flag in ("train_batch_size", "eval_batch_size"):

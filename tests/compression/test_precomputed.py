@@ -71,8 +71,8 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     assert run(options) == expected
     output = capsys.readouterr().out
     folder = tmp_path / "stopped" / "precomputed"
-    assert f"Read {folder}/copies.npz." in output and f"Read {folder}/predictions.npz." in output
-    assert sorted(path.name for path in folder.iterdir()) == ["copies.npz", "predictions.npz"]
+    assert f"Read {folder}/copies." in output and f"Read {folder}/predictions." in output
+    assert sorted(path.name for path in folder.iterdir()) == ["copies", "predictions"]
 
 
 def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
@@ -83,17 +83,18 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         made.append({"a": np.arange(len(made) + 3), "b": np.zeros([0, 2], np.uint8)})
         return made[-1]
 
-    folder, file = str(tmp_path / "run"), tmp_path / "run/precomputed/things.npz"
+    folder, file = str(tmp_path / "run"), tmp_path / "run/precomputed/things"
     for inputs, count in ((("x", 1), 1), (("x", 1), 1), (("x", 2), 2), (("x", 2), 2)):
         found = computed_once(folder, "things", inputs, compute)
         assert len(made) == count and found.keys() == {"a", "b"}
         np.testing.assert_equal(found, made[-1])
         assert found["b"].dtype == np.uint8
-    for damaged in (file.read_bytes()[:-9], b"", b"text"):
+    whole = file.read_bytes()
+    for damaged in (whole[:-9], b"text", whole[:99] + b"x" + whole[100:]):
         file.write_bytes(damaged)
         capsys.readouterr()
         np.testing.assert_equal(computed_once(folder, "things", ("x", 2), compute), made[-1])
-        assert f"{file} cannot be read" in capsys.readouterr().out
+        assert f"{file} is damaged or of other flags" in capsys.readouterr().out
     assert len(made) == 5
     assert computed_once(None, "things", ("x", 2), compute) is made[5]
 

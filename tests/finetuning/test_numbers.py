@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import compress, convert_checkpoint, predict
+from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.registry import make_task
 from bert_tf.run_finetuning import Options, run
 from bert_tf.run_folder import RunFolder
@@ -84,6 +85,22 @@ def test_other_runs_know_the_unit(runs, tmp_path):
     assert make_task(Options(task="stsb", output_dir="unused", do_eval=True), head).head == head
     assert RunFolder(student.output_dir).read_head() == head
     assert found["eval_loss"] == pytest.approx(results["eval_loss"], abs=0.1)
+
+
+def test_a_run_without_a_checkpoint_says_nothing_of_the_next(runs, tmp_path, monkeypatch):
+    """Oracle: the numbers of the second run."""
+    prices, plain = (dataclasses.replace(x, output_dir=str(tmp_path)) for x in runs.values())
+
+    def stop(*_):
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "train", stop)
+        for options in (prices, plain):
+            with pytest.raises(InterruptedError):
+                run(options)
+    head = RunFolder(str(tmp_path)).read_head()
+    assert head == RunFolder(runs["plain"].output_dir).read_head() and abs(head.mean) < 1
 
 
 @pytest.mark.parametrize("target", ["huggingface", "google", "run"])

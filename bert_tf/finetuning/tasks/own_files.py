@@ -120,8 +120,9 @@ class _Layout:
     def numbers(self, train_file: str | None) -> Head:
         """Returns a head with mean and standard deviation of the numbers of the training file."""
         table = self.tables[train_file] = _open(train_file, TRAIN)
-        values = self.parse(table).astype(np.float64)
-        return Head("classifier", mean=float(values.mean()), deviation=float(values.std()) or 1.0)
+        (column,) = self.labels
+        mean, deviation = own_labels.measure_numbers(table.path, column, self.parse(table))
+        return Head("classifier", mean=mean, deviation=deviation)
 
     def indices(self, labels: tuple[str, ...], table: Table) -> Targets:
         """Returns the class of each row as its index in `labels`."""
@@ -135,7 +136,7 @@ class _Layout:
 
     def values(self, table: Table) -> Targets:
         """Returns the number of each row."""
-        return {"values": self.parse(table)}
+        return {"values": self.parse(table).astype(np.float32)}
 
     def read(
         self, targets: Callable[[Table], Targets], files: DataFiles, split: str

@@ -15,6 +15,11 @@ from bert_tf.finetuning.user_tables import Table
 _WITHOUT_LABELS = ": give a file without labels as --test_file"
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
+# Limits of the standard deviation, so that float32 also holds sums of squares.
+_SMALLEST, _LARGEST = 1e-15, 1e15
+# The most standard deviations between 0 and the mean; files of predictions show six digits.
+_MOST_DEVIATIONS = 1e4
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
 
@@ -72,13 +77,33 @@ def read_flags(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def read_numbers(table: Table, column: str) -> np.ndarray:
-    """Returns the numbers of a column, float32 [N].
+    """Returns the numbers of a column, float64 [N].
 
     Raises:
         ValueError: a cell holds something else; the message names the line.
     """
     values = table.column(column, _WITHOUT_LABELS)
-    return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float32)
+    return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float64)
+
+
+def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
+    """Returns mean and standard deviation of the numbers of a training file.
+
+    Raises:
+        ValueError: the model cannot tell them apart; names the column.
+    """
+    mean, deviation = float(values.mean()), float(values.std())
+    if not deviation:
+        raise ValueError(
+            f"{path} has the same number, {mean:g}, in all rows of {column!r}: there is nothing to "
+            "learn"
+        )
+    about = f"{path}: the numbers in {column!r} have a standard deviation of {deviation:.3g}"
+    if not _SMALLEST <= deviation <= _LARGEST:
+        raise ValueError(f"{about}: give them in another unit")
+    if deviation * _MOST_DEVIATIONS < abs(mean):
+        raise ValueError(f"{about} around {mean:.12g}: subtract {mean:.4g} from them")
+    return mean, deviation
 
 
 def read_ids(table: Table, column: str) -> list[str]:
@@ -158,6 +183,8 @@ def _number(table: Table, row: int, value: Any) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{table.at(row)}: label {_shown(value)} is not a number")
+    if abs(number) > _FLOAT32_MAX:
+        raise ValueError(f"{table.at(row)}: label {_shown(value)} is too large for float32")
     return number
 
 

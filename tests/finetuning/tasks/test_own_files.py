@@ -118,11 +118,30 @@ def test_numbers(write):
     # 1.5 and -20 are 10.75 from their mean.
     assert task.pairs and task.head == Head("classifier", mean=-9.25, deviation=10.75)
     assert read(Head("classifier", ("x",), mean=2.0), **flags)[0].head == Head("classifier", mean=2)
-    same = write("same.csv", "text,label\na,7\nb,7\n")
-    task, _ = read(train_file=same, dev_file=same, label_type="number")
-    assert task.head == Head("classifier", mean=7.0)
     assert splits["dev"].targets["values"].tolist() == [1.5, -20.0]
     assert splits["dev"].targets["values"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (("7", "7"), "has the same number, 7, in all rows of 'label': there is nothing to learn"),
+        (("7",), "has the same number, 7, in all rows of 'label'"),
+        (("1e9", "1000000006"), "a standard deviation of 3 around 1000000003: subtract 1e+09"),
+        (("-1e9", "-1000000006"), "subtract -1e+09 from them"),
+        (("1e30", "-1e30"), "a standard deviation of 1e+30: give them in another unit"),
+        (("1e-30", "-1e-30"), "a standard deviation of 1e-30: give them in another unit"),
+        (("1", "2e39"), "line 2: label 2e+39 is too large for float32"),
+        (("1", "nan"), "line 2: label NaN is not a number"),
+    ],
+)
+def test_numbers_that_cannot_be_learned(write, labels, message):
+    rows = "".join(f'{{"text": "a", "label": {label}}}\n' for label in labels)
+    train = write("a.jsonl", rows.replace("nan", "NaN"))
+    with pytest.raises(ValueError) as caught:
+        read(train_file=train, dev_file=train, label_type="number")
+    assert message in str(caught.value)
+    assert "a.jsonl" in str(caught.value)
 
 
 def test_tags_of_words(write):

@@ -37,9 +37,11 @@ from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.loading import load_weights
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
+from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 EVAL_RESULTS_JSON = "eval_results.json"
+_FEW_STEPS = 100
 
 
 def fine_tune(
@@ -157,8 +159,14 @@ def _train(
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
     run = RunFolder(options.output_dir)
+    say = chief_say(strategy)
     tuner = FineTuner(options, task, spec.config, splits, strategy)
-    tuner.set_initial_weights(init, mapping, chief_say(strategy))
+    if 0 < tuner.num_train_steps < _FEW_STEPS:
+        say(
+            f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
+            "--train_batch_size or more --num_train_epochs usually give better results."
+        )
+    tuner.set_initial_weights(init, mapping, say)
     flags = dataclasses.asdict(options)
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})

@@ -318,8 +318,9 @@ class Head:
             and "span" the sequence output.
         labels: the names of the outputs, in their order; () if unknown.
         multi_label: whether a "classifier" assigns any number of its classes at once.
-        mean, deviation: of the numbers that a "classifier" without labels learned: it predicts the
-            output of its dense layer times the deviation, plus the mean.
+        mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
+            without labels learned. It predicts the output of its dense layer times the deviation,
+            plus the mean.
     """
 
     kind: str

@@ -67,7 +67,7 @@ def change(
 class Augmentation:
     """Makes copies of examples; equal examples and seeds give equal copies.
 
-    A run that starts again reads the copies from its folder, because finding the words takes long.
+    A resumed run reads the copies from its folder, because finding the words takes a long time.
 
     Args:
         model: finds the candidates of words that are one token.
@@ -96,7 +96,7 @@ class Augmentation:
         return _joined(examples, copies, made["origins"])
 
     def _make(self, columns: Sequence[Sequence[bytes]]) -> dict[str, np.ndarray]:
-        """Returns the copies: the examples that they are made of, their bytes and sizes."""
+        """Returns the copies: the indices of their originals, and the bytes and sizes of texts."""
         made: list[tuple[bytes, ...]] = []
         origins: list[int] = []
         rows = list(zip(*columns, strict=True))
@@ -127,7 +127,7 @@ class Augmentation:
 
 
 def _split(data: np.ndarray, sizes: np.ndarray) -> list[bytes]:
-    """Returns texts from their bytes, one after another, and their sizes."""
+    """Splits concatenated texts by their sizes in bytes."""
     ends, content = np.cumsum(sizes), data.tobytes()
     return [content[end - size : end] for end, size in zip(ends, sizes, strict=True)]
 

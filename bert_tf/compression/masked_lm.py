@@ -25,7 +25,7 @@ class MaskedLM:
 
     Attributes:
         lower_case: whether its texts are lower-cased.
-        fingerprint: a checksum of what decides the candidates.
+        fingerprint: a checksum of everything that determines the candidates.
 
     Raises:
         ValueError, OSError: the checkpoint cannot be used; says why.

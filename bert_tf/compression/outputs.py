@@ -79,7 +79,7 @@ def encoder_inputs(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mappin
 
 
 def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns logits whose softmax over the last axis is what the model predicts, or numbers.
+    """Returns logits whose softmax over the last axis is what the model predicts; or its numbers.
 
     | objective             | returns                                                 |
     |-----------------------|---------------------------------------------------------|

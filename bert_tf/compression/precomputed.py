@@ -1,4 +1,4 @@
-"""What takes long to compute before training, kept in the run folder for a run that resumes."""
+"""Results of slow computations before training, kept in the run folder for a resumed run."""
 
 import hashlib
 import io
@@ -20,14 +20,14 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 def computed_once(
     run_folder: str | None, name: str, inputs: object, compute: Callable[[], Arrays]
 ) -> Arrays:
-    """Returns what `compute` returns, and reads it from the run folder the next time.
+    """Returns what `compute` returns, stores it in the run folder and reads it the next time.
 
-    The file holds a checksum of the inputs and the arrays, and the arrays in NumPy's npz format.
+    The file holds a checksum of the inputs and the arrays, then the arrays in NumPy's npz format.
 
     Args:
         run_folder: the run folder; None to keep nothing.
         name: the name of the file, such as "copies".
-        inputs: all that decides the result; its `repr` tells different inputs apart.
+        inputs: everything that determines the result; different inputs differ in their `repr`.
         compute: returns arrays.
 
     Raises:
@@ -43,7 +43,7 @@ def computed_once(
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
     if stored:
-        say(f"{path} is damaged or of other flags or data: computing it again.")
+        say(f"{path} is damaged or belongs to other flags or data: computing it again.")
     arrays, file = compute(), io.BytesIO()
     np.savez(file, **arrays)
     digest = hashlib.sha256(key + file.getvalue()).digest()
@@ -52,7 +52,7 @@ def computed_once(
 
 
 def _read(path: str) -> bytes:
-    """Returns the content of a file; none if there is no such file."""
+    """Returns the content of a file; empty if there is no such file."""
     if not tf.io.gfile.exists(path):
         return b""
     try:

@@ -128,8 +128,8 @@ class StudentTask:
     """A task that a student learns from its teacher; otherwise, the task itself.
 
     If only predictions for whole examples are compared, the teacher makes them once, before
-    training; a run that starts again reads them from its folder. The teacher then need not read the
-    student's vocabulary: each model reads the same text with its own tokenizer.
+    training. A resumed run reads them from its folder. The teacher then need not read the student's
+    vocabulary: each model reads the same text with its own tokenizer.
 
     Args:
         task: the task.
@@ -230,7 +230,7 @@ class StudentTask:
         return dataclasses.replace(features, targets={**features.targets, TEACHER: answers})
 
     def _predictions(self, features: Features) -> np.ndarray:
-        """Returns what the teacher predicts for the training examples; see `predict`."""
+        """Returns the teacher's predictions for the training examples; see `predict`."""
         tokens = [features.ids.to_tensor(-1), features.types.to_tensor(-1)]
         read = [hashlib.sha256(values.numpy().tobytes()).hexdigest() for values in tokens]
         precision = keras.config.dtype_policy().name

@@ -62,7 +62,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
 
 
 def _official(task: Task, head: Head | None) -> Task:
-    """Returns the task with mean and deviation of the numbers that a trained model learned."""
+    """Returns the task with the mean and deviation of the numbers that a trained model learned."""
     if head and isinstance(task, RegressionTask):
         return dataclasses.replace(task, head=number_head(head))
     return task

@@ -164,7 +164,7 @@ def _train(
     if 0 < tuner.num_train_steps < _FEW_STEPS:
         say(
             f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
-            "--train_batch_size or more --num_train_epochs usually give better results."
+            "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
     tuner.set_initial_weights(init, mapping, say)
     flags = dataclasses.asdict(options)

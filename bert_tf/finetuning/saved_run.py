@@ -10,7 +10,7 @@ from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 
 # The key in flags.json for whether all steps were taken.
 FINISHED = "finished"
-# The folder of what `compress` computes before a run starts.
+# The folder of the results that `compress` computes before training.
 PRECOMPUTED = "precomputed"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})

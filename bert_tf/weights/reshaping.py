@@ -112,7 +112,7 @@ def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
 def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
     """Returns a checkpoint whose dense layer predicts the numbers themselves; see `config.Head`.
 
-    Other programs do not know mean and deviation.
+    Other programs do not know the head's mean and deviation.
     """
     head = checkpoint.head
     if not head or (head.mean, head.deviation) == (0.0, 1.0):

@@ -94,7 +94,7 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         file.write_bytes(damaged)
         capsys.readouterr()
         np.testing.assert_equal(computed_once(folder, "things", ("x", 2), compute), made[-1])
-        assert f"{file} is damaged or of other flags" in capsys.readouterr().out
+        assert f"{file} is damaged or belongs to other flags" in capsys.readouterr().out
     assert len(made) == 5
     assert computed_once(None, "things", ("x", 2), compute) is made[5]
 

@@ -118,7 +118,7 @@ class _Layout:
         return own_labels.sorted_classes(found)
 
     def numbers(self, train_file: str | None) -> Head:
-        """Returns a head with mean and standard deviation of the numbers of the training file."""
+        """Returns a head with the mean and standard deviation of the training file's numbers."""
         table = self.tables[train_file] = _open(train_file, TRAIN)
         (column,) = self.labels
         mean, deviation = own_labels.measure_numbers(table.path, column, self.parse(table))

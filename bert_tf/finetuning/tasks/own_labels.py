@@ -15,7 +15,7 @@ from bert_tf.finetuning.user_tables import Table
 _WITHOUT_LABELS = ": give a file without labels as --test_file"
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
-# Limits of the standard deviation, so that float32 also holds sums of squares.
+# Limits of the standard deviation, so that float32 can also hold sums of squares.
 _SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
 _MOST_DEVIATIONS = 1e4
@@ -87,10 +87,10 @@ def read_numbers(table: Table, column: str) -> np.ndarray:
 
 
 def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
-    """Returns mean and standard deviation of the numbers of a training file.
+    """Returns the mean and standard deviation of the numbers in a training file.
 
     Raises:
-        ValueError: the model cannot tell them apart; names the column.
+        ValueError: the model could not learn the numbers; the message names the column.
     """
     mean, deviation = float(values.mean()), float(values.std())
     if not deviation:
@@ -102,7 +102,7 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
     if not _SMALLEST <= deviation <= _LARGEST:
         raise ValueError(f"{about}: give them in another unit")
     if deviation * _MOST_DEVIATIONS < abs(mean):
-        raise ValueError(f"{about} around {mean:.12g}: subtract {mean:.4g} from them")
+        raise ValueError(f"{about} and a mean of {mean:.12g}: subtract {mean:.4g} from them")
     return mean, deviation
 
 

@@ -20,7 +20,7 @@ _NEARLY_CONSTANT = 0.01
 
 
 def number_head(head: Head) -> Head:
-    """Returns a head for numbers with the mean and the deviation of another one."""
+    """Returns a head for numbers, with the mean and the deviation of another head."""
     return Head("classifier", mean=head.mean, deviation=head.deviation)
 
 
@@ -29,8 +29,9 @@ class RegressionTask(TextTask):
     """Predicts a number for a text or a pair of texts. The target is `values`, float [N].
 
     Args:
-        head: holds mean and deviation of the numbers. Without them, the dense layer has to learn
-            the numbers themselves, which takes it long if they are far from 0 or from each other.
+        head: holds the mean and the deviation of the numbers. Without them, the dense layer has to
+            learn the numbers themselves, which takes many steps if they are far from 0 or from each
+            other.
     """
 
     head: Head = Head("classifier")
@@ -42,10 +43,10 @@ class RegressionTask(TextTask):
         return RegressionObjective(self.head.deviation)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
-        """Returns the `mean_squared_error` and the correlation coefficients.
+        """Returns the `loss`, the `mean_squared_error` and the correlation coefficients.
 
-        These are `pearson`, `spearman` and their mean, `pearson_spearman_mean`. The `loss` is the
-        mean squared error in the units of the objective.
+        The coefficients are `pearson`, `spearman` and their mean, `pearson_spearman_mean`. The
+        `loss` is the mean squared error divided by the square of the deviation.
         """
         predictions = outputs["values"].astype(np.float64)
         values = features.targets["values"].astype(np.float64)

@@ -127,7 +127,7 @@ def test_numbers(write):
     [
         (("7", "7"), "has the same number, 7, in all rows of 'label': there is nothing to learn"),
         (("7",), "has the same number, 7, in all rows of 'label'"),
-        (("1e9", "1000000006"), "a standard deviation of 3 around 1000000003: subtract 1e+09"),
+        (("1e9", "1000000006"), "standard deviation of 3 and a mean of 1000000003: subtract 1e+09"),
         (("-1e9", "-1000000006"), "subtract -1e+09 from them"),
         (("1e30", "-1e30"), "a standard deviation of 1e+30: give them in another unit"),
         (("1e-30", "-1e-30"), "a standard deviation of 1e-30: give them in another unit"),

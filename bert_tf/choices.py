@@ -44,6 +44,7 @@ RECIPES = (
     "tinybert",
     "mobilebert",
     "mixed-vocabulary",
+    "albert",
     "internal",
     "internal-progressive",
     "theseus",

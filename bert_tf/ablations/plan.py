@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,7 +13,7 @@ from bert_tf.ablations.options import AblationOptions
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.examples.lexicon import read_phrases
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import make_task, task_name
+from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.flags import DeviceOptions
 from bert_tf.presets import Size, sized_config
@@ -217,18 +217,32 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
         return
     memory = machine_memory()
     for plan in plans:
-        needed = _needed(plan)
-        if needed > memory:
-            raise ValueError(
-                f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
-                f"{needed / 1e9:.1f} GB for a step of {options.train_batch_size} examples, but "
-                f"this machine has {memory / 1e9:.1f} GB: use a smaller --train_batch_size, more "
-                "--gradient_accumulation_steps, or leave the row out with --rows"
-            )
+        for needed, purpose, advice in _needs(plan):
+            if needed > memory:
+                raise ValueError(
+                    f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
+                    f"{needed / 1e9:.1f} GB {purpose}, but this machine has {memory / 1e9:.1f} GB: "
+                    f"{advice}, or leave the row out with --rows"
+                )
 
 
-def _needed(plan: RowPlan) -> int:
+def _needs(plan: RowPlan) -> Iterator[tuple[int, str, str]]:
+    """Yields the bytes that each run of a row needs, for what, and which flags lower that."""
     options, records = plan.pretraining, plan.records
     batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
     sizes = records.max_seq_length, records.max_predictions_per_seq
-    return training_memory(plan.config, batch, *sizes)
+    yield (
+        training_memory(plan.config, batch, *sizes),
+        f"for a step of {options.train_batch_size} examples",
+        "use a smaller --train_batch_size, more --gradient_accumulation_steps",
+    )
+    for run in plan.finetuning.values():
+        if run.feature_based:  # the encoder does not train
+            continue
+        length = with_length(run, run.task).max_seq_length
+        texts = len(TASKS[run.task].head.labels) if run.task == "swag" else 1
+        yield (
+            training_memory(plan.config, run.train_batch_size * texts, length, predictions=0),
+            f"to fine-tune on {run.task} with {length} tokens per example",
+            "use a smaller --finetuning_max_seq_length, leave the task out with --tasks",
+        )

@@ -40,6 +40,11 @@ class StudentOptions(command.Options):
                 "--recipe=mobilebert has a student of your choice: give --bert_config_file, such "
                 "as the one in docs/pretraining.md, or --init_checkpoint"
             )
+        if self.recipe == "albert" and not own:
+            raise ValueError(
+                "--recipe=albert compares an ALBERT of your choice with the teacher: give "
+                "--init_checkpoint, or --preset=albert-base with --vocab_file"
+            )
         if self.student_layers and not self.init_checkpoint and self.is_random:
             raise ValueError(
                 "--student_layers has no effect on a student with random weights: omit it, or "
@@ -80,8 +85,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         None,
         help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
         "teacher's vocabulary, except with recipes that compare predictions alone (pd, minibert, "
-        "bilstm) or nothing (layers, weights, q8bert, mixed-vocabulary). Default: the teacher, "
-        "whose head the student then has, too.",
+        "bilstm) or nothing (layers, weights, q8bert, mixed-vocabulary, albert). Default: the "
+        "teacher, whose head the student then has, too.",
     )
     augment: int = option(
         0,

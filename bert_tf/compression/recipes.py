@@ -32,9 +32,10 @@ from bert_tf.compression.terms import (
 
 
 class Published(NamedTuple):
-    """The row of a method in the survey, relative to BERT-base.
+    """The row of a model in the survey, relative to BERT-base.
 
     Attributes:
+        name: the model.
         compression: how many times smaller the model is.
         quality: the share of BERT-base's quality that it keeps.
         speed_up: how many times faster it is; None if not stated.
@@ -42,6 +43,7 @@ class Published(NamedTuple):
     Source: Compressing Large-Scale Transformer-Based Models (arXiv:2002.11985).
     """
 
+    name: str
     compression: float
     quality: float
     speed_up: float | None
@@ -50,8 +52,8 @@ class Published(NamedTuple):
         """Returns the row as a line."""
         faster = f", {self.speed_up:g} times faster" if self.speed_up else ""
         return (
-            f"Published for BERT-base: {self.compression:g} times smaller, {self.quality:.0%} of "
-            f"the quality{faster}."
+            f"Published: {self.name}, {self.compression:g} times smaller than BERT-base, "
+            f"{self.quality:.0%} of its quality{faster}."
         )
 
 
@@ -73,7 +75,7 @@ class Recipe:
         bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.
         teacher_learns: whether the teacher trains, too; see `mixed_vocabulary`.
         changes: what --augment does to copies of texts.
-        published: its row in the survey, if it has one.
+        published: its rows in the survey.
     """
 
     paper: str
@@ -88,7 +90,7 @@ class Recipe:
     bilstm: bool = False
     teacher_learns: bool = False
     changes: Changes = REPLACED
-    published: Published | None = None
+    published: tuple[Published, ...] = ()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -143,7 +145,7 @@ _BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
 _TRANSFER, _DISTILLATION = (0.0, 1 / 3), (1 / 3, 1.0)
 
 
-def _patient(divisor: int, published: Published) -> Recipe:
+def _patient(divisor: int, *published: Published) -> Recipe:
     return Recipe(
         "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
         layers=lowest(divisor),
@@ -153,7 +155,7 @@ def _patient(divisor: int, published: Published) -> Recipe:
     )
 
 
-def _internal(stacked: bool, published: Published | None = None) -> Recipe:
+def _internal(stacked: bool, *published: Published) -> Recipe:
     return Recipe(
         "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
         layers=spread(2),
@@ -180,16 +182,16 @@ _RECIPES = {
         layers=spread(2),
         labels=0.25,
         terms=(soft_labels(0.625, temperature=2.0), last_states(0.125)),
-        published=Published(2.5, 0.90, 1.6),
+        published=(Published("DistilBERT", 2.5, 0.90, 1.6),),
     ),
-    "pkd6": _patient(2, Published(1.6, 0.97, 1.9)),
-    "pkd3": _patient(4, Published(2.4, 0.92, 3.7)),
+    "pkd6": _patient(2, Published("BERT6-PKD", 1.6, 0.97, 1.9)),
+    "pkd3": _patient(4, Published("BERT3-PKD", 2.4, 0.92, 3.7)),
     "pd": Recipe(
         "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
         layers=lowest(2),
         labels=0.0,
         terms=(soft_labels(1.0, temperature=1.0),),
-        published=Published(1.6, 0.98, 2.5),
+        published=(Published("PD", 1.6, 0.98, 2.5),),
     ),
     "tinybert": Recipe(
         "Jiao et al., TinyBERT (arXiv:1909.10351)",
@@ -201,7 +203,7 @@ _RECIPES = {
             embeddings(1.0, _FIRST),
             soft_labels(1.0, temperature=1.0, during=_SECOND),
         ),
-        published=Published(7.5, 0.96, 9.4),
+        published=(Published("TinyBERT", 7.5, 0.96, 9.4),),
     ),
     # The factors are those of the authors' commands; the student is chosen by the user.
     "mobilebert": Recipe(
@@ -214,15 +216,15 @@ _RECIPES = {
             feature_maps(100.0, _TRANSFER, stacked=True),
             soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
         ),
-        published=Published(4.3, 1.0, 4.0),
+        published=(Published("MobileBERT", 4.3, 1.0, 4.0),),
     ),
-    "internal": _internal(True, Published(2.0, 0.94, None)),
+    "internal": _internal(True, Published("Aguilar et al.", 2.0, 0.94, None)),
     "internal-progressive": _internal(False),
     "theseus": Recipe(
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
         layers=lowest(2),
         replaces=True,
-        published=Published(1.6, 0.98, None),
+        published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
     ),
     "heads": Recipe(
         "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
@@ -238,26 +240,38 @@ _RECIPES = {
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
         layers=every,
         quantization=Quantization(symmetric=True, groups=1),
-        published=Published(4.0, 0.99, None),
+        published=(Published("Q8BERT", 4.0, 0.99, None),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
         layers=every,
         quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
-        published=Published(13.0, 0.99, None),
+        published=(Published("Q-BERT", 13.0, 0.99, None),),
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
         "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
         layers=every,
-        published=Published(5.7, 0.94, 22.0),
+        published=(
+            Published("BERT-192", 5.7, 0.94, 22.0),
+            Published("BERT-48", 62.0, 0.87, 77.0),
+        ),
+    ),
+    # The student is chosen by the user, and learns from labels alone.
+    "albert": Recipe(
+        "Lan et al., ALBERT (arXiv:1909.11942)",
+        layers=every,
+        published=(
+            Published("ALBERT-base", 9.0, 0.97, 5.6),
+            Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
+        ),
     ),
     "minibert": Recipe(
         "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
         layers=lowest(4),
         labels=0.0,
         terms=(soft_labels(1.0, temperature=1.0),),
-        published=Published(6.0, 0.98, 27.0),
+        published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
@@ -266,7 +280,7 @@ _RECIPES = {
         terms=(outputs(1.0),),
         bilstm=True,
         changes=MASKED_AND_SAMPLED,
-        published=Published(110.0, 0.91, 434.0),
+        published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),
 }
 RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}

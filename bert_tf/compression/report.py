@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import keras
+import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.recipes import RECIPES, Published
 from bert_tf.compression.run import COMPRESSION
 from bert_tf.compression.speed import sequences_per_second
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
@@ -34,7 +35,9 @@ class Student:
         teacher: the folder of the teacher.
         folder: the run folder of one of the students.
         runs: the number of students.
-        sizes: the bytes of the weights of teacher and student.
+        teacher_bytes: the bytes of the teacher's weights.
+        bytes: those of the students' weights, on average; under gzip if training zeroed weights.
+        smaller: how many times smaller the students are than the teacher, both counted alike.
         metric: the name of `values`.
         values: the metric of the teacher and of the students on the dev set.
     """
@@ -45,7 +48,9 @@ class Student:
     teacher: str
     folder: str
     runs: int
-    sizes: tuple[int, int]
+    teacher_bytes: int
+    bytes: float
+    smaller: float
     metric: str
     values: tuple[float, Score]
 
@@ -82,17 +87,14 @@ def report(folder: str) -> None:
 
 def _picture(students: Sequence[Student], speed_ups: Sequence[float]) -> "Figure":
     models = [
-        Compressed(
-            student.name, student.sizes[0] / student.sizes[1], *student.kept, faster=speed_up
-        )
+        Compressed(student.name, student.smaller, *student.kept, faster=speed_up)
         for student, speed_up in zip(students, speed_ups, strict=True)
         if student.kept
     ]
-    rows = {student.recipe: RECIPES[student.recipe].published for student in students}
     published = [
-        Compressed(name, row.compression, row.quality, faster=row.speed_up)
-        for name, row in rows.items()
-        if row
+        Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
+        for recipe in dict.fromkeys(student.recipe for student in students)
+        for row in RECIPES[recipe].published
     ]
     return compressed_models(models, published)
 
@@ -116,7 +118,9 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
 
 
 def _student(group: Group, groups: Sequence[Group]) -> Student:
-    values = RunFolder(group.paths[0]).read_json(COMPRESSION)
+    files = [RunFolder(path).read_json(COMPRESSION) for path in group.paths]
+    values, student_bytes = files[0], np.mean([file["student_bytes"] for file in files])
+    teacher_bytes = 4 * values["teacher_parameters"]
     recipe, key = values["recipe"], ("recipe", "teacher", "task")
     same = [g for g in groups if [g.flags[k] for k in key] == [group.flags[k] for k in key]]
     return Student(
@@ -126,7 +130,9 @@ def _student(group: Group, groups: Sequence[Group]) -> Student:
         teacher=values["teacher"],
         folder=group.paths[0],
         runs=group.size,
-        sizes=(4 * values["teacher_parameters"], values["student_bytes"]),
+        teacher_bytes=teacher_bytes,
+        bytes=student_bytes,
+        smaller=values.get("teacher_gzip_bytes", teacher_bytes) / student_bytes,
         metric=values["metric"].removeprefix("eval_"),
         values=(values["teacher_value"], group.scores[values["metric"]]),
     )
@@ -167,21 +173,22 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float]) -> dict[str,
 
 def _header(metric: str) -> list[str]:
     measured = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
-    return measured + ["published: smaller", "kept", "faster"]
+    return measured + ["published", "smaller", "kept", "faster"]
 
 
 def _teacher_row(student: Student) -> list[str]:
-    megabytes, value = f"{student.sizes[0] / 1e6:.1f}", f"{student.values[0]:.4f}"
-    return ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", "-", "-", "-"]
+    megabytes, value = f"{student.teacher_bytes / 1e6:.1f}", f"{student.values[0]:.4f}"
+    return ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", "-", "-", "-", "-"]
 
 
 def _row(student: Student, speed_up: float) -> list[str]:
-    before, after = student.sizes
-    published = RECIPES[student.recipe].published
-    cells = [student.name, str(student.runs), f"{after / 1e6:.1f}"]
-    cells += [student.values[1].text(1, 4), f"{before / after:.2f}"]
+    cells = [student.name, str(student.runs), f"{student.bytes / 1e6:.1f}"]
+    cells += [student.values[1].text(1, 4), f"{student.smaller:.2f}"]
     cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-", f"{speed_up:.2f}"]
-    if not published:
-        return [*cells, "-", "-", "-"]
-    faster = f"{published.speed_up:g}" if published.speed_up else "-"
-    return [*cells, f"{published.compression:g}", f"{published.quality:.0%}", faster]
+    rows = [_published(row) for row in RECIPES[student.recipe].published] or [4 * ["-"]]
+    return cells + [" / ".join(column) for column in zip(*rows, strict=True)]
+
+
+def _published(row: Published) -> list[str]:
+    faster = f"{row.speed_up:g}" if row.speed_up else "-"
+    return [row.name, f"{row.compression:g}", f"{row.quality:.0%}", faster]

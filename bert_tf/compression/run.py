@@ -75,8 +75,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         if init and recipe.removes_heads:
             init = without_heads(options, task, init)
         results = fine_tune(options, student, init)
-    if recipe.published:
-        say(recipe.published.describe())
+    for row in recipe.published:
+        say(row.describe())
     print(_report(options, task, teacher, results))
     return results
 

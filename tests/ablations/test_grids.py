@@ -9,6 +9,7 @@ from bert_tf.ablations import memory, plan
 from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
 from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
 from bert_tf.config import BertConfig
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
 
@@ -148,7 +149,18 @@ def test_memory_of_a_step(tmp_path, monkeypatch):
     # 63 sequences in two parts.
     flags = SimpleNamespace(train_batch_size=63, gradient_accumulation_steps=2)
     limits = SimpleNamespace(max_seq_length=128, max_predictions_per_seq=20)
-    assert plan._needed(SimpleNamespace(config=base, pretraining=flags, records=limits)) == expected
+    values = dict(output_dir="x", do_train=True)
+    runs = {
+        "mrpc": FineTuningOptions(task="mrpc", **values),
+        "squad": FineTuningOptions(task="squad", train_batch_size=12, **values),
+        "swag": FineTuningOptions(task="swag", max_seq_length=64, **values),
+        "ner": FineTuningOptions(task="ner", feature_based="last", **values),
+    }
+    row = SimpleNamespace(config=base, pretraining=flags, records=limits, finetuning=runs)
+    # Four endings per example of swag, squad's own length, and a frozen encoder for ner.
+    rows = [(32, 128), (12, 384), (4 * 32, 64)]
+    fine_tuned = [training_memory(base, *sizes, 0) for sizes in rows]
+    assert [needed for needed, _, _ in plan._needs(row)] == [expected, *fine_tuned]
     found = machine_memory()
     assert 1e8 < found < 1e14
     for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):

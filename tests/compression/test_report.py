@@ -21,7 +21,7 @@ from bert_tf.run_folder import FLAGS, RunFolder
 def add_student(tmp_path):
     """A function that writes the files of a run of compress that the comparison reads."""
 
-    def add(folder, value, recipe, student_bytes=500, **flags):
+    def add(folder, value, recipe, student_bytes=500, facts=None, **flags):
         run = RunFolder(str(tmp_path / folder))
         options = CompressionOptions(
             recipe=recipe, teacher="big", task="sst2", output_dir=run.path, **flags
@@ -40,7 +40,8 @@ def add_student(tmp_path):
                 "metric": "eval_accuracy",
                 "teacher_value": 0.8,
                 "student_value": value,
-            },
+            }
+            | (facts or {}),
         }
         for name, values in files.items():
             (tmp_path / folder / name).write_text(json.dumps(values))
@@ -49,11 +50,16 @@ def add_student(tmp_path):
 
 
 def test_the_table(add_student, tmp_path, capsys, monkeypatch):
-    """Oracle: 0.7 ± sqrt(2) / 100 of 0.8, by hand; the survey's row; the picture is a PNG file."""
+    """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike, by hand; the survey.
+
+    The picture is a PNG file.
+    """
     for seed, value in enumerate((0.69, 0.71)):
-        add_student(f"pkd/seed-{seed}", value, "pkd6", random_seed=seed)
-    add_student("layers", 0.4, "layers", student_bytes=1000)
-    speeds = {"big": 10.0, str(tmp_path / "layers"): 15.0, str(tmp_path / "pkd/seed-0"): 20.0}
+        add_student(f"pkd/seed-{seed}", value, "pkd6", 400 + 200 * seed, random_seed=seed)
+    add_student("albert", 0.4, "albert", init_checkpoint="lite", student_bytes=1000)
+    add_student("zeros", 0.8, "weights", 1000, facts={"teacher_gzip_bytes": 1500})
+    speeds = {"albert": 15.0, "pkd/seed-0": 20.0, "zeros": 10.0}
+    speeds = {"big": 10.0} | {str(tmp_path / name): speeds[name] for name in speeds}
     monkeypatch.setattr(reporting, "_load_encoder", lambda folder: folder)
     drawn = []
     monkeypatch.setattr(
@@ -68,15 +74,17 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert title == "sst2, students of big"
     assert [row.split() for row in rows] == [
-        "teacher 1 0.0 0.8000 1.00 100.0% 1.00 - - -".split(),
-        "layers 1 0.0 0.4000 2.00 50.0% 1.50 - - -".split(),
-        "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 1.6 97% 1.9".split(),
+        "teacher 1 0.0 0.8000 1.00 100.0% 1.00 - - - -".split(),
+        "albert 1 0.0 0.4000 2.00 50.0% 1.50 ALBERT-base / ALBERT-xxlarge 9 / 0.47 97% / 107% "
+        "5.6 / 0.3".split(),
+        "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 BERT6-PKD 1.6 97% 1.9".split(),
+        "weights 1 0.0 0.8000 1.50 100.0% 1.00 - - - -".split(),
     ]
     ours, published = drawn
-    assert ours[0] == ("layers", 2.0, 0.5, None, 1.5) and published == [
-        ("pkd6", 1.6, 0.97, None, 1.9)
-    ]
+    assert ours[0] == ("albert", 2.0, 0.5, None, 1.5)
     assert ours[1] == ("pkd6", 4.0, pytest.approx(0.875), pytest.approx(0.01768, rel=1e-3), 2.0)
+    assert [model.name for model in published] == ["ALBERT-base", "ALBERT-xxlarge", "BERT6-PKD"]
+    assert published[2] == ("BERT6-PKD", 1.6, 0.97, None, 1.9)
     assert "| pkd6 | 2 | 0.0 |" in (tmp_path / "compression.md").read_text()
     assert (tmp_path / "compression.png").read_bytes().startswith(b"\x89PNG")
 

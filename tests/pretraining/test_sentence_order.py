@@ -1,0 +1,137 @@
+"""ALBERT, from text to a fine-tuned model: examples of swapped sentences, shared layers."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+from bert_tf import compress, create_pretraining_data, run_finetuning, run_pretraining
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
+
+_CONFIG = BertConfig(
+    vocab_size=40,
+    hidden_size=32,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=32,
+    embedding_size=16,
+    num_hidden_groups=1,
+    initializer_range=0.1,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+
+
+def _documents(count: int, seed: int) -> str:
+    """Every document has eight sentences of its own words, always in the same order."""
+    random = np.random.default_rng(seed)
+    sentences = [[f"w{4 * index + k}" for k in range(4)] for index in range(8)]
+    documents = [
+        "\n".join(" ".join(random.choice(words, random.integers(2, 5))) for words in sentences)
+        for _ in range(count)
+    ]
+    return "\n\n".join(documents) + "\n"
+
+
+@pytest.fixture(scope="module")
+def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
+    """A run on ordered and swapped sentences."""
+    folder = tmp_path_factory.mktemp("albert")
+    _CONFIG.to_json_file(str(folder / "albert.json"))
+    vocab = (data / "vocab.txt").read_text() + "\n"
+    (folder / "vocab.txt").write_text(vocab)
+    for seed, name in enumerate(("train", "heldout")):
+        (folder / f"{name}.txt").write_text(_documents(100, seed))
+        create_pretraining_data.run(
+            create_pretraining_data.Options(
+                input_file=str(folder / f"{name}.txt"),
+                vocab_file=str(folder / "vocab.txt"),
+                output_file=str(folder / f"{name}.tfrecord"),
+                objective="sop",
+                do_lower_case=False,
+                max_seq_length=32,
+                max_predictions_per_seq=4,
+                dupe_factor=5,
+                num_workers=1,
+            )
+        )
+    options = dict(
+        input_file=str(folder / "train.tfrecord"),
+        eval_input_file=str(folder / "heldout.tfrecord"),
+        bert_config_file=str(folder / "albert.json"),
+        output_dir=str(folder / "run"),
+        do_train=True,
+        do_eval=True,
+        num_train_steps=300,
+        num_warmup_steps=30,
+        train_batch_size=32,
+        learning_rate=3e-3,
+    )
+    results = run_pretraining.run(run_pretraining.Options(**options))
+    return types.SimpleNamespace(folder=folder, results=results)
+
+
+def test_learns_the_order_of_sentences(pretrained):
+    """Oracles: the order, which every document has; one set of weights for all layers."""
+    assert pretrained.results["next_sentence_accuracy"] > 0.95
+    checkpoint = open_checkpoint(str(pretrained.folder / "run"))
+    assert checkpoint.spec.config == _CONFIG
+    kernels = [name for name in checkpoint.tensors if name.endswith("/intermediate_kernel")]
+    assert len(kernels) == 1
+
+
+def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
+    """Oracles: a word that gives the label away; the parameters of Keras models."""
+    random, data = np.random.default_rng(0), tmp_path / "SST-2"
+    data.mkdir()
+    for split, count in (("train", 320), ("dev", 64)):
+        labels = random.integers(2, size=count)
+        words = random.integers(2, 32, (count, 8))
+        words[np.arange(count), random.integers(8, size=count)] = labels
+        lines = [
+            f"{' '.join(f'w{word}' for word in row)}\t{label}\n"
+            for row, label in zip(words, labels, strict=True)
+        ]
+        (data / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    flags = dict(
+        task="sst2",
+        data_dir=str(data),
+        max_seq_length=16,
+        train_batch_size=16,
+        num_train_epochs=8.0,
+        learning_rate=3e-3,
+    )
+    teacher = dataclasses.replace(_CONFIG, num_hidden_groups=None, embedding_size=None)
+    teacher.to_json_file(str(tmp_path / "bert.json"))
+    run_finetuning.run(
+        run_finetuning.Options(
+            **flags,
+            bert_config_file=str(tmp_path / "bert.json"),
+            vocab_file=str(pretrained.folder / "vocab.txt"),
+            do_lower_case=False,
+            do_train=True,
+            do_eval=True,
+            output_dir=str(tmp_path / "bert"),
+        )
+    )
+    results = compress.run(
+        compress.Options(
+            **flags,
+            recipe="albert",
+            teacher=str(tmp_path / "bert"),
+            init_checkpoint=str(pretrained.folder / "run"),
+            output_dir=str(tmp_path / "albert"),
+        )
+    )
+    assert results["eval_accuracy"] > 0.95
+    values = RunFolder(str(tmp_path / "albert")).read_json("compression.json")
+    counts = [BertTaskModel(config, 2).count_params() for config in (teacher, _CONFIG)]
+    assert [values["teacher_parameters"], values["student_parameters"]] == counts
+    compress.report(compress.ReportOptions(report=str(tmp_path)))
+    table = (tmp_path / "compression.md").read_text()
+    assert "| ALBERT-base / ALBERT-xxlarge | 9 / 0.47 | 97% / 107% | 5.6 / 0.3 |" in table

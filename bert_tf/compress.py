@@ -20,6 +20,7 @@ Recipes (docs/compression.md has their papers and published results):
               for a student with a small vocabulary: the teacher trains, too, on the tokens of both
               vocabularies, and the weights of both models approach each other; on a task, the
               labels alone
+  albert      no teacher: fine-tunes an ALBERT of your choice
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
   theseus     layers replace modules of the teacher at random, more and more of them
@@ -33,8 +34,8 @@ distilbert, tinybert, mobilebert and mixed-vocabulary work with --input_file, to
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint
 names another initial encoder, and --preset or --bert_config_file with --vocab_file a random one.
-The student may have a vocabulary of its own, such as a small one, with layers, weights, q8bert and
-mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
+The student may have a vocabulary of its own, such as a small one, with layers, weights, q8bert,
+albert and mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
 import sys

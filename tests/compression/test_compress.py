@@ -109,6 +109,45 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
         open_checkpoint(folder)
 
 
+def run_and_copy(options, folder, monkeypatch) -> tuple[dict[str, float], Options]:
+    """Returns the results of a run, and the flags of a copy as it was before its first evaluation."""
+    copy, evaluate = dataclasses.replace(options, output_dir=str(folder)), Evaluator.evaluate
+
+    def copy_once(self, split):
+        if not folder.exists():
+            shutil.copytree(options.output_dir, copy.output_dir)
+        return evaluate(self, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "evaluate", copy_once)
+        return run(options), copy
+
+
+def assert_same_state(*runs: Options) -> None:
+    """Compares all variables of the last checkpoints, those of the optimizer included."""
+    readers = [tf.train.load_checkpoint(latest_checkpoint(run.output_dir)) for run in runs]
+    for key in readers[0].get_variable_to_shape_map():
+        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+            np.testing.assert_allclose(*(r.get_tensor(key) for r in readers), atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["theseus", "weights", "heads", "bilstm", "mobilebert"])
+def test_recipes_resume_exactly(recipe, teacher, files, mobile, tmp_path, monkeypatch, capsys):
+    """Oracle: the uninterrupted run."""
+    changes = {}
+    if recipe == "mobilebert":
+        mobile.to_json_file(str(tmp_path / "mobile.json"))
+        changes["bert_config_file"] = str(tmp_path / "mobile.json")
+        changes["vocab_file"] = f"{teacher}/vocab.txt"
+    options = make_options(teacher, files, tmp_path / "run", recipe=recipe, **changes)
+    results, copy = run_and_copy(options, tmp_path / "copy", monkeypatch)
+    capsys.readouterr()
+    assert run(copy) == results
+    assert "Resuming from" in capsys.readouterr().out
+    assert_same_state(options, copy)
+
+
 @pytest.mark.slow
 def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     teacher, files, tmp_path, config, capsys, monkeypatch
@@ -125,17 +164,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         vocab_file=f"{teacher}/vocab.txt",
         learning_rate=1e-2,
     )
-    broken = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
-    evaluate = Evaluator.evaluate
-
-    def copy_once(self, split):
-        if not (tmp_path / "broken").exists():
-            shutil.copytree(options.output_dir, broken.output_dir)
-        return evaluate(self, split)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "evaluate", copy_once)
-        results = run(options)
+    results, broken = run_and_copy(options, tmp_path / "broken", monkeypatch)
     line = capsys.readouterr().out.splitlines()[-1]
     before, after = (BertTaskModel(c, 2).count_params() for c in (config, narrow))
     assert line.startswith(f"Teacher and student: {before:,} and {after:,} parameters (")
@@ -152,11 +181,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         )  # fmt: skip
     assert run(broken) == results
     assert "Resuming from" in capsys.readouterr().out
-    states = [latest_checkpoint(folder) for folder in (options.output_dir, broken.output_dir)]
-    readers = [tf.train.load_checkpoint(state) for state in states]
-    for key in readers[0].get_variable_to_shape_map():
-        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-            np.testing.assert_allclose(*(r.get_tensor(key) for r in readers), atol=1e-6)
+    assert_same_state(options, broken)
 
     # A finished run prints its comparison again.
     assert run(options) == results
@@ -171,7 +196,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     assert run_finetuning(evaluation)["eval_accuracy"] == results["eval_accuracy"]
     model = BertTaskModel(narrow, 2)
     load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    newest = open_checkpoint(states[0])
+    newest = open_checkpoint(latest_checkpoint(options.output_dir))
     assert newest.tensors.keys() == checkpoint.tensors.keys()
     assert newest.unused == checkpoint.unused != ()
     for write in (write_run, huggingface.write):
@@ -219,6 +244,10 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         ({"bits": "4", "recipe": "q8bert"}, "--bits has no effect with --recipe=q8bert: omit it"),
         ({"bits": "2/9", "recipe": "qbert"}, "--bits=2/9: give a number from 2 to 8, or two such"),
         ({"bits": "3/2", "recipe": "qbert"}, "--bits=3/2: give the smaller number first"),
+        (
+            {"recipe": "albert"},
+            "--recipe=albert compares an ALBERT of your choice with the teacher",
+        ),
         ({"student_layers": "0", "recipe": "qbert"}, "--student_layers does not suit --recipe=qb"),
     ],
 )

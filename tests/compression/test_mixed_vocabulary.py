@@ -14,6 +14,7 @@ from bert_tf.compression.projections import SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.run import compress
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
@@ -177,6 +178,13 @@ def test_the_teachers_tables_grow_by_the_students_tokens():
     assert (found["deaf"], found["a"], found["##d"]) == (["de", "##af"], ["a"], ["##d"])
     assert found["h"] == found["##b"] == ["[UNK]"]
     assert mapping.starts_from[first + len(SMALL)] == (LARGE.unk_id,)
+
+
+@pytest.mark.parametrize(("width", "count"), [(192, 6_434_496), (48, 606_384)])
+def test_sizes_of_the_papers_students(width, count):
+    """Oracle: the parameters that docs/compression.md states, counted by hand."""
+    config = BertConfig(5000, width, 12, 12, 4 * width)
+    assert BertEncoder(config).count_params() == count
 
 
 def test_the_distance_is_that_of_projected_weights():

@@ -4,7 +4,7 @@
   python -m bert_tf.predict --checkpoint=mrpc "One sentence. ||| Another sentence."
   python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
 
---checkpoint is the output folder of run_finetuning, a classifier of another program
+--checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or a .tflite file that export.lite wrote of one of these. Examples are
 arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
 question and its context, by a tab or " ||| ". A file whose name ends in .jsonl has one JSON object
@@ -35,7 +35,7 @@ class Options(TextOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, a classifier of another program "
+        help="Output folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), or a .tflite file of export.lite."
     )
     max_seq_length: int | None = option(

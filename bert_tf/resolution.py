@@ -130,9 +130,9 @@ def _resumed_config(
     """Returns the configuration of a run that resumes; raises a ValueError if another is wanted."""
     saved = run.read_config()
     # A preset names a size; how the weights started is what the run says.
-    if differences := _differences(config, saved, _TRAINING_VALUES if preset else ()):
+    if found := differences(config, saved, _TRAINING_VALUES if preset else ()):
         raise ValueError(
-            f"{run.file(CONFIG)} differs from {source} in {differences}: choose another "
+            f"{run.file(CONFIG)} differs from {source} in {found}: choose another "
             f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
         )
     return saved
@@ -143,17 +143,17 @@ def _check_same_encoder(
 ) -> None:
     """Raises a ValueError if the weights of `init` belong to a different encoder."""
     saved = mapping.grow_config(init.spec.config) if mapping else init.spec.config
-    if differences := _differences(config, saved, _TRAINING_VALUES):
+    if found := differences(config, saved, _TRAINING_VALUES):
         advice = "leave out --preset and --bert_config_file"
-        if differences.startswith("vocab_size") and not mapping:
+        if found.startswith("vocab_size") and not mapping:
             advice += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
         raise ValueError(
             f"{init.config_file or init.path}, the configuration of --init_checkpoint, differs "
-            f"from {source} in {differences}: {advice}"
+            f"from {source} in {found}: {advice}"
         )
 
 
-def _differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = ()) -> str:
+def differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = ()) -> str:
     """Describes the values that differ, in the order of the fields; "" if none does."""
     wanted, saved = dataclasses.asdict(wanted), dataclasses.asdict(saved)
     return ", ".join(

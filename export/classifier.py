@@ -3,7 +3,7 @@
   python -m export.classifier --checkpoint=run-sst2 --output_dir=classifier
 
 --checkpoint is the output folder of run_finetuning, whose best weights are exported, or a
-classifier of another program.
+fine-tuned model of another program.
 
 To use the result:
 
@@ -39,7 +39,7 @@ class Options(ExportOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, or a classifier of another program "
+        help="Output folder of run_finetuning, or a fine-tuned model of another program "
         "(docs/checkpoints.md), converted or not."
     )
     max_seq_length: int | None = option(
@@ -99,7 +99,7 @@ def export_classifier(
     """Writes the best weights of a fine-tuning run, or another classifier, as a SavedModel.
 
     Args:
-        run_folder: the output folder of run_finetuning, or a classifier of another program.
+        run_folder: the output folder of run_finetuning, or a fine-tuned model of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
         max_seq_length: longer texts are truncated, and contexts and tagged texts are read in

@@ -10,12 +10,12 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion.options import ConversionOptions
-from bert_tf.resolution import agreed, flag_values
+from bert_tf.resolution import agreed, differences, flag_values
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.completing import complete
-from bert_tf.weights.formats import google, huggingface, kerashub
+from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, has_projection, part_of
 from bert_tf.weights.reshaping import (
@@ -30,7 +30,7 @@ from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import say
 from tfrecords.vocabulary import load_vocab
-from tfrecords.writer import check_new_folder, whole_folder
+from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +40,13 @@ class _Target:
     Attributes:
         write: writes a checkpoint into an empty folder.
         needs_pooler: whether a checkpoint of the format always has a pooler.
+        states_labels: whether it says what the outputs of a head mean: the names of the labels,
+            and whether a text may have several.
     """
 
     write: Callable[[Checkpoint, str], None]
     needs_pooler: bool = True
+    states_labels: bool = True
 
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
@@ -56,9 +59,9 @@ def write_run(checkpoint: Checkpoint, folder: str) -> None:
 
 
 _TARGETS = {
-    "google": _Target(google.write),
+    "google": _Target(google.write, states_labels=False),
     "huggingface": _Target(huggingface.write, needs_pooler=False),
-    "kerashub": _Target(kerashub.write),
+    "kerashub": _Target(kerashub.write, states_labels=False),
     "run": _Target(write_run),
 }
 
@@ -84,6 +87,12 @@ def convert(options: ConversionOptions) -> None:
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
     checkpoint = _without(checkpoint, left_out)
+    if checkpoint.head and checkpoint.head.multi_label and not target.states_labels:
+        raise ValueError(
+            f"{checkpoint.path} assigns several labels at once, which --to={options.to} cannot "
+            "state, so its readers would choose a single one: use --to=huggingface or --to=run, or "
+            "leave the head out with --allow_extra='task_model/head/*'"
+        )
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
@@ -108,6 +117,8 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     file = options.bert_config_file
     config = BertConfig.from_json_file(file) if file else None
     checkpoint = open_checkpoint(options.from_, config, ignored=allowed)
+    if config:
+        _check_config(file, config, checkpoint)
     spec = checkpoint.spec
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
@@ -126,6 +137,23 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         config = dataclasses.replace(config, hidden_act=options.hidden_act)
     spec = dataclasses.replace(spec, config=config, vocab=vocab, lower_case=lower_case)
     return dataclasses.replace(checkpoint, spec=spec, vocab_file=vocab_file)
+
+
+def _check_config(file: str, config: BertConfig, checkpoint: Checkpoint) -> None:
+    """Raises a ValueError if --bert_config_file contradicts the configuration of --from."""
+    own, source = checkpoint.spec.config, checkpoint.config_file or checkpoint.path
+    # The formats do not read all values as --bert_config_file does.
+    if absolute_path(file) == absolute_path(source):
+        return
+    # The Model Garden calls both forms of GELU gelu.
+    in_garden = checkpoint.format == model_garden.NAME or not checkpoint.config_file
+    if in_garden and config.hidden_act == "gelu" and own.hidden_act == "gelu_new":
+        config = dataclasses.replace(config, hidden_act="gelu_new")
+    if found := differences(config, own):
+        raise ValueError(
+            f"{source}, the configuration of --from, differs from --bert_config_file={file} in "
+            f"{found}: leave out --bert_config_file"
+        )
 
 
 def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
@@ -167,6 +195,9 @@ def _report(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.hidden_act}, "
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
     ]
+    if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].states_labels:
+        labels = ", ".join(checkpoint.head.labels)
+        lines.append(f"Not in this format, so keep them: the names of the labels, {labels}.")
     if left_out:
         lines.append(f"Left out of the checkpoint: {shortened(left_out, 10)}.")
     if random:
@@ -177,9 +208,11 @@ def _report(
 def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
     folder = options.output_dir
     if options.to == "huggingface":
-        return f"in Python, transformers.AutoModel.from_pretrained({folder!r})"
+        name = huggingface.architecture(checkpoint)
+        return f"in Python, transformers.{name}.from_pretrained({folder!r})"
     if options.to == "kerashub":
-        return f"in Python, keras_hub.models.BertBackbone.from_preset({folder!r})"
+        name = kerashub.model_class(checkpoint)
+        return f"in Python, keras_hub.models.{name}.from_preset({folder!r})"
     if checkpoint.head and options.to == "run":
         name = unused_name("classifier")
         return command_line("export.classifier", checkpoint=folder, output_dir=name)

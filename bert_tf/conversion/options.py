@@ -60,6 +60,7 @@ class ConversionOptions(command.Options):
     max_position_embeddings: int | None = option(
         None,
         at_least=3,
+        at_most=1_000_000,
         help="Length of the longest sequence that the result takes. A smaller number keeps the "
         "first position embeddings; a larger one repeats them.",
     )

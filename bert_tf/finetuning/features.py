@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -64,6 +65,13 @@ class Features:
         if self.ids.shape.rank == 2:
             return self.ids.row_lengths().numpy()
         return tf.reduce_max(self.ids.row_lengths(axis=2), axis=1).numpy()
+
+
+def note_constant(targets: np.ndarray, name: Callable[[Any], str]) -> tuple[str, ...]:
+    """Returns a note if several examples all have the same target; `name` says what it is."""
+    if len(targets) < 2 or np.any(targets != targets[0]):
+        return ()
+    return (f"all of them {name(targets[0])}",)
 
 
 def encode_texts(

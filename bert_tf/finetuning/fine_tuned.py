@@ -1,10 +1,11 @@
-"""Opens what predicts: a fine-tuning run or a classifier of another program."""
+"""Opens what predicts: a fine-tuning run or a fine-tuned model of another program."""
 
 import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import default_length, make_task, task_of_run
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
@@ -16,6 +17,9 @@ from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import BEST, latest_checkpoint
 from bert_tf.weights.checkpoint import Checkpoint
 
+# The tasks that serve the heads of other programs, besides classifiers.
+_TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
+
 
 def open_fine_tuned(
     path: str, task: Task | None, max_seq_length: int | None, pairs: bool
@@ -25,9 +29,9 @@ def open_fine_tuned(
     Prints a warning if the run is unfinished.
 
     Args:
-        path: the output folder of run_finetuning, or a classifier of another program.
+        path: the output folder of run_finetuning, or a fine-tuned model of another program.
         task: the task, if it is not registered.
-        max_seq_length: the length. Default: that of the run, or 128.
+        max_seq_length: the length. Default: that of the run, or of the task.
         pairs: whether a classifier of another program takes pairs of texts.
 
     Raises:
@@ -49,8 +53,8 @@ def open_fine_tuned(
         checkpoint = open_checkpoint(path)
         task = _converted_task(checkpoint, path, pairs)
     config = checkpoint.spec.config
-    default = flags.get("max_seq_length", min(128, config.max_position_embeddings))
-    length = max_seq_length or default
+    most = min(default_length(task.name), config.max_position_embeddings)
+    length = max_seq_length or flags.get("max_seq_length", most)
     check_length(config, length)
     return checkpoint, task, length
 
@@ -69,24 +73,24 @@ def _warn_if_unfinished(folder: RunFolder, flags: dict) -> None:
         )
 
 
-def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> TextTask:
+def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Task:
     head = checkpoint.head
     if not head:
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
     (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
-    if head.kind != "classifier":
-        raise ValueError(
-            f"{path} has a head of the kind {head.kind}: give the output folder of "
-            "run_finetuning; of other models, only classifiers can be used"
-        )
-    if classes == 1:
-        return dataclasses.replace(classifier_task((), pairs), head=number_head(head))
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
-    if len(labels) != classes:
+    if head.kind in ("classifier", "tagger") and classes > 1 and len(labels) != classes:
         raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
+    if head.kind in _TASKS:
+        if pairs:
+            raise ValueError(f"--pairs is only for classifiers, but {path} is none: omit it")
+        options = FineTuningOptions(task=_TASKS[head.kind], output_dir=path, do_predict=True)
+        return make_task(options, dataclasses.replace(head, labels=labels))
+    if classes == 1:
+        return dataclasses.replace(classifier_task((), pairs), head=number_head(head))
     return classifier_task(labels, pairs, head.multi_label)
 
 

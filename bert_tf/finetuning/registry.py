@@ -39,8 +39,13 @@ def task_name(name: str) -> str:
 
 def with_length(options: FineTuningOptions, name: str) -> FineTuningOptions:
     """Returns the options with the --max_seq_length of the task of this name if none is given."""
-    length = options.max_seq_length or _MAX_SEQ_LENGTHS.get(name, 128)
+    length = options.max_seq_length or default_length(name)
     return dataclasses.replace(options, max_seq_length=length)
+
+
+def default_length(name: str) -> int:
+    """Returns the default --max_seq_length of the task of this name."""
+    return _MAX_SEQ_LENGTHS.get(name, 128)
 
 
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.progress import counted
+from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
@@ -63,6 +63,7 @@ def read_table(path: str) -> Table:
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 
     Blank lines are skipped, and so is a byte order mark. Line ends may be those of Windows.
+    Fields with line breaks are counted on standard output: a stray quote also makes one.
 
     Raises:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
@@ -104,10 +105,11 @@ def _csv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows with the numbers of the lines on which they begin."""
-    line = 1
+    """Yields the rows with the numbers of the lines on which they begin; counts line breaks."""
+    line, broken = 1, []
     try:
         for fields in rows:
+            broken += [line for field in fields if "\n" in field]
             yield line, fields
             line = rows.line_num + 1
     except csv.Error as error:
@@ -115,6 +117,11 @@ def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[
         raise ValueError(
             f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
         ) from None
+    if broken:
+        say(
+            f"{path}: {counted(len(broken), 'field')} with line breaks, the first in line "
+            f'{broken[0]:,}. If there should be none, a stray " joins rows.'
+        )
 
 
 def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -149,7 +156,7 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_object)
         except json.JSONDecodeError as error:
             problem = f"{error.msg} at column {error.colno}"
             raise ValueError(f"{path}, line {number:,} is not JSON: {problem}") from None
@@ -161,3 +168,11 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 '{"text": "...", "label": "..."}'
             )
         yield number, row
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"it names {max(keys, key=keys.count)!r} twice")
+    return row

@@ -1,6 +1,7 @@
 """Reads the examples that a fine-tuned model predicts: texts, pairs, questions with contexts."""
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 from bert_tf.corpus.sources import is_json
 from bert_tf.inference.lines import is_utf8, read_chunks
 from bert_tf.inference.options import TextOptions
+from tfrecords.progress import counted
 
 Example = dict[str, Any]
 PAIR = " ||| "
@@ -21,7 +23,8 @@ def read_examples(
 
     An example has a string for every input of the model, or strings if that is of rank 2, and
     possibly an `id`. A line holds them separated by tabs, or a pair by " ||| "; a line of a file
-    whose name ends in .jsonl holds a JSON object.
+    whose name ends in .jsonl holds a JSON object. Bytes that are not UTF-8 are dropped, as in
+    fine-tuning; a warning at the end counts their lines.
 
     Args:
         signature: the inputs of the model.
@@ -32,16 +35,23 @@ def read_examples(
     """
     parse = _parse_json if is_json(options.input_file or "") else _parse_line
     source = options.input_file or ("the arguments" if options.texts else "standard input")
-    number = 0
+    number = not_utf8 = 0
     for lines in read_chunks(options.texts, options.input_file):
         examples = []
         for line in lines:
             number += 1
+            not_utf8 += not is_utf8(line)
             try:
-                examples.append(parse(line.decode("utf-8", "replace"), signature))
+                examples.append(parse(line.decode("utf-8", "ignore"), signature))
             except ValueError as error:
                 raise ValueError(f"{source}, line {number}: {error}") from None
         yield examples
+    if not_utf8:
+        print(
+            f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of "
+            f"{counted(number, 'example')}.",
+            file=sys.stderr,
+        )
 
 
 def _parse_line(line: str, signature: Sequence[tf.TensorSpec]) -> Example:

@@ -224,7 +224,7 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
         ValueError: the checkpoint holds no such weights.
         OSError: the checkpoint is damaged.
     """
-    tensors = tensors_by_key(checkpoint)
+    tensors = tensors_by_key(checkpoint, advice="")
     weights = {_path(key): tensor for key, tensor in tensors.items() if _path(key)}
     if not weights:
         raise ValueError(
@@ -248,19 +248,24 @@ def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
         raise OSError(f"cannot write {path}: {error.message}") from error
 
 
-def tensors_by_key(checkpoint: str) -> dict[str, Tensor]:
+def tensors_by_key(
+    checkpoint: str, advice: str = ": download or copy it again"
+) -> dict[str, Tensor]:
     """Returns all tensors of a TensorFlow checkpoint, by their keys.
+
+    Args:
+        advice: the end of the message about a damaged checkpoint.
 
     Raises:
         OSError: the checkpoint is damaged.
     """
     check_name(checkpoint)
-    with _reading(checkpoint):
+    with _reading(checkpoint, advice):
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()
 
     def read(key: str) -> np.ndarray:
-        with _reading(checkpoint):
+        with _reading(checkpoint, advice):
             value = reader.get_tensor(key)
             # NumPy's own strings lose the zeros at their ends.
             return np.asarray(value, object if isinstance(value, bytes) else None)
@@ -276,12 +281,12 @@ def _some_names(found: Collection[str]) -> str:
 
 
 @contextlib.contextmanager
-def _reading(checkpoint: str) -> Iterator[None]:
+def _reading(checkpoint: str, advice: str = "") -> Iterator[None]:
     """Turns TensorFlow's various errors for damaged files into one OSError."""
     try:
         yield
     except (tf.errors.OpError, IndexError) as error:
-        raise OSError(f"{checkpoint} is damaged or incomplete") from error
+        raise OSError(f"{checkpoint} is damaged or incomplete{advice}") from error
 
 
 def _path(key: str) -> str | None:

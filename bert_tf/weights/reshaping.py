@@ -32,11 +32,13 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", item.strip())
         if not match:
             raise ValueError(f"--{flag}={text}: {item!r} is not an index or a range such as 0-5")
-        layers += range(int(match[1]), int(match[2] or match[1]) + 1)
+        first, last = int(match[1]), int(match[2] or match[1])
+        # Before a range of any length takes memory.
+        if last >= num_layers:
+            raise ValueError(f"--{flag}={text}: the layers are 0 to {num_layers - 1}")
+        layers += range(first, last + 1)
     if not layers or layers != sorted(set(layers)):
         raise ValueError(f"--{flag}={text}: name each layer once, in increasing order")
-    if layers[-1] >= num_layers:
-        raise ValueError(f"--{flag}={text}: the layers are 0 to {num_layers - 1}")
     return layers
 
 

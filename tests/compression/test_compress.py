@@ -110,7 +110,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
 
 
 def run_and_copy(options, folder, monkeypatch) -> tuple[dict[str, float], Options]:
-    """Returns the results of a run, and the flags of a copy as it was before its first evaluation."""
+    """Returns the results of a run, and the flags of its copy from before its first evaluation."""
     copy, evaluate = dataclasses.replace(options, output_dir=str(folder)), Evaluator.evaluate
 
     def copy_once(self, split):

@@ -1,11 +1,17 @@
 """The SavedModel of a classifier of pairs, compared with the model on packed inputs."""
 
+import dataclasses
+import pathlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import MAKERS, TASKS, with_length
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.models.task_model import BertTaskModel
@@ -14,6 +20,7 @@ from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.weights.checkpoint import Head
+from bert_tf.weights.formats import huggingface
 from export import check, classifier
 from export.int8_weights import quantize
 from export.saved_models import save_folder
@@ -98,6 +105,42 @@ def test_weights_in_8_bits(tmp_path):
     assert all(len(shape) == 1 or 1 in shape for shape in others)  # biases and scales
 
 
+@pytest.mark.parametrize(
+    ("kind", "size", "labels", "inputs", "outputs"),
+    [
+        ("tagger", 3, ("O", "B-x", "I-x"), [["a b", "a"]], {"tag", "probability", "entity"}),
+        ("span", 2, (), [["a", "b"], ["a b", "b a b"]], {"text", "start", "end", "score"}),
+        ("multiple_choice", 1, (), [["a"], [["a b", "b"]]], {"index", "probabilities"}),
+    ],
+)
+def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_path):
+    """Oracle: the task that the head is of, with the model that was converted."""
+    config = dataclasses.replace(CONFIG, max_position_embeddings=128)
+    run, other = RunFolder(str(tmp_path / "run")), str(tmp_path / "other")
+    model = BertTaskModel(config, size, kind)
+    run.write(ModelSpec(config, VOCAB, lower_case=True))
+    run.write_head(Head(kind, labels))
+    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    pathlib.Path(other).mkdir()
+    huggingface.write(open_checkpoint(run.path), other)
+    folder = str(tmp_path / "served")
+    classifier.run(classifier.Options(checkpoint=other, output_dir=folder))
+    task = TASKS["swag"]
+    if kind != "multiple_choice":
+        name = {"tagger": "ner", "span": "squad"}[kind]
+        options = FineTuningOptions(task=name, output_dir="x", do_predict=True)
+        task = MAKERS[name](with_length(options, name), Head(kind, labels))
+    module = task.serving(model, WordPieceTokenizer(VOCAB), 128)
+    inputs = [tf.constant(x) for x in inputs]
+    expected, found = module.__call__(*inputs), tf.saved_model.load(folder)(*inputs)
+    assert found.keys() == expected.keys() >= outputs
+    for name, values in expected.items():
+        if values.dtype == tf.string:
+            assert found[name].numpy().tolist() == values.numpy().tolist()
+        else:
+            np.testing.assert_allclose(found[name], values, atol=1e-6)
+
+
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
     """Oracles: the model; the code of the card; the labels of the head."""
     run = RunFolder(str(tmp_path / "run"))
@@ -114,8 +157,9 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
         assert "\n" not in str(caught.value)
 
     refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
-    refuse("kind tagger: .* run_finetuning; of other models, only classif", Head("tagger"))
-    refuse("names 2 labels, but has 3 classes", Head("classifier", ("a", "b")))
+    refuse("--pairs is only for classifiers, but .*run is none: omit it", Head("tagger"))
+    for kind in ("classifier", "tagger"):
+        refuse("names 2 labels, but has 3 classes", Head(kind, ("a", "b")), pairs=False)
     run.write_head(Head("classifier", ("a", "b", "c"), multi_label=True))
     _, task, _ = open_fine_tuned(run.path, None, None, pairs=True)
     assert isinstance(task, MultiLabelTask) and task.labels == ("a", "b", "c")

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.finetuning.tasks import classification, tagging
+from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training import checkpoints
@@ -34,7 +34,7 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
 def quick(quick_runs):
     """Saves the time that drawing confusion matrices takes, too."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (classification, tagging):
+        for module in (classification, multiple_choice, tagging):
             patch.setattr(module, "draw_confusion", lambda *_: None)
         yield
 

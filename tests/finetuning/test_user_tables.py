@@ -24,10 +24,10 @@ def write(folder, name: str, data: bytes) -> str:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end):
+def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys):
     """Oracle: the texts that the standard library's writer wrote, after a byte order mark.
 
-    A lone carriage return becomes a space.
+    A lone carriage return becomes a space. The fields with line breaks are counted, by hand.
     """
     with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8-sig") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator=line_end)
@@ -36,6 +36,22 @@ def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end):
     texts = [text.replace("lone \r", "lone  ") for text in TEXTS]
     assert table.columns == {"text": texts, "label": ["x"] * len(TEXTS)}
     assert table.lines[:4] == [2, 3, 4, 8]
+    assert "a.csv: 1 field with line breaks, the first in line 4." in capsys.readouterr().out
+
+
+def test_stray_quotes_that_join_rows_are_said(tmp_path, capsys):
+    """Oracle: by hand; lines 3 to 5 are one row, and so are 6 and 7. Others are not mentioned."""
+    data = b'text,label\na,x\n"b,x\nc,y\nd",x\n"e\nf","g\nh"\n'
+    assert read_table(write(tmp_path, "a.csv", data)).lines == [2, 3, 6]
+    out = capsys.readouterr().out
+    assert "a.csv: 3 fields with line breaks, the first in line 3. " in out and out.count("\n") == 1
+    for name, data in (
+        ("a.csv", b'a\n"b"\n'),
+        ("a.tsv", b'a\n"b\n"\n'),
+        ("a.json", b'{"a":"\\n"}'),
+    ):
+        read_table(write(tmp_path, name, data))
+    assert capsys.readouterr().out == ""
 
 
 def test_tsv_files_have_no_quoting(tmp_path):
@@ -68,6 +84,11 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.tsv", b"a\tb\n1\n", "a.tsv, line 2: 1 column, but the first line has 2: 'a', 'b'"),
         ("a.json", b'{"a": 1}\n{"a": \n', "a.json, line 2 is not JSON: Expecting value at column"),
         ("a.json", b'[{"a": 1}]\n', "a.json, line 1 is not a JSON object: write one per line"),
+        (
+            "a.json",
+            b'{"a": 1}\n{"a": 1, "b": 2, "a": 1}',
+            "line 2 cannot be read: it names 'a' twice",
+        ),
         ("a.json", b'{"a":' + b"[" * 10**5, "a.json, line 1 cannot be read: maximum rec"),
     ],
 )

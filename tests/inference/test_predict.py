@@ -199,6 +199,20 @@ def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
         list(read_examples(Options(checkpoint="x", input_file=file), signature))
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("x.txt", b"caf\xe9\n\nd\xff\xc3\xa9\n"), ("x.json", b'{"text": "caf\xe9"}\n')],
+)
+def test_bytes_that_are_not_utf8_are_dropped_and_counted(name, data, tmp_path, capsys):
+    """Oracle: by hand; fine-tuning drops them, too. An empty line is an empty text."""
+    (tmp_path / name).write_bytes(data)
+    options = Options(checkpoint="x", input_file=str(tmp_path / name))
+    texts = [row["text"] for rows in read_examples(options, PAIR[:1]) for row in rows]
+    assert texts == (["caf", "", "d\xe9"] if name == "x.txt" else ["caf"])
+    counts = "2 of 3 examples" if name == "x.txt" else "1 of 1 example"
+    assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().err
+
+
 def test_choices_are_separated_by_tabs():
     """Oracle: the fields, by hand."""
     options = Options(checkpoint="x", texts=("a\tb\tc",))

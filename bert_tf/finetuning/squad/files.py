@@ -1,5 +1,6 @@
 """Questions on contexts, from files in SQuAD's format or from tensorflow-datasets."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -50,12 +51,16 @@ class SquadExamples:
 
 
 class _Row(NamedTuple):
-    """A question as it is in a file; `answers` are texts and offsets in characters."""
+    """A question as it is in a file; `answers` are texts and offsets in characters.
+
+    `faults` are notes on it, some of `_NOTES`.
+    """
 
     id: str
     text: str
     context: str
     answers: list[tuple[str, int]] | None
+    faults: tuple[str, ...] = ()
 
 
 def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
@@ -117,15 +122,17 @@ def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
 def _row(question: Any, context: str, where: str) -> _Row:
     id_ = str(_get(question, "id", (str, int), where))
     where = f"question {id_}"
-    answers, of = None, f"an answer of {where}"
-    if question.get("is_impossible"):
-        answers = []
+    answers, faults, of = None, (), f"an answer of {where}"
+    impossible = question.get("is_impossible")
+    if impossible:
+        answers, faults = [], (_DROPPED,) * bool(question.get("answers"))
     elif "answers" in question:
         answers = [
             (_get(answer, "text", str, of), _get(answer, "answer_start", int, of))
             for answer in _get(question, "answers", list, where)
         ]
-    return _Row(id_, _get(question, "question", str, where), context, answers)
+        faults = (_UNMARKED,) * (impossible is False and not answers)
+    return _Row(id_, _get(question, "question", str, where), context, answers, faults)
 
 
 def _get(record: Any, key: str, kind: Any, where: str) -> Any:
@@ -156,7 +163,7 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
         ValueError: names the question.
     """
     contexts: dict[str, int] = {}
-    questions, ids, counts = [], set(), dict.fromkeys(_NOTES, 0)
+    questions, ids, counts = [], set(), Counter()
     for row in rows:
         _check(row, split, unanswerable)
         if row.id in ids:
@@ -167,6 +174,7 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
         span, moved = _span(row) if split == TRAIN else (None, False)
         counts[_MOVED] += moved
         counts[_EMPTY] += not row.text.strip()
+        counts.update(row.faults if split == TRAIN else (*row.faults, *_misplaced(row)))
         if split == TRAIN and row.answers and not span:
             counts[_ABSENT] += 1
             continue
@@ -185,9 +193,13 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
 
 _MOVED = "answers moved from a wrong offset to the nearest place with their text: {}"
 _ABSENT = "questions left out because their answer is not in the context: {}"
+_ELSEWHERE = "answers at a wrong offset: {}"
+_NOWHERE = "answers that are not in the context: {}"
+_DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
+_UNMARKED = 'questions without answers, taken as unanswerable despite "is_impossible": false: {}'
 _SAME_ID = "questions with a repeated id: {}"
 _EMPTY = "empty questions: {}"
-_NOTES = (_MOVED, _ABSENT, _SAME_ID, _EMPTY)
+_NOTES = (_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY)
 
 
 def _check(row: _Row, split: str, unanswerable: bool) -> None:
@@ -212,6 +224,14 @@ def _span(row: _Row) -> tuple[tuple[int, int] | None, bool]:
             first = len(row.context[:found].encode())
             return (first, first + len(text.encode())), found != start
     return None, False
+
+
+def _misplaced(row: _Row) -> Iterator[str]:
+    """Yields a note for each answer that is not at its offset."""
+    for text, start in row.answers or ():
+        found = _nearest(row.context, text, start)
+        if found != start:
+            yield _NOWHERE if found is None else _ELSEWHERE
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:

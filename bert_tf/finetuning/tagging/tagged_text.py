@@ -33,11 +33,13 @@ class TaggedText:
         documents: at least one sentence each, which have at least one word each.
         marks_documents: whether the file says where documents begin; otherwise every sentence is a
             document.
+        notes: oddities of the data, with their counts.
     """
 
     path: str
     documents: list[list[Sentence]]
     marks_documents: bool = False
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.sentences)

@@ -1,6 +1,5 @@
 """Classification of texts or pairs of texts."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,21 +7,18 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head
-from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import CLASSIFICATION
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT, TextTask
+from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, IGNORES_INPUT, TextTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
-# With more classes than this, the output does not count their examples.
-_CLASSES_SHOWN = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +43,11 @@ class ClassificationTask(TextTask):
     def head(self) -> Head:
         return Head("classifier", self.labels)
 
-    def featurize(
-        self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> Features:
-        features = super().featurize(examples, tokenizer, max_seq_length)
-        if "labels" not in features.targets:
-            return features
-        counts = np.bincount(features.targets["labels"], minlength=len(self.labels))
-        return dataclasses.replace(features, notes=(*features.notes, *self._note_classes(counts)))
-
-    def _note_classes(self, counts: np.ndarray) -> tuple[str, ...]:
-        if sum(counts) > 1 and max(counts) == sum(counts):
-            return (f'all of them "{self.labels[counts.argmax()]}"',)
-        if len(counts) > _CLASSES_SHOWN:
-            return ()
+    def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        constant = note_constant(targets["labels"], lambda label: f'"{self.labels[label]}"')
+        if constant or len(self.labels) > CLASSES_SHOWN:
+            return constant
+        counts = np.bincount(targets["labels"], minlength=len(self.labels))
         return tuple(f'{n:,} "{name}"' for n, name in zip(counts, self.labels, strict=True))
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:

@@ -11,7 +11,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import MultiLabelObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -36,6 +36,15 @@ class MultiLabelTask(TextTask):
     @property
     def head(self) -> Head:
         return Head("classifier", self.labels, multi_label=True)
+
+    def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        total, counts = len(targets["labels"]), targets["labels"].sum(axis=0, dtype=np.int64)
+        words = {0: "none of them", total: "all of them"} if total > 1 else {}
+        if len(counts) > CLASSES_SHOWN:
+            constant = {word: np.sum(counts == n) for n, word in words.items()}
+            return tuple(f"classes that {word} have: {n:,}" for word, n in constant.items() if n)
+        pairs = zip(counts, self.labels, strict=True)
+        return tuple(f'{words.get(n, f"{n:,}")} "{name}"' for n, name in pairs)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the `loss`, `micro_f1`, `macro_f1` and `subset_accuracy`.

@@ -10,11 +10,12 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import Features, encode_texts
+from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # From this share of the examples on, predictions of one position count as constant.
@@ -29,11 +30,13 @@ class ChoiceExamples:
         texts: UTF-8 bytes [N].
         choices: the choices of each text, [N][K].
         targets: `labels`, the number of the right choice, int [N]; {} if unknown.
+        notes: faults in the data, with their counts.
     """
 
     texts: list[bytes]
     choices: list[list[bytes]]
     targets: Mapping[str, np.ndarray]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -46,7 +49,7 @@ class ChoiceExamples:
             for choice in choices
         ]
         texts, choices = map(list, zip(*pairs, strict=True))
-        return TextExamples(texts, choices, {})
+        return TextExamples(texts, choices, {}, notes=self.notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,9 @@ class MultipleChoiceTask(Task):
                 f"{cut:,} of {len(rows):,} choices truncated to {max_seq_length} tokens",
                 *notes,
             )
+        if "labels" in examples.targets:
+            labels = examples.targets["labels"]
+            notes = (*notes, *note_constant(labels, lambda label: f'"{self.labels[label]}"'))
         return dataclasses.replace(
             rows,
             ids=tf.RaggedTensor.from_uniform_row_length(rows.ids, count),
@@ -127,15 +133,24 @@ class MultipleChoiceTask(Task):
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
     ) -> list[str]:
-        """Writes `predictions_<split>.tsv`: index, label, prediction, probabilities."""
+        """Writes the predictions of a split.
+
+        `predictions_<split>.tsv` has the columns index, label, prediction and probabilities;
+        `confusion_<split>.png` is for a split with labels.
+        """
         logits = outputs["logits"].astype(np.float64)
+        predictions, labels = logits.argmax(axis=-1), features.targets.get("labels")
         columns = {"index": range(len(logits))}
-        if "labels" in features.targets:
-            columns["label"] = features.targets["labels"]
-        columns["prediction"] = logits.argmax(axis=-1)
+        if labels is not None:
+            columns["label"] = labels
+        columns["prediction"] = predictions
         probabilities = np.exp(_log_softmax(logits))
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
-        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+        files = [write_table(folder, f"predictions_{split}.tsv", columns)]
+        if labels is not None:
+            files.append(f"confusion_{split}.png")
+            draw_confusion(labels, predictions, self.labels, f"{folder}/{files[-1]}")
+        return files
 
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int

@@ -1,5 +1,6 @@
 """CoNLL-2003: named entities in news (Tjong Kim Sang and De Meulder 2003)."""
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.tagging.conll import has_tags, read_conll, read_tfds
+from bert_tf.finetuning.tagging.conll import DOCUMENT, has_tags, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
@@ -51,7 +52,10 @@ class ConllTask(TaggingTask):
     def read_texts(
         self, names: Collection[str], files: DataFiles, seed: int
     ) -> dict[str, TaggedText]:
-        return {name: self._texts.get(name) or _read(files, name) for name in names}
+        texts = {name: self._texts.get(name) or _read(files, name) for name in names}
+        if not self.document_context:
+            return texts
+        return {name: _note_alone(text) for name, text in texts.items()}
 
 
 def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
@@ -80,6 +84,13 @@ def _read(files: DataFiles, split: str) -> TaggedText:
         f"{files.data_dir} has none of {', '.join(_NAMES[split])}: give {flag} if it has another "
         "name"
     )
+
+
+def _note_alone(text: TaggedText) -> TaggedText:
+    if text.marks_documents:
+        return text
+    note = f"each sentence read alone ({DOCUMENT} lines are missing)"
+    return dataclasses.replace(text, notes=(*text.notes, note))
 
 
 def _uses_tfds(files: DataFiles) -> bool:

@@ -25,7 +25,6 @@ _FLAGS = (
     *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
     *("label_column", "label_type", "label_separator"),
 )
-_ID = "id"
 _TEST = "test"
 _SEPARATOR = ","
 Targets = dict[str, np.ndarray]
@@ -151,18 +150,17 @@ class _Layout:
         """
         path = getattr(files, f"{split}_file")
         table = self.tables.pop(path, None) or _open(path, split)
-        ids = own_labels.read_ids(table, _ID) if _ID in table.columns else None
-        repeated = len(ids) - len(set(ids)) if ids else 0
+        ids, notes = own_labels.read_ids(table)
         return TextExamples(
             _texts(table, self.text or self._text_column(table)),
             _texts(table, self.text_b) if self.text_b else None,
             targets(table) if self._has_labels(table, split) else {},
             ids,
-            (f"{repeated:,} with the id of an earlier one",) if repeated else (),
+            notes,
         )
 
     def _text_column(self, table: Table) -> str:
-        taken = (*self.labels, self.text_b, _ID, "")
+        taken = (*self.labels, self.text_b, own_labels.ID, "")
         names = [name for name in table.columns if name not in taken]
         if "text" in names or len(names) == 1:
             return "text" if "text" in names else names[0]

@@ -12,7 +12,9 @@ import numpy as np
 
 from bert_tf.finetuning.user_tables import Table
 
-_WITHOUT_LABELS = ": give a file without labels as --test_file"
+ID = "id"
+# Advice where a file has no column of labels.
+OTHER_COLUMN = ": --label_column names another one; only --test_file may lack labels"
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
 # Limits of the standard deviation, so that float32 can also hold sums of squares.
@@ -33,13 +35,26 @@ def is_unicode(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
+def check_label(table: Table, row: int, value: Any) -> None:
+    """Checks that a row has a label.
+
+    Raises:
+        ValueError: it has none; the message names the line.
+    """
+    if is_empty(value):
+        raise ValueError(
+            f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
+            "then all of them"
+        )
+
+
 def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row.
 
     Raises:
         ValueError: a cell is empty or holds something else; the message names the line.
     """
-    values = table.column(column, _WITHOUT_LABELS)
+    values = table.column(column, OTHER_COLUMN)
     return [(_class_name(table, row, value),) for row, value in enumerate(values)]
 
 
@@ -50,7 +65,7 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
         ValueError: a cell holds something else; the message names the line.
     """
     rows = []
-    for row, value in enumerate(table.column(column, _WITHOUT_LABELS)):
+    for row, value in enumerate(table.column(column, OTHER_COLUMN)):
         if isinstance(value, str):
             value = [part for part in value.split(separator) if part.strip()]
         items = value if isinstance(value, list) else [] if value is None else [value]
@@ -65,7 +80,7 @@ def read_flags(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
     Raises:
         ValueError: a cell holds something else; the message names the line.
     """
-    cells = [table.column(name, _WITHOUT_LABELS) for name in columns]
+    cells = [table.column(name, OTHER_COLUMN) for name in columns]
     return [
         tuple(
             name
@@ -82,7 +97,7 @@ def read_numbers(table: Table, column: str) -> np.ndarray:
     Raises:
         ValueError: a cell holds something else; the message names the line.
     """
-    values = table.column(column, _WITHOUT_LABELS)
+    values = table.column(column, OTHER_COLUMN)
     return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float64)
 
 
@@ -106,17 +121,22 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
     return mean, deviation
 
 
-def read_ids(table: Table, column: str) -> list[str]:
-    """Returns what identifies each row in files of predictions; "" where there is nothing.
+def read_ids(table: Table) -> tuple[list[str] | None, tuple[str, ...]]:
+    """Returns what identifies each row, "" where there is nothing, and notes on repeated ids.
+
+    Without a column of ids, the former is None.
 
     Raises:
         ValueError: an id is not UTF-8; the message names the line.
     """
-    ids = ["" if value is None else str(value) for value in table.columns[column]]
+    if ID not in table.columns:
+        return None, ()
+    ids = ["" if value is None else str(value) for value in table.columns[ID]]
     for row, value in enumerate(ids):
         if not is_unicode(value):
-            raise ValueError(f"{table.at(row)}: the {column} is not UTF-8: save the file as UTF-8")
-    return ids
+            raise ValueError(f"{table.at(row)}: the {ID} is not UTF-8: save the file as UTF-8")
+    repeated = len(ids) - len(set(ids))
+    return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
 
 def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
@@ -156,8 +176,7 @@ def class_matrix(rows: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
 
 
 def _class_name(table: Table, row: int, value: Any) -> str:
-    if is_empty(value):
-        raise ValueError(f"{table.at(row)} has no label{_WITHOUT_LABELS}")
+    check_label(table, row, value)
     if isinstance(value, list | dict):
         raise ValueError(
             f"{table.at(row)}: label {_shown(value)} is not a string: lists are for "
@@ -177,6 +196,7 @@ def _flag(table: Table, row: int, name: str, value: Any) -> bool:
 
 
 def _number(table: Table, row: int, value: Any) -> float:
+    check_label(table, row, value)
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):

@@ -11,7 +11,13 @@ from bert_tf.finetuning.examples import HELD_OUT
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
-from bert_tf.finetuning.tasks.own_labels import is_unicode
+from bert_tf.finetuning.tasks.own_labels import (
+    OTHER_COLUMN,
+    check_label,
+    is_empty,
+    is_unicode,
+    read_ids,
+)
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.finetuning.user_tables import Table, read_table
 
@@ -63,21 +69,22 @@ class OwnTaggingTask(TaggingTask):
         words, tags = self._columns
         table.column(words)
         if split != "test":
-            table.column(tags, ": give a file without tags as --test_file")
+            table.column(tags, OTHER_COLUMN)
         rows = range(len(table))
-        known = any(value is not None for value in table.columns.get(tags, []))
-        return TaggedText(
-            path, [[_sentence(table, row, words, tags if known else None)] for row in rows]
-        )
+        known = not all(map(is_empty, table.columns.get(tags, [])))
+        documents = [[_sentence(table, row, words, tags if known else None)] for row in rows]
+        _, notes = read_ids(table)
+        return TaggedText(path, documents, notes=notes)
 
 
 def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
-    tokens = _strings(table, row, words)
+    tokens = _strings(table, row, words, "word")
     if not tokens:
         raise ValueError(f"{table.at(row)}: {words!r} is empty")
     if tags is None:
         return Sentence(tokens, (), (table.lines[row],) * len(tokens))
-    found = _strings(table, row, tags)
+    check_label(table, row, table.columns[tags][row])
+    found = _strings(table, row, tags, "tag")
     if len(found) != len(tokens):
         raise ValueError(
             f"{table.at(row)}: {words!r} and {tags!r} differ in length, {len(tokens)} and "
@@ -86,16 +93,18 @@ def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
     return Sentence(tokens, found, (table.lines[row],) * len(tokens))
 
 
-def _strings(table: Table, row: int, name: str) -> tuple[str, ...]:
+def _strings(table: Table, row: int, name: str, kind: str) -> tuple[str, ...]:
     values = table.columns[name][row]
-    if not isinstance(values, list) or not all(map(_is_word, values)):
+    if not isinstance(values, list) or not all(map(_is_string, values)):
         raise ValueError(f"{table.at(row)}: {name!r} is not a list of strings")
+    if "" in values:
+        raise ValueError(f"{table.at(row)}: {kind} {values.index('') + 1:,} of {name!r} is empty")
     return tuple(map(str, values))
 
 
-def _is_word(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     # Tags may also be numbers.
-    return type(value) is int or (isinstance(value, str) and value != "" and is_unicode(value))
+    return type(value) is int or (isinstance(value, str) and is_unicode(value))
 
 
 def _hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
@@ -109,4 +118,5 @@ def _hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
         [d for d, c in zip(text.documents, chosen, strict=True) if c == held] for held in (0, 1)
     )
     rest, held_out = (dataclasses.replace(text, documents=part) for part in parts)
-    return rest, held_out
+    # The notes count all sentences.
+    return rest, dataclasses.replace(held_out, notes=())

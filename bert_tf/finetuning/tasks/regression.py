@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.config import Head
-from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import pearson, spearman
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.predictions import write_table
@@ -41,6 +41,9 @@ class RegressionTask(TextTask):
     @property
     def objective(self) -> RegressionObjective:
         return RegressionObjective(self.head.deviation)
+
+    def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        return note_constant(targets["values"], "{:g}".format)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the `loss`, the `mean_squared_error` and the correlation coefficients.

@@ -1,10 +1,14 @@
 """SQuAD 1.1 and 2.0, and questions on other texts in the same format."""
 
+import dataclasses
 import json
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from bert_tf.config import Head
+from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.objectives import SpanObjective
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.squad import scoring
@@ -73,7 +77,12 @@ class SquadTask(Task):
         self, examples: SquadExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> SquadFeatures:
         stride, max_query_length = self._windows
-        return make_features(examples, tokenizer, max_seq_length, max_query_length, stride)
+        features = make_features(examples, tokenizer, max_seq_length, max_query_length, stride)
+        if not self._nulls or not examples.has_answers:
+            return features
+        answerable = np.array([bool(question.answers) for question in examples.questions])
+        notes = note_constant(answerable, lambda some: "with an answer" if some else "unanswerable")
+        return dataclasses.replace(features, notes=(*features.notes, *notes))
 
     def decode(self, outputs: Outputs, features: SquadFeatures) -> dict[str, list[Answer]]:
         """Returns the answers to all questions."""

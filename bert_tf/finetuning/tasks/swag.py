@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.tasks.multiple_choice import ChoiceExamples, MultipleChoiceTask
 from bert_tf.finetuning.user_tables import Table, read_table
+from tfrecords.progress import counted
 
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
@@ -24,13 +25,20 @@ def read_files(data_dir: str, split: str) -> ChoiceExamples:
     """
     table = read_table(_find(data_dir, f"{'val' if split == 'dev' else split}.csv"))
     texts, beginnings = (_encode(table.column(name)) for name in ("sent1", "sent2"))
-    endings = zip(*(_encode(table.column(name)) for name in ENDINGS), strict=True)
+    endings = [*zip(*(_encode(table.column(name)) for name in ENDINGS), strict=True)]
     choices = [
         [(beginning + b" " + ending).strip() for ending in row]
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
     labelled = split != "test" or any(map(str.strip, table.columns.get("label", [])))
-    return ChoiceExamples(texts, choices, {"labels": _labels(table)} if labelled else {})
+    # Behind their beginnings, they are not empty texts.
+    empty = sum(not ending.strip() for row in endings for ending in row)
+    return ChoiceExamples(
+        texts,
+        choices,
+        {"labels": _labels(table)} if labelled else {},
+        (f"{counted(empty, 'empty ending')}",) if empty else (),
+    )
 
 
 def _find(data_dir: str, name: str) -> str:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import TaggingObjective
+from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, prepare
@@ -38,7 +39,8 @@ class TaggingFeatures(Features):
     predicted: tf.RaggedTensor
 
     def describe(self) -> str:
-        return f"{self.examples.describe()}, in {counted(len(self), 'window')}"
+        line = f"{self.examples.describe()}, in {counted(len(self), 'window')}"
+        return ", ".join([line, *self.notes])
 
 
 class TaggingTask(Task):
@@ -122,6 +124,7 @@ class TaggingTask(Task):
             examples=examples,
             pad_id=tokenizer.vocab.pad_id,
             max_seq_length=max_seq_length,
+            notes=examples.notes,
             predicted=pack(central & tf.gather(first, tokens), False, False),
         )
 
@@ -165,17 +168,27 @@ class TaggingTask(Task):
     ) -> list[str]:
         """Writes the predictions of a split.
 
+        `predictions_<split>.tsv` has a row for every word: the number of its sentence, the word,
+        its tag if known, the predicted tag and the probability of that.
         `predictions_<split>.conll` is the input of conlleval: word, tag if known, predicted tag.
         `confusion_<split>.png` is for a split with tags.
         """
-        files, gold = [f"predictions_{split}.conll"], features.examples.tags
-        predicted = self._tags(_word_logits(outputs, features))
-        write_conll(f"{folder}/{files[0]}", features.examples, predicted)
+        text, logits = features.examples, _word_logits(outputs, features)
+        gold, predicted = text.tags, self._tags(logits)
+        lengths = np.diff(text.word_splits(by_document=False))
+        columns = {"sentence": np.repeat(np.arange(len(text)), lengths), "word": text.words}
+        if gold:
+            columns["tag"] = gold
+        columns["prediction"] = predicted
+        columns["probability"] = np.exp(logits.max(axis=-1) - np.logaddexp.reduce(logits, axis=-1))
+        files = [write_table(folder, f"predictions_{split}.tsv", columns)]
+        files.append(f"predictions_{split}.conll")
+        write_conll(f"{folder}/{files[-1]}", text, predicted)
         if gold:
             files.append(f"confusion_{split}.png")
             pairs = [(a, b) for a, b in zip(gold, predicted, strict=True) if a in self._index]
             numbers = np.array([[self._index[tag] for tag in pair] for pair in pairs])
-            draw_confusion(*numbers.T, self.labels, f"{folder}/{files[1]}")
+            draw_confusion(*numbers.T, self.labels, f"{folder}/{files[-1]}")
         return files
 
     def serving(

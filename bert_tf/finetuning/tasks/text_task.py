@@ -1,13 +1,18 @@
 """Tasks on a text or a pair of texts, from files or from tensorflow-datasets."""
 
-from collections.abc import Callable, Collection
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
+# With more classes than this, the output does not count their examples.
+CLASSES_SHOWN = 10
 # The end of a warning about (nearly) constant predictions.
 IGNORES_INPUT = (
     "it ignores its input. Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 "
@@ -71,4 +76,12 @@ class TextTask(Task):
     def featurize(
         self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
-        return encode_texts(examples, tokenizer, max_seq_length)
+        features = encode_texts(examples, tokenizer, max_seq_length)
+        if not features.targets:
+            return features
+        notes = (*features.notes, *self.note_targets(features.targets))
+        return dataclasses.replace(features, notes=notes)
+
+    def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        """Returns notes on the targets of a split, such as that all are the same."""
+        return ()

@@ -27,16 +27,17 @@ from tfrecords.writer import atomic_write
 NAME = "Hugging Face"
 CONFIG = "config.json"
 
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-_OTHER_WEIGHTS = (*_PICKLES, "tf_model.h5", "flax_model.msgpack")
+_PICKLE_INDEX, _PICKLE_SHARDS = "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"
+_PICKLES = ("pytorch_model.bin", _PICKLE_INDEX, _PICKLE_SHARDS)
+# Patterns of the files of weights. The first in a folder is the one that counts.
+_WEIGHTS = (FILE, INDEX, *_PICKLES, "tf_model.h5", "flax_model.msgpack")
 
 
 def recognizes(path: str) -> bool:
     """Returns whether a path is a folder of this format, or a file of weights in one."""
-    known = (FILE, INDEX, *_OTHER_WEIGHTS)
-    if os.path.basename(path) in known:
+    if matches(os.path.basename(path), _WEIGHTS):
         return tf.io.gfile.exists(path)
-    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in known)
+    return bool(_weights(path))
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
@@ -86,20 +87,23 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     )
 
 
+def _weights(folder: str) -> list[str]:
+    """Returns the names of the files of weights in a folder, in the order of `_WEIGHTS`."""
+    names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
+    return [name for pattern in _WEIGHTS for name in names if matches(name, [pattern])]
+
+
 def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     """Raises a ValueError if the weights are in a form that is not read."""
-    exists = {
-        name: tf.io.gfile.exists(os.path.join(folder, name))
-        for name in (FILE, INDEX, *_OTHER_WEIGHTS)
-    }
-    if exists[FILE] or exists[INDEX]:
+    found = _weights(folder)[0]
+    if found in (FILE, INDEX):
         return
-    found = next(name for name in _OTHER_WEIGHTS if exists[name])
     model = str(next(iter(config.get("architectures") or ()), "BertModel"))
-    why = ", a pickle, which can run any code" if found in _PICKLES else ""
+    why = ", a pickle, which can run any code" if matches(found, _PICKLES) else ""
+    needs = f" (it also needs {_PICKLE_INDEX})" if matches(found, [_PICKLE_SHARDS]) else ""
     raise ValueError(
         f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
-        f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
+        f"file, convert it with transformers{needs}: {model}.from_pretrained({folder!r})"
         ".save_pretrained('NEW_FOLDER')"
     )
 
@@ -134,6 +138,15 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
     write_tokenizer(checkpoint.spec, folder)
+
+
+def architecture(checkpoint: Checkpoint) -> str:
+    """Returns transformers' class for a checkpoint with all its heads.
+
+    Raises:
+        ValueError: transformers cannot express the model.
+    """
+    return config_values(checkpoint)["architectures"][0]
 
 
 def download(name: str) -> str:

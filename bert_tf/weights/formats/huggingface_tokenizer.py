@@ -29,7 +29,8 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
         vocab_size: that of the configuration.
 
     Returns:
-        the vocabulary, and a vocab.txt that holds it; (None, None) if there is none.
+        the vocabulary, and a vocab.txt that holds it; (None, None) if there is none. Prints a
+        warning if it has fewer tokens than `vocab_size`.
 
     Raises:
         ValueError: a file is damaged, or has more tokens than `vocab_size`.
@@ -43,6 +44,12 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
         raise ValueError(
             f"{path} has {len(vocab)} tokens, more than the vocab_size {vocab_size} of the "
             "configuration: use files that belong together"
+        )
+    if vocab and len(vocab) < vocab_size:
+        print(
+            f"WARNING: {path} has {len(vocab)} tokens, fewer than the vocab_size {vocab_size} of "
+            "the configuration: unless the model was padded to that size, it is incomplete, or "
+            "that of another model."
         )
     if vocab and os.path.basename(path) == WHOLE:
         path = _temporary_vocab_file(vocab)

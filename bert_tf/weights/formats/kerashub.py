@@ -208,10 +208,10 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     for in_task, group in itertools.groupby(arrays, lambda item: item[0].startswith("task/")):
         file = os.path.join(folder, _TASK_WEIGHTS if in_task else _WEIGHTS)
         hdf5.write(file, ((_their_name(name), array) for name, array in group))
-    _write_objects(checkpoint, folder, parts)
+    _write_objects(checkpoint, folder)
 
 
-def _write_objects(checkpoint: Checkpoint, folder: str, parts: Collection[str]) -> None:
+def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
     """Writes the files of a preset that hold no weights."""
     spec = checkpoint.spec
     values = {theirs: getattr(spec.config, ours) for ours, theirs in _KEYS.items()}
@@ -225,13 +225,14 @@ def _write_objects(checkpoint: Checkpoint, folder: str, parts: Collection[str]) 
         objects[_TOKENIZER] = _object(
             "BertTokenizer", lowercase=spec.lower_case, strip_accents=spec.lower_case
         )
-    if task := _task(checkpoint, parts):
-        name, arguments = task
+    if (name := model_class(checkpoint)) != "BertBackbone":
         tokenizer = objects.get(_TOKENIZER)
         length = spec.config.max_position_embeddings
         preprocessor = tokenizer and _object(
             f"{name}Preprocessor", tokenizer=tokenizer, sequence_length=length
         )
+        bias = checkpoint.tensors.get("task_model/head/dense_bias")
+        arguments = {"num_classes": bias.shape[0]} if bias else {}
         objects["task.json"] = _object(
             name, backbone=objects[_CONFIG], preprocessor=preprocessor, **arguments
         )
@@ -241,12 +242,12 @@ def _write_objects(checkpoint: Checkpoint, folder: str, parts: Collection[str]) 
         atomic_write(os.path.join(folder, file), json.dumps(value, indent=4) + "\n")
 
 
-def _task(checkpoint: Checkpoint, parts: Collection[str]) -> tuple[str, dict[str, Any]] | None:
-    """Returns the class and the arguments of KerasHub's model with a head."""
+def model_class(checkpoint: Checkpoint) -> str:
+    """Returns KerasHub's class for a checkpoint with its head."""
+    parts = {part_of(path) for path in checkpoint.tensors}
     if "head" in parts:
-        bias = checkpoint.tensors["task_model/head/dense_bias"]
-        return "BertTextClassifier", {"num_classes": bias.shape[0]}
-    return ("BertMaskedLM", {}) if "masked_lm" in parts else None
+        return "BertTextClassifier"
+    return "BertMaskedLM" if "masked_lm" in parts else "BertBackbone"
 
 
 def _object(name: str, **config: Any) -> dict[str, Any]:

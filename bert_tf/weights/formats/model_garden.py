@@ -202,11 +202,11 @@ def variables(prefix: str) -> dict[str, Tensor]:
     files = tf.io.gfile.glob(f"{prefix}.data-*")
     declared = sum(math.prod(tensor.shape) for tensor in tensors.values())
     if declared > sum(tf.io.gfile.stat(file).length for file in files):
-        raise OSError(f"{prefix} is damaged or incomplete")
+        raise OSError(f"{prefix} is damaged or incomplete: download or copy it again")
     try:
         nodes = TrackableObjectGraph.FromString(graph.read().item()).nodes
     except (DecodeError, TypeError, ValueError) as error:
-        raise OSError(f"{prefix} is damaged or incomplete") from error
+        raise OSError(f"{prefix} is damaged or incomplete: download or copy it again") from error
     names = {each.checkpoint_key: each.full_name for node in nodes for each in node.attributes}
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():

@@ -4,9 +4,11 @@ Only the variables and the description of the objects are read. No function is l
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Collection, Mapping
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
@@ -25,6 +27,8 @@ NAME = "SavedModel"
 _FILE = "saved_model.pb"
 # Our own exports keep our names, and beside the functions the configuration.
 _OWN_CONFIG = "assets.extra/bert_config.json"
+# What the names of the scales of our exports in 8 bits end with.
+_SCALE = "_scale"
 # The operations that only one activation has.
 _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
 
@@ -69,7 +73,8 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         OSError: a file is missing or damaged.
     """
     graph = read_graph(path)
-    theirs = _variables(path)
+    stored = _variables(path)
+    theirs = _in_float32(stored)
     own = "encoder/embeddings/word_embeddings" in theirs
     if kind := _other_kind(graph, theirs, own):
         raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
@@ -92,7 +97,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     vocab_file = _vocab_file(path, graph)
     return Checkpoint(
         path=path,
-        format=NAME,
+        format=NAME if theirs.keys() == stored.keys() else f"{NAME}, int8",
         spec=ModelSpec(config, _read_vocab(vocab_file, config), _read_lower_case(theirs)),
         tensors=tensors,
         config_file=config_file,
@@ -114,7 +119,7 @@ def read_graph(path: str) -> MetaGraphDef:
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {file}: {error.message}") from None
     except (DecodeError, IndexError):
-        raise OSError(f"{file} is damaged or incomplete") from None
+        raise OSError(f"{file} is damaged or incomplete: download or copy it again") from None
 
 
 def _variables(path: str) -> dict[str, Tensor]:
@@ -122,6 +127,23 @@ def _variables(path: str) -> dict[str, Tensor]:
     if not tf.io.gfile.exists(f"{prefix}.index"):
         return {}
     return model_garden.variables(prefix)
+
+
+def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the weights of our exports in 8 bits as they compute with them; others as they are.
+
+    See `export.int8_weights`.
+    """
+    scales = {name: stored.get(f"{name}{_SCALE}") for name in stored}
+
+    def read(name: str) -> np.ndarray:
+        return stored[name].read().astype(np.float32) * scales[name].read()
+
+    return {
+        name: Tensor(tensor.shape, functools.partial(read, name)) if scales[name] else tensor
+        for name, tensor in stored.items()
+        if name.removesuffix(_SCALE) == name or name.removesuffix(_SCALE) not in stored
+    }
 
 
 def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) -> str | None:
@@ -166,7 +188,9 @@ def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
         asset = graph.object_graph_def.nodes[node_id].asset
         name = graph.asset_file_def[asset.asset_file_def_index].filename
     except IndexError:
-        raise OSError(f"{os.path.join(path, _FILE)} is damaged or incomplete") from None
+        raise OSError(
+            f"{os.path.join(path, _FILE)} is damaged or incomplete: download or copy it again"
+        ) from None
     if os.path.basename(name) != name:
         raise ValueError(f"{path}: its vocabulary {name} is not a file in its assets")
     return os.path.join(path, "assets", name)

@@ -75,6 +75,44 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
     )
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_odd_answers_to_score_against_are_counted(split, write_squad):
+    """Oracle: by hand; every answer counts, and stays. One without text is nowhere."""
+    odd = [*_answer("Ann", 1), *_answer("Bob", 2), *_answer("left", 0), *_answer("", 2)]
+    path = write_squad(_file(_question(), _question(id="2", answers=_answer("Ann", 2) + odd)))
+    examples = read_file(path, split, False)
+    assert examples.questions[1].answers == ("Ann", "Ann", "Bob", "left", "")
+    assert examples.notes == (
+        "answers at a wrong offset: 2",
+        "answers that are not in the context: 2",
+    )
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_answers_that_contradict_is_impossible_are_counted(split, write_squad):
+    """Oracle: by hand; SQuAD 2.0 marks exactly the questions without answers."""
+    rows = [
+        (True, 1),
+        (True, 0),
+        (True, ...),
+        (False, 1),
+        (False, 0),
+        (False, 0),
+        (..., 1),
+        (..., 0),
+    ]
+    questions = [
+        _question(id=number, is_impossible=mark, answers=n if n is ... else _answer("Ann", 2) * n)
+        for number, (mark, n) in enumerate(rows)
+    ]
+    examples = read_file(write_squad(_file(*questions)), split, True)
+    assert [len(x.answers) for x in examples.questions] == [0, 0, 0, 1, 0, 0, 1, 0]
+    assert examples.notes == (
+        'unanswerable questions ("is_impossible") whose answers are ignored: 1',
+        'questions without answers, taken as unanswerable despite "is_impossible": false: 2',
+    )
+
+
 def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
     unknown, none = _question(id="2", answers=...), _question(id="3", answers=[])
     impossible = _question(id="4", is_impossible=True, plausible_answers=_answer("Ann", 2))

@@ -140,14 +140,23 @@ def test_submission_of_numbers(tmp_path):
     )
 
 
-def test_odd_data_is_counted():
+@pytest.mark.parametrize(
+    ("name", "targets", "note"),
+    [
+        ("sst2", {"labels": np.ones(4, np.int32)}, ', all of them "positive"'),
+        ("sst2", {"labels": np.array([1, 0, 1, 1])}, ', 1 "negative", 3 "positive"'),
+        ("stsb", {"values": np.full(4, 2.6, np.float32)}, ", all of them 2.6"),
+        ("stsb", {"values": np.array([2.6, 2.6, 2.6, 2.5], np.float32)}, ""),
+        ("stsb", {}, ""),
+    ],
+)
+def test_odd_data_is_counted(name, targets, note):
     """Oracle: the counts, in the line that describes a split."""
     texts = [b"good", b" ", b"bad", b""]
-    examples = TextExamples(texts, None, {"labels": np.ones(4, np.int32)}, notes=("one note",))
+    examples = TextExamples(texts, None, targets, notes=("one note",))
     vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"))
-    features = TASKS["sst2"].featurize(examples, WordPieceTokenizer(vocab), 8)
-    expected = '4 examples, one note, 2 with an empty text, all of them "positive"'
-    assert features.describe() == expected
+    features = TASKS[name].featurize(examples, WordPieceTokenizer(vocab), 8)
+    assert features.describe() == "4 examples, one note, 2 with an empty text" + note
 
 
 def write(folder: pathlib.Path, data: bytes) -> str:

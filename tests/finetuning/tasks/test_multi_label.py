@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TASK = MultiLabelTask(name="topics", labels=("a", "b", "c"), separator="|")
 LABELS = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]], np.float32)
@@ -33,6 +35,29 @@ def test_scores_against_a_worked_example():
             "subset_accuracy": 0.5,
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "notes"),
+    [
+        (LABELS, 3, ('1 "0"', '2 "1"', '1 "2"')),
+        (LABELS[:2], 3, ('1 "0"', 'all of them "1"', 'none of them "2"')),
+        (LABELS[:1], 3, ('1 "0"', '1 "1"', '0 "2"')),
+        (np.eye(11), 11, ()),
+        (
+            np.eye(11)[[0, 0]],
+            11,
+            ("classes that none of them have: 10", "classes that all of them have: 1"),
+        ),
+    ],
+)
+def test_the_examples_of_each_class_are_counted(rows, classes, notes):
+    """Oracle: by hand. Many classes are not named, but those of all or of no examples counted."""
+    task = MultiLabelTask(name="topics", labels=tuple(map(str, range(classes))))
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a")))
+    for targets, expected in (({"labels": rows}, notes), ({}, ())):
+        examples = TextExamples([b"a"] * len(rows), None, targets)
+        assert task.featurize(examples, tokenizer, 8).notes == expected
 
 
 def test_predictions_of_no_class_are_reported():

@@ -85,6 +85,26 @@ def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):
 
 
 @pytest.mark.parametrize(
+    ("head", "label_type", "labels"),
+    [
+        (Head("classifier", ("ham", "spam")), "class", ("spam", " ")),
+        (Head("classifier", mean=2.0), "number", (0, None)),
+        (Head("tagger", ("O", "B-X")), "tags", (["O"], None)),
+        (Head("tagger", ("O", "B-X")), "tags", (["O"], [])),
+    ],
+)
+def test_tests_with_a_part_of_their_labels(write, head, label_type, labels):
+    """Oracle: the line, and the advice to label all rows or none."""
+    row = {"text": "a", "tokens": ["a"]}
+    test = write("t.jsonl", "\n".join(json.dumps(row | {"label": label}) for label in labels))
+    flags = dict(test_file=test, label_type=label_type, label_column="label")
+    with pytest.raises(
+        ValueError, match="t.jsonl, line 2 has no label: label every row; only --te"
+    ):
+        read(head, ["test"], **flags, text_column="tokens" if label_type == "tags" else "text")
+
+
+@pytest.mark.parametrize(
     ("name", "data", "flags"),
     [
         ("a.csv", 'text,label\na,"x,y"\nb,\nc, y\n', {}),
@@ -145,12 +165,17 @@ def test_numbers_that_cannot_be_learned(write, labels, message):
 
 
 def test_tags_of_words(write):
-    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags."""
-    row = {"tokens": ["U.N.", "official", "Ekeus"], "tags": ["I-ORG", "O", "I-PER"]}
+    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags.
+
+    Repeated ids are those of the whole file.
+    """
+    row = {"id": 7, "tokens": ["U.N.", "official", "Ekeus"], "tags": ["I-ORG", "O", "I-PER"]}
     train = write("train.jsonl", "\n".join([json.dumps(row)] * 20))
     task, splits = read(train_file=train, label_type="tags")
     assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
     assert [len(text) for text in splits.values()] == [18, 2]
+    assert splits["train"].notes == ("19 with the id of an earlier one",)
+    assert splits["dev"].notes == ()
     assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
     flags = dict(
         label_type="tags", text_column="words", test_file=write("t.json", '{"words":["a"]}')
@@ -168,9 +193,19 @@ def test_tags_of_words(write):
             "line 1: 'tokens' and 'tags' differ in length, 2 and 1",
         ),
         ("a.jsonl", {"tokens": "a b", "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
-        ("a.jsonl", {"tokens": [""], "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
+        (
+            "a.jsonl",
+            {"tokens": ["a", ""], "tags": ["O"] * 2},
+            "line 1: word 2 of 'tokens' is empty",
+        ),
+        ("a.jsonl", {"tokens": ["a"], "tags": [""]}, "line 1: tag 1 of 'tags' is empty"),
+        (
+            "a.jsonl",
+            {"id": "\ud800", "tokens": ["a"], "tags": ["O"]},
+            "a.jsonl, line 1: the id is not UTF-8",
+        ),
         ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
-        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': give a file"),
+        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': --label_col"),
         ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens', only 'words'"),
         ("a.conll", {}, "--label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"),
     ],
@@ -198,7 +233,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
 @pytest.mark.parametrize(
     ("train", "dev", "flags", "message"),
     [
-        ("text,gold\na,x\n", GOOD, {}, "train.csv has no column 'label', only 'text', 'gold'"),
+        ("text,gold\na,x\n", GOOD, {}, "no column 'label', only 'text', 'gold': --label_column n"),
         ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "which column holds the text? Give --text_column"),
         (GOOD, GOOD, {"text_column": "body"}, "train.csv has no column 'body', only 'text'"),
         (
@@ -209,8 +244,8 @@ GOOD = "text,label\na,ham\nb,spam\n"
         ),
         ("text,label\na,x\nb, \n", GOOD, {}, "train.csv, line 3 has no label"),
         (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),
-        (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': give a file without"),
-        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: give a file without labels"),
+        (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': --label_column names"),
+        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
         ("text,label\na,nan\n", GOOD, {"label_type": "number"}, 'label "nan" is not a number'),
         ("text,x,y\na,1,2\n", GOOD, {"label_type": "classes", "label_column": "x,y"}, "'y' is"),
@@ -268,7 +303,7 @@ def test_a_trained_model_outlives_its_files(write, files, config, tmp_path):
     tokenizer = WordPieceTokenizer(load_vocab(str(files / "vocab.txt")))
     examples = task.read_splits(["test"], DataFiles(test_file=path), seed=0)["test"]
     features = task.featurize(examples, tokenizer, 16)
-    assert features.describe() == "2 examples, 1 with an empty text"
+    assert features.describe() == '2 examples, 1 with an empty text, 1 "x", 1 "y"'
     model = task.build_model(config)
     (batch,) = eval_batches(features, 2).as_numpy_iterator()
     logits = model(batch).numpy()[np.argsort(batch["example_index"])]

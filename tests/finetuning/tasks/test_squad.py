@@ -11,11 +11,15 @@ from bert_tf import run_finetuning
 from bert_tf.finetuning.options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import FINISHED, with_saved_flags
-from bert_tf.finetuning.squad.answers import find_answers
+from bert_tf.finetuning.squad.answers import Limits, find_answers
+from bert_tf.finetuning.squad.files import Question, SquadExamples
+from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import squad
 from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import classifier
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def _write(path, count: int, seed: int, *, answers: bool = True) -> None:
@@ -99,6 +103,26 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     empty = tf.constant([], tf.string)
     assert loaded(empty, empty)["score"].shape == (0,)
     assert loaded("h", "a b c " * 20 + "Good d")["text"] == "Good"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "answers", "note"),
+    [
+        (0.0, [("a",), ("b",)], ", all of them with an answer"),
+        (0.0, [(), ()], ", all of them unanswerable"),
+        (0.0, [("a",), ()], ""),
+        (0.0, [("a",), None], ""),
+        (None, [("a",), ("b",)], ""),
+    ],
+)
+def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, note):
+    """Oracle: the answers. In SQuAD 1.1, every question has one, and None is unknown."""
+    rows = [Question(str(n), "a", 0, given) for n, given in enumerate(answers)]
+    examples = SquadExamples([b"a b"], rows, None not in answers)
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "b")))
+    task = squad.SquadTask(WindowOptions(4, 5), Limits(5, 4), threshold)
+    line = "2 questions on 1 context in 2 windows of up to 16 tokens"
+    assert task.featurize(examples, tokenizer, 16).describe() == line + note
 
 
 def test_the_threshold_may_change_after_training(tmp_path):

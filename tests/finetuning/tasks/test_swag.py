@@ -1,6 +1,7 @@
 """SWAG: the official layout, batches of choices, and a run on endings that give themselves away."""
 
 import csv
+import dataclasses
 import types
 
 import numpy as np
@@ -12,7 +13,9 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks import multiple_choice
 from bert_tf.finetuning.tasks.multiple_choice import ChoiceExamples
+from bert_tf.finetuning.tasks.swag import ENDINGS
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export.classifier import export_classifier
@@ -36,14 +39,17 @@ def write(folder, name: str, rows: list[list], columns: int = len(HEADER)) -> No
 
 
 def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
-    """Oracle: by hand. A choice is the beginning of the second sentence with an ending."""
+    """Oracle: by hand. A choice is the beginning of the second sentence with an ending.
+
+    Empty endings are counted.
+    """
     (tmp_path / "data").mkdir()
     rows = [
         row('A "man", he says, sits.', "He", ["runs, fast.", "b", "c", "d"], 2),
         row("It rains.", "", ["é", "f", "g", "h"], 0),
     ]
     write(tmp_path / "data", "train.csv", rows)
-    write(tmp_path / "data", "val.csv", rows[:1])
+    write(tmp_path / "data", "val.csv", [row("It rains.", "He", ["runs", "", " ", "sits"], 0)])
     write(tmp_path / "data", "test.csv", rows, len(HEADER) - 1)
     for folder in (tmp_path, tmp_path / "data"):
         splits = TASK.read_splits(("train", "dev", "test"), DataFiles(str(folder)), seed=0)
@@ -55,6 +61,9 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
         ]
         assert splits["train"].targets["labels"].tolist() == [2, 0]
         assert splits["test"].targets == {}
+        assert splits["dev"].choices == [[b"He runs", b"He", b"He", b"He sits"]]
+        assert splits["dev"].notes == splits["dev"].flatten().notes == ("2 empty endings",)
+        assert splits["train"].notes == ()
     write(tmp_path / "data", "test.csv", [[*values[:-1], ""] for values in rows])
     (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0).values()
     assert test.targets == {}
@@ -107,7 +116,22 @@ def test_batches_hold_all_choices_of_an_example(files, static):
     assert cut and features.notes[0] == f"{cut} of 84 choices truncated to 16 tokens"
 
 
-def test_scores_and_files_against_a_worked_example(tmp_path):
+@pytest.mark.parametrize(
+    ("targets", "notes"),
+    [
+        ({"labels": np.array([2, 2, 2])}, ('all of them "ending2"',)),
+        ({"labels": np.array([2, 2, 1])}, ()),
+        ({}, ()),
+    ],
+)
+def test_one_position_of_all_right_endings_is_noted(targets, notes, files):
+    """Oracle: the labels."""
+    tokenizer = WordPieceTokenizer(load_vocab(str(files / "vocab.txt")))
+    made = dataclasses.replace(examples(3), targets=targets)
+    assert TASK.featurize(made, tokenizer, 32).notes == notes
+
+
+def test_scores_and_files_against_a_worked_example(tmp_path, monkeypatch):
     """Oracle: the losses log 4 and log(3 / 2.5), by hand."""
     logits = np.array([[0, 0, 0, 0], [0, np.log(5.0), -99, -99]], np.float32)
     features = types.SimpleNamespace(targets={"labels": np.array([3, 1])}, examples=range(2))
@@ -118,7 +142,13 @@ def test_scores_and_files_against_a_worked_example(tmp_path):
     assert '"ending2" for 2 of 2 examples, but that is right for 0' in TASK.problem(
         constant, features
     )
-    TASK.write_predictions(str(tmp_path), "dev", {"logits": logits}, features)
+    drawn = []
+    monkeypatch.setattr(multiple_choice, "draw_confusion", lambda *values: drawn.append(values))
+    names = TASK.write_predictions(str(tmp_path), "dev", {"logits": logits}, features)
+    assert names == ["predictions_dev.tsv", "confusion_dev.png"]
+    ((labels, predictions, *rest),) = drawn
+    assert (labels.tolist(), predictions.tolist()) == ([3, 1], [0, 1])
+    assert rest == [ENDINGS, f"{tmp_path}/confusion_dev.png"]
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
     assert lines[0] == "index\tlabel\tprediction" + "".join(f"\tp(ending{i})" for i in range(4))
     assert lines[1] == "0\t3\t0\t0.25\t0.25\t0.25\t0.25"

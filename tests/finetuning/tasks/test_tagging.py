@@ -111,12 +111,31 @@ def test_scores_and_files_do_not_depend_on_windows(length, tmp_path, monkeypatch
         abs=1e-5,
     )
     assert _task().write_predictions(str(tmp_path), "dev", outputs, features) == [
+        "predictions_dev.tsv",
         "predictions_dev.conll",
         "confusion_dev.png",
     ]
+    # Of three logits, one is 20 and two are 0, so the probability rounds to 1.
+    assert (tmp_path / "predictions_dev.tsv").read_text() == (
+        "sentence\tword\ttag\tprediction\tprobability\n"
+        "0\tab\tB-X\tB-X\t1\n0\t\x01\tI-X\tI-X\t1\n0\tc\tO\tO\t1\n"
+        "1\tdab\tB-X\tO\t1\n2\te\tB-Y\tI-X\t1\n"
+    )
     assert (tmp_path / "predictions_dev.conll").read_text() == (
         "-DOCSTART- O O\n\nab B-X B-X\n\x01 I-X I-X\nc O O\n\ndab B-X O\n\n"
         "-DOCSTART- O O\n\ne B-Y I-X\n\n"
+    )
+
+
+def test_probabilities_of_text_without_tags(tmp_path):
+    """Oracle: softmax by hand: 2 of 2 + 1 + 1, and 8 of 8 + 1 + 1. No picture without tags."""
+    text = TaggedText("t", [[Sentence(["a"], [], [1])], [Sentence(["b"], [], [3])]])
+    features = _task().featurize(text, TOKENIZER, 8)
+    logits = np.log([[[1.0, 1, 1], [1, 2, 1], [1, 1, 1]], [[1, 1, 1], [8, 1, 1], [1, 1, 1]]])
+    names = _task().write_predictions(str(tmp_path), "test", {"logits": [*logits]}, features)
+    assert names == ["predictions_test.tsv", "predictions_test.conll"]
+    assert (tmp_path / names[0]).read_text() == (
+        "sentence\tword\tprediction\tprobability\n0\ta\tB-X\t0.5\n1\tb\tO\t0.8\n"
     )
 
 
@@ -236,6 +255,20 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     kernel = model.head.kernel.numpy()
     load_weights(best, tensors, model.weights)
     assert (model.head.kernel.numpy() != kernel).all()
+
+
+@pytest.mark.parametrize("document_context", [True, False])
+def test_data_without_documents_is_said(document_context, tmp_path):
+    """Oracle: by hand; nothing is lost in a file with documents, or if context is not asked for."""
+    (tmp_path / "train.txt").write_text("a B-X\n\nb O\n")
+    (tmp_path / "valid.txt").write_text("-DOCSTART- O\n\na B-X\n\nb O\n")
+    task, files = _task(document_context=document_context), DataFiles(str(tmp_path))
+    splits = task.read_splits(["train", "dev"], files, 0)
+    found = {name: task.featurize(text, TOKENIZER, 8).describe() for name, text in splits.items()}
+    note = ", each sentence read alone (-DOCSTART- lines are missing)" * document_context
+    assert found["train"] == f"2 words in 2 sentences, in 2 windows{note}"
+    assert found["dev"].startswith("2 words in 2 sentences and 1 document, in ")
+    assert found["dev"].endswith(("window", "windows"))
 
 
 def test_missing_files_are_named(tmp_path):

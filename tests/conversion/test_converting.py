@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import os
 
 import numpy as np
@@ -31,7 +32,7 @@ PARTS = ("encoder", "pooler")
 HEADS = ("masked_lm", "next_sentence")
 
 
-def save(folder, parts=PARTS, config=CONFIG, head=None, labels=()) -> str:
+def save(folder, parts=PARTS, config=CONFIG, head=None, labels=(), multi_label=False) -> str:
     """Writes a run folder of random weights."""
     spec = ModelSpec(config, VOCAB, True)
     whole, _ = complete(Checkpoint("", "", spec, {}), [*parts], ["*"])
@@ -43,7 +44,7 @@ def save(folder, parts=PARTS, config=CONFIG, head=None, labels=()) -> str:
         tensors["task_model/head/dense_bias"] = (size,)
     values = {path: random.normal(size=s).astype(np.float32) for path, s in tensors.items()}
     tensors = {path: Tensor(v.shape, lambda v=v: v) for path, v in values.items()}
-    head = Head(head, labels) if head else None
+    head = Head(head, labels, multi_label) if head else None
     folder.mkdir()
     write_run(dataclasses.replace(whole, tensors=tensors, head=head), str(folder))
     return str(folder)
@@ -98,23 +99,42 @@ def test_an_albert_travels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "kind, tour",
+    "kind, tour, loads",
     [
-        ("classifier", "huggingface run"),
-        ("classifier", "google run"),
-        ("classifier", "kerashub run"),
-        ("multiple_choice", "huggingface run"),
-        ("tagger", "huggingface run"),
-        ("span", "google huggingface run"),
+        ("classifier", "huggingface run", "transformers.BertForSequenceClassification."),
+        ("classifier", "google run", ""),
+        ("classifier", "kerashub run", "keras_hub.models.BertTextClassifier."),
+        ("multiple_choice", "huggingface run", "transformers.BertForMultipleChoice."),
+        ("tagger", "huggingface run", "transformers.BertForTokenClassification."),
+        ("span", "google huggingface run", "transformers.BertForQuestionAnswering."),
     ],
 )
-def test_heads_travel(tmp_path, kind, tour):
-    """Oracle: the weights at the start, and the labels where the format states them."""
+def test_heads_travel(tmp_path, capsys, kind, tour, loads):
+    """Oracles: the weights at the start; the labels, in the format or in the report; the class of
+    the other library that has such a head."""
     labels = {"classifier": ("no", "yes", "maybe"), "tagger": ("O", "B-PER")}.get(kind, ())
     start = path = save(tmp_path / "start", head=kind, labels=labels)
     for step in tour.split():
         path = to(step, path, tmp_path / step)
-    assert_equal(path, start, **({} if "huggingface" in tour else {"labels": ()}))
+    kept = "huggingface" in tour
+    assert_equal(path, start, **({} if kept else {"labels": ()}))
+    out = capsys.readouterr().out
+    assert loads in out
+    assert ("the names of the labels, no, yes, maybe." in out) == (not kept)
+
+
+def test_several_labels_at_once_travel_only_where_a_format_states_them(tmp_path):
+    """Oracle: the head at the start; KerasHub and Google's programs would use a softmax."""
+    flags = dict(head="classifier", labels=("fun", "sad"), multi_label=True)
+    source = save(tmp_path / "start", **flags)
+    for kind in ("google", "kerashub"):
+        with pytest.raises(ValueError, match=f"several labels .* --to={kind} cannot .*: use --to="):
+            to(kind, source, tmp_path / kind)
+        assert not (tmp_path / kind).exists()
+        encoder = to(kind, source, tmp_path / kind, allow_extra="task_model/head/*")
+        assert open_checkpoint(encoder).head is None
+    path = to("huggingface", source, tmp_path / "huggingface")
+    assert_equal(to("run", path, tmp_path / "run"), source)
 
 
 def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
@@ -202,6 +222,48 @@ def test_a_run_whose_configuration_was_changed_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             to("run", source, tmp_path / "a")
         assert not os.path.exists(tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", ["run", "google", "huggingface", "kerashub"])
+def test_a_configuration_that_contradicts_the_source_is_refused(tmp_path, kind):
+    """Oracle: the configuration at the start, which every format states itself."""
+    path = to(kind, save(tmp_path / "start"), tmp_path / "source")
+    file = str(tmp_path / "c.json")
+    CONFIG.to_json_file(file)
+    assert_equal(to("run", path, tmp_path / "same", bert_config_file=file), path)
+    for changes, message in (
+        ({"hidden_act": "relu"}, r"hidden_act \(gelu_new, not relu\): leave out --bert_conf"),
+        ({"hidden_act": "gelu"}, r"hidden_act \(gelu_new, not gelu\): leave"),
+        ({"layer_norm_eps": 1e-3}, r"layer_norm_eps \(1e-12, not 0.001\): leave"),
+        ({"num_hidden_layers": 3}, r"num_hidden_layers \(2, not 3\): leave"),
+        ({"hidden_dropout_prob": 0.0}, r"hidden_dropout_prob \(0.1, not 0.0\): leave"),
+    ):
+        dataclasses.replace(CONFIG, **changes).to_json_file(file)
+        message = rf"source/.*config.json, .* differs from --bert_config_file={file} in {message}"
+        with pytest.raises(ValueError, match=message):
+            to("run", path, tmp_path / "a", bert_config_file=file)
+        assert not (tmp_path / "a").exists()
+
+
+def test_the_file_of_the_source_does_not_contradict_it(tmp_path):
+    """Oracle: Google's ALBERT calls the tanh form "gelu", and --bert_config_file the exact one."""
+    narrow = dict(embedding_size=4, num_hidden_groups=1, classifier_dropout_prob=0.1)
+    config = dataclasses.replace(CONFIG, **narrow)
+    start = save(tmp_path / "start", (*PARTS, "projection"), config)
+    google = to("google", start, tmp_path / "google")
+    file = tmp_path / "google/albert_config.json"
+    os.rename(tmp_path / "google/bert_config.json", file)
+    values = json.loads(file.read_text())
+    del values["gelu_approximate"]
+    file.write_text(json.dumps(values))
+    assert_equal(to("run", google, tmp_path / "run", bert_config_file=str(file)), start)
+
+
+@pytest.mark.parametrize("positions", [2, 10**6 + 1, 10**12])
+def test_no_sequence_is_that_long(positions):
+    """Oracle: the limits, checked before the table of positions takes memory."""
+    with pytest.raises(ValueError, match="max_position_embeddings is .* from 3 to 1000000"):
+        Options(from_="a", to="run", output_dir="b", max_position_embeddings=positions)
 
 
 @pytest.mark.parametrize("type_", ["int32", "bool", "complex64", "float64"])

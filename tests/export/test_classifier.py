@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -77,6 +78,43 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
     expected = model(pack_segments(segments, 32, VOCAB))
     np.testing.assert_allclose(outputs["value"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs"),
+    [
+        ("classifier", [["a b"]]),
+        ("tagger", [["a b c"]]),
+        ("span", [["a", "c"], ["b a b", "c"]]),
+    ],
+)
+def test_weights_in_16_bits(kind, inputs, tmp_path):
+    """Oracles: the export in float32; the types of the stored weights."""
+    run = RunFolder(str(tmp_path / "run"))
+    config = dataclasses.replace(CONFIG, max_position_embeddings=128)
+    run.write(ModelSpec(config, VOCAB, lower_case=True))
+    run.write_head(Head(kind))
+    step = tf.Variable(0, dtype=tf.int64)
+    Checkpointer(run.path, BertTaskModel(config, 2, kind), {"step": step}).save()
+    outputs = {}
+    for precision in ("float32", "bfloat16", "float16"):
+        folder = str(tmp_path / precision)
+        classifier.run(
+            classifier.Options(checkpoint=run.path, output_dir=folder, precision=precision)
+        )
+        loaded = tf.saved_model.load(folder)
+        outputs[precision] = loaded(*(tf.constant(texts) for texts in inputs))
+        reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
+        types = {x.name for x in reader.get_variable_to_dtype_map().values()}
+        # The vocabulary has strings and integers.
+        assert types - {"string", "int64"} == {precision}
+    assert keras.config.dtype_policy().name == "float32"
+    for precision, tolerance in (("bfloat16", 0.03), ("float16", 0.003)):
+        for name, values in outputs["float32"].items():
+            assert outputs[precision][name].dtype == values.dtype
+            if values.dtype == tf.float32:
+                found = outputs[precision][name]
+                np.testing.assert_allclose(found, values, atol=tolerance)
 
 
 def test_weights_in_8_bits(tmp_path):

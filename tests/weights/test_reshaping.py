@@ -89,6 +89,8 @@ def test_chosen_layers_follow_each_other(encoder):
     "text, message",
     [
         ("0-4", "the layers are 0 to 3"),
+        ("0,4", "the layers are 0 to 3"),
+        (f"0-{10**30}", "the layers are 0 to 3"),
         ("1,1", "each layer once"),
         ("2,1", "in increasing order"),
         ("3-1", "each layer once"),
@@ -97,6 +99,7 @@ def test_chosen_layers_follow_each_other(encoder):
     ],
 )
 def test_bad_choices_of_layers_are_named(text, message):
+    """Oracle: the four layers of the model."""
     with pytest.raises(ValueError, match=message):
         parse_layers(text, 4)
 

@@ -27,8 +27,6 @@ NAME = "SavedModel"
 _FILE = "saved_model.pb"
 # Our own exports keep our names, and beside the functions the configuration.
 _OWN_CONFIG = "assets.extra/bert_config.json"
-# What the names of the scales of our exports in 8 bits end with.
-_SCALE = "_scale"
 # The operations that only one activation has.
 _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
 
@@ -134,16 +132,15 @@ def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
     See `export.int8_weights`.
     """
-    scales = {name: stored.get(f"{name}{_SCALE}") for name in stored}
+    scales = stored.keys() & {f"{name}_scale" for name in stored}
 
     def read(name: str) -> np.ndarray:
-        return stored[name].read().astype(np.float32) * scales[name].read()
+        return stored[name].read().astype(np.float32) * stored[f"{name}_scale"].read()
 
-    return {
-        name: Tensor(tensor.shape, functools.partial(read, name)) if scales[name] else tensor
-        for name, tensor in stored.items()
-        if name.removesuffix(_SCALE) == name or name.removesuffix(_SCALE) not in stored
-    }
+    theirs = {name: tensor for name, tensor in stored.items() if name not in scales}
+    for name in (scale.removesuffix("_scale") for scale in scales):
+        theirs[name] = Tensor(stored[name].shape, functools.partial(read, name))
+    return theirs
 
 
 def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) -> str | None:

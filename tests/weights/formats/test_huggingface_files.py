@@ -318,12 +318,35 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     assert open_checkpoint(str(folder), CONFIG).spec.config == CONFIG
 
 
-@pytest.mark.parametrize("file", ["pytorch_model.bin", "tf_model.h5"])
-def test_other_forms_of_weights_are_refused(folder, file):
-    """Oracle: the message says how to get safetensors."""
+@pytest.mark.parametrize(
+    "file, needs",
+    [
+        ("pytorch_model.bin", ""),
+        ("pytorch_model-00001-of-00002.bin", r" \(it also needs pytorch_model.bin.index.json\)"),
+        ("tf_model.h5", ""),
+    ],
+)
+def test_other_forms_of_weights_are_refused(folder, file, needs):
+    """Oracle: the message says how to get safetensors, with what transformers needs for it."""
     (folder / FILE).rename(folder / file)
-    with pytest.raises(ValueError, match=f"weights as {file}.*BertForSequenceClassification.from_"):
-        open_checkpoint(str(folder))
+    message = f"weights as {file}.*transformers{needs}: BertForSequenceClassification.from_"
+    for path in (folder, folder / file):
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(str(path))
+
+
+def test_a_vocabulary_that_is_too_short(folder, capsys):
+    """Oracle: the numbers of its lines and of the rows of the table."""
+    open_checkpoint(str(folder))
+    assert not capsys.readouterr().out
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).unlink()
+    (folder / "vocab.txt").write_text("\n".join(VOCAB.tokens[:-2]) + "\n")
+    assert len(open_checkpoint(str(folder)).spec.vocab) == 6
+    assert re.match(
+        f"WARNING: {folder}/vocab.txt has 6 tokens, fewer than the vocab_size 8 .*\n$",
+        capsys.readouterr().out,
+    )
 
 
 def test_a_vocabulary_in_tokenizer_json(folder):

@@ -105,12 +105,12 @@ class TestBadInput:
     def test_truncated(self, training):
         file = training / "ckpt-1.data-00000-of-00001"
         file.write_bytes(file.read_bytes()[:-20000])
-        with pytest.raises(OSError, match="ckpt-1 is damaged or incomplete"):
+        with pytest.raises(OSError, match="ckpt-1 is damaged or incomplete: download or copy it"):
             for tensor in open_checkpoint(str(training)).tensors.values():
                 tensor.read()
 
     def test_declares_more_than_it_holds(self, training):
         file = training / "ckpt-1.data-00000-of-00001"
         file.write_bytes(file.read_bytes()[:1000])
-        with pytest.raises(OSError, match="ckpt-1 is damaged or incomplete"):
+        with pytest.raises(OSError, match="ckpt-1 is damaged or incomplete: download or copy it"):
             open_checkpoint(str(training))

@@ -7,8 +7,11 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
+from bert_tf.conversion.converting import convert
+from bert_tf.conversion.options import ConversionOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import saved_model
 from bert_tf.weights.loading import load_weights
@@ -144,6 +147,53 @@ class TestOwnExports:
         model.config.to_json_file(str(folder / "assets.extra/bert_config.json"))
         assert open_checkpoint(str(folder)).spec.config == model.config
 
+    @pytest.mark.parametrize("head", [True, False])
+    def test_weights_in_8_bits(self, export, tmp_path, garden, head):
+        """Oracle: the outputs of the export itself, which computes with the scaled values."""
+        model, _ = export
+        exported, vocab = model if head else model.encoder, str(garden / "encoder/assets/vocab.txt")
+        folder = str(tmp_path / "encoder")
+        export_encoder(exported, vocab, folder, do_lower_case=False, int8=True)
+        checkpoint = open_checkpoint(folder)
+        assert checkpoint.format == "SavedModel, int8"
+        assert not [name for name in checkpoint.unused if "scale" in name]
+        ids = np.array([[2, 5, 6, 3]], np.int32)
+        inputs = {"input_word_ids": ids, "input_mask": ids // ids, "input_type_ids": ids * 0}
+        if head:
+            inputs["masked_lm_positions"] = np.array([[1, 2]], np.int32)
+        saved = tf.saved_model.load(folder)
+        theirs = (saved.mlm if head else saved)(inputs, training=False)
+        ours = bert_tf.load(folder).model(inputs)
+        for name in ("sequence_output", "pooled_output", *["mlm_logits"] * head):
+            np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)
+            with pytest.raises(AssertionError):
+                np.testing.assert_allclose(exported(inputs)[name], theirs[name], atol=1e-5)
+
+
+def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
+    """Oracle: the configuration of the export; the operations in the Model Garden's functions,
+    which computes the tanh form by the name "gelu"."""
+    model, folder = export
+    file = str(tmp_path / "c.json")
+
+    def to_run(source, **changes):
+        dataclasses.replace(model.config, **changes).to_json_file(file)
+        output = str(tmp_path / "run")
+        shutil.rmtree(output, ignore_errors=True)
+        flags = dict(output_dir=output, bert_config_file=file)
+        convert(ConversionOptions(from_=str(source), to="run", **flags))
+        return open_checkpoint(output).spec.config
+
+    assert to_run(folder) == model.config
+    for act in ("gelu", "relu"):
+        with pytest.raises(ValueError, match=f"_config.json, .*hidden_act .gelu_new, not {act}"):
+            to_run(folder, hidden_act=act)
+    two = dict(num_hidden_layers=2)
+    for act in ("gelu", "gelu_new"):
+        assert to_run(garden / "encoder", hidden_act=act, **two).hidden_act == "gelu_new"
+    with pytest.raises(ValueError, match="encoder, the .*hidden_act .gelu_new, not relu.: leave"):
+        to_run(garden / "encoder", hidden_act="relu", **two)
+
 
 class TestBadInput:
     """Oracle: the message names the folder or file, and what is wrong with it."""
@@ -183,12 +233,12 @@ class TestBadInput:
 
     def test_damaged(self, encoder):
         (encoder / "saved_model.pb").write_bytes(b"no protocol buffer")
-        self.check(encoder, "saved_model.pb is damaged or incomplete", OSError)
+        self.check(encoder, "saved_model.pb is damaged or incomplete: download or copy", OSError)
 
     def test_damaged_variables(self, encoder):
         file = encoder / "variables/variables.index"
         file.write_bytes(file.read_bytes()[:1000])
-        self.check(encoder, "variables/variables is damaged or incomplete", OSError)
+        self.check(encoder, "variables is damaged or incomplete: download or copy it", OSError)
 
     def test_vocabulary_outside(self, encoder):
         def change(graph):

@@ -58,10 +58,10 @@ class Options(VocabularyOptions):
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
     )
-    layers: str = option(
-        "-1,-2,-3,-4",
+    layers: str | None = option(
+        None,
         help="Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
-        "first one reads.",
+        "first one reads. Default: -1,-2,-3,-4, or all layers of a model with fewer.",
     )
     pooling: str = option(
         "tokens",
@@ -94,7 +94,7 @@ class Options(VocabularyOptions):
             )
         if ending in (".jsonl", ".tsv") and self.dtype != "float32":
             raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
-        if ending == ".tsv" and "," in self.layers:
+        if ending == ".tsv" and "," in (self.layers or ","):
             raise ValueError(
                 f"--output_file={self.output_file} holds one layer: give --layers=-1 for the last"
             )

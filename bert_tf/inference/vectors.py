@@ -87,8 +87,8 @@ def _words(line: EncodedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return tokens, first, counts, spans[numbers].T
 
 
-def chosen_layers(text: str, num_layers: int) -> list[int | str]:
-    """Reads --layers.
+def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
+    """Reads --layers; without the flag, chooses the last four layers.
 
     Returns:
         indices as in the original, where 0 and -num_layers are the first layer; or "embeddings".
@@ -96,6 +96,8 @@ def chosen_layers(text: str, num_layers: int) -> list[int | str]:
     Raises:
         ValueError: there is no such layer.
     """
+    if text is None:
+        return list(range(-1, -1 - min(4, num_layers), -1))
     layers = []
     for name in text.split(","):
         try:

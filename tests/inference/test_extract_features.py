@@ -18,7 +18,7 @@ from bert_tf.inference import extraction
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.projector import add_to_projector
 from bert_tf.inference.vector_files import FORMATS
-from bert_tf.inference.vectors import LineVectors
+from bert_tf.inference.vectors import LineVectors, chosen_layers
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -264,6 +264,13 @@ def test_the_projector_of_tensorboard_shows_words(extract, tmp_path):
     assert len(answer["embeddings"]) == 2
 
 
-def test_the_projector_takes_one_layer(extract):
+@pytest.mark.parametrize("layers", [None, "-1,-2"])
+def test_the_projector_takes_one_layer(extract, layers):
     with pytest.raises(ValueError, match="vectors.tsv holds one layer: give --layers=-1"):
-        extract(".tsv")
+        extract(".tsv", layers=layers)
+
+
+def test_default_layers():
+    """Oracle: google-research/bert extract_features.py; it cannot read fewer than four layers."""
+    assert chosen_layers(None, 12) == [-1, -2, -3, -4]
+    assert chosen_layers(None, 2) == [-1, -2]

@@ -61,7 +61,7 @@ class Options(VocabularyOptions):
     layers: str | None = option(
         None,
         help="Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
-        "first one reads. Default: -1,-2,-3,-4, or all layers of a model with fewer.",
+        "first one reads. Default: -1,-2,-3,-4, or all layers if there are fewer.",
     )
     pooling: str = option(
         "tokens",

@@ -42,8 +42,8 @@ class Options(TextOptions, VocabularyOptions):
         None,
         at_least=5,
         help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
-        "read in windows. Default: as in the run; for models of other programs 128, or the most "
-        "that the model takes.",
+        "read in windows. Default: as in the run; for models of other programs 128 (384 for "
+        "answers to questions), or the most that the model takes.",
     )
     pairs: bool = option(
         False,

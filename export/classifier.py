@@ -51,15 +51,16 @@ class Options(ExportOptions):
         None,
         at_least=5,
         help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
-        "read in windows. Default: as in the run; for models of other programs 128, or the most "
-        "that the model takes.",
+        "read in windows. Default: as in the run; for models of other programs 128 (384 for "
+        "answers to questions), or the most that the model takes.",
     )
     precision: str = option(
         "float32",
         choices=("float32", "bfloat16", "float16", "int8"),
         help="Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
-        "and TPUs) and float16 (for GPUs) halve the folder; the model computes in them. int8 "
-        "quarters it; the model computes in float32. All of them change the outputs a little.",
+        "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
+        "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
+        "little.",
     )
     pairs: bool = option(
         False,
@@ -102,14 +103,14 @@ def export_classifier(
     precision: str = "float32",
     license: str = UNKNOWN_LICENSE,
 ) -> str:
-    """Writes the best weights of a fine-tuning run, or another classifier, as a SavedModel.
+    """Writes the best weights of a fine-tuning run, or another fine-tuned model, as a SavedModel.
 
     Args:
         run_folder: the output folder of run_finetuning, or a fine-tuned model of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
         max_seq_length: longer texts are truncated, and contexts and tagged texts are read in
-            windows. Default: as in the run, or 128.
+            windows. Default: that of the run, or of the task.
         pairs: whether a model of another program classifies pairs of texts.
         precision: the type of the stored weights: "float32", "bfloat16", "float16", or "int8" for
             matrices in 8 bits. Outputs are float32.
@@ -119,7 +120,7 @@ def export_classifier(
         the arguments of a call of the exported model, with a comment on its result.
 
     Raises:
-        ValueError: `run_folder` holds no fine-tuned classifier, or `output_dir` is not empty.
+        ValueError: `run_folder` holds no fine-tuned model, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
     import keras
@@ -143,7 +144,7 @@ def export_classifier(
     vocab_file, lower_case = resolve_vocab(checkpoint)
     vocab = load_vocab(vocab_file)
     int8, before = precision == "int8", keras.config.dtype_policy()
-    # The precision of training does not matter.
+    # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else precision)
     model = task.build_model(config)
     keras.config.set_dtype_policy(before)

@@ -227,7 +227,7 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
 
 
 def _needs(plan: RowPlan) -> Iterator[tuple[int, str, str]]:
-    """Yields the bytes that each run of a row needs, for what, and which flags lower that."""
+    """Yields for each run of a row the bytes it needs, what for, and advice for needing less."""
     options, records = plan.pretraining, plan.records
     batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
     sizes = records.max_seq_length, records.max_predictions_per_seq

@@ -43,7 +43,7 @@ class StudentOptions(command.Options):
         if self.recipe == "albert" and not own:
             raise ValueError(
                 "--recipe=albert compares an ALBERT of your choice with the teacher: give "
-                "--init_checkpoint, or --preset=albert-base with --vocab_file"
+                "--init_checkpoint, or --preset=albert-base and --vocab_file"
             )
         if self.student_layers and not self.init_checkpoint and self.is_random:
             raise ValueError(
@@ -84,9 +84,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     init_checkpoint: str | None = option(
         None,
         help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
-        "teacher's vocabulary, except with recipes that compare predictions alone (pd, minibert, "
-        "bilstm) or nothing (layers, weights, q8bert, mixed-vocabulary, albert). Default: the "
-        "teacher, whose head the student then has, too.",
+        "teacher's vocabulary, except with recipes that compare only predictions (pd, minibert, "
+        "bilstm) or do not use the teacher in training (layers, weights, q8bert, albert, "
+        "mixed-vocabulary). Default: the teacher; the student then also starts with its head.",
     )
     augment: int = option(
         0,

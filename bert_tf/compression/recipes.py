@@ -50,11 +50,14 @@ class Published(NamedTuple):
 
     def describe(self) -> str:
         """Returns the row as a line."""
-        faster = f", {self.speed_up:g} times faster" if self.speed_up else ""
-        return (
-            f"Published: {self.name}, {self.compression:g} times smaller than BERT-base, "
-            f"{self.quality:.0%} of its quality{faster}."
-        )
+        size = _times(self.compression, "smaller", "larger")
+        speed = f", {_times(self.speed_up, 'faster', 'slower')}" if self.speed_up else ""
+        quality = f"{self.quality:.0%} of its quality"
+        return f"Published for {self.name}: {size} than BERT-base, {quality}{speed}."
+
+
+def _times(factor: float, more: str, less: str) -> str:
+    return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,7 @@ _RECIPES = {
             Published("BERT-48", 62.0, 0.87, 77.0),
         ),
     ),
-    # The student is chosen by the user, and learns from labels alone.
+    # The user chooses the student, which learns from labels alone.
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
         layers=every,

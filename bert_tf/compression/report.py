@@ -36,8 +36,8 @@ class Student:
         folder: the run folder of one of the students.
         runs: the number of students.
         teacher_bytes: the bytes of the teacher's weights.
-        bytes: those of the students' weights, on average; under gzip if training zeroed weights.
-        smaller: how many times smaller the students are than the teacher, both counted alike.
+        bytes: the mean bytes of the students' weights; after gzip if training zeroed weights.
+        smaller: how many times smaller the students are than the teacher, counted the same way.
         metric: the name of `values`.
         values: the metric of the teacher and of the students on the dev set.
     """

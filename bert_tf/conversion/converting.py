@@ -40,8 +40,8 @@ class _Target:
     Attributes:
         write: writes a checkpoint into an empty folder.
         needs_pooler: whether a checkpoint of the format always has a pooler.
-        states_labels: whether it says what the outputs of a head mean: the names of the labels,
-            and whether a text may have several.
+        states_labels: whether a checkpoint of the format states what the outputs of a head mean:
+            the names of the labels, and whether a text may have several.
     """
 
     write: Callable[[Checkpoint, str], None]
@@ -89,9 +89,9 @@ def convert(options: ConversionOptions) -> None:
     checkpoint = _without(checkpoint, left_out)
     if checkpoint.head and checkpoint.head.multi_label and not target.states_labels:
         raise ValueError(
-            f"{checkpoint.path} assigns several labels at once, which --to={options.to} cannot "
-            "state, so its readers would choose a single one: use --to=huggingface or --to=run, or "
-            "leave the head out with --allow_extra='task_model/head/*'"
+            f"{checkpoint.path} predicts several classes at once, which --to={options.to} cannot "
+            "state, so programs that load it would choose a single one: use --to=huggingface or "
+            "--to=run, or leave the head out with --allow_extra='task_model/head/*'"
         )
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
@@ -142,10 +142,10 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
 def _check_config(file: str, config: BertConfig, checkpoint: Checkpoint) -> None:
     """Raises a ValueError if --bert_config_file contradicts the configuration of --from."""
     own, source = checkpoint.spec.config, checkpoint.config_file or checkpoint.path
-    # The formats do not read all values as --bert_config_file does.
+    # The same file: a format may interpret some of its values differently.
     if absolute_path(file) == absolute_path(source):
         return
-    # The Model Garden calls both forms of GELU gelu.
+    # The Model Garden calls both forms of GELU "gelu".
     in_garden = checkpoint.format == model_garden.NAME or not checkpoint.config_file
     if in_garden and config.hidden_act == "gelu" and own.hidden_act == "gelu_new":
         config = dataclasses.replace(config, hidden_act="gelu_new")
@@ -197,7 +197,7 @@ def _report(
     ]
     if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].states_labels:
         labels = ", ".join(checkpoint.head.labels)
-        lines.append(f"Not in this format, so keep them: the names of the labels, {labels}.")
+        lines.append(f"This format does not store the names of the labels; keep them: {labels}.")
     if left_out:
         lines.append(f"Left out of the checkpoint: {shortened(left_out, 10)}.")
     if random:

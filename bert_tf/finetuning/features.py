@@ -68,7 +68,7 @@ class Features:
 
 
 def note_constant(targets: np.ndarray, name: Callable[[Any], str]) -> tuple[str, ...]:
-    """Returns a note if several examples all have the same target; `name` says what it is."""
+    """Returns a note if there are several examples, all with one target; `name` describes it."""
     if len(targets) < 2 or np.any(targets != targets[0]):
         return ()
     return (f"all of them {name(targets[0])}",)

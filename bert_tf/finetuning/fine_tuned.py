@@ -17,7 +17,7 @@ from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import BEST, latest_checkpoint
 from bert_tf.weights.checkpoint import Checkpoint
 
-# The tasks that serve the heads of other programs, besides classifiers.
+# The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
 
 
@@ -86,7 +86,7 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Task:
         raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
     if head.kind in _TASKS:
         if pairs:
-            raise ValueError(f"--pairs is only for classifiers, but {path} is none: omit it")
+            raise ValueError(f"--pairs is only for classifiers, but {path} is not one: omit it")
         options = FineTuningOptions(task=_TASKS[head.kind], output_dir=path, do_predict=True)
         return make_task(options, dataclasses.replace(head, labels=labels))
     if classes == 1:

@@ -63,7 +63,7 @@ def read_table(path: str) -> Table:
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 
     Blank lines are skipped, and so is a byte order mark. Line ends may be those of Windows.
-    Fields with line breaks are counted on standard output: a stray quote also makes one.
+    Prints the number of fields with line breaks, if any: stray quotes also cause them.
 
     Raises:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
@@ -120,7 +120,7 @@ def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[
     if broken:
         say(
             f"{path}: {counted(len(broken), 'field')} with line breaks, the first in line "
-            f'{broken[0]:,}. If there should be none, a stray " joins rows.'
+            f'{broken[0]:,}. If you expect none, look there for a stray ", which joins rows.'
         )
 
 

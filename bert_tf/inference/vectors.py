@@ -88,7 +88,7 @@ def _words(line: EncodedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
-    """Reads --layers; without the flag, chooses the last four layers.
+    """Reads --layers; without the flag, chooses the last four layers, or all if there are fewer.
 
     Returns:
         indices as in the original, where 0 and -num_layers are the first layer; or "embeddings".

@@ -33,7 +33,7 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
         if not match:
             raise ValueError(f"--{flag}={text}: {item!r} is not an index or a range such as 0-5")
         first, last = int(match[1]), int(match[2] or match[1])
-        # Before a range of any length takes memory.
+        # Checked first, because a huge range would take all memory.
         if last >= num_layers:
             raise ValueError(f"--{flag}={text}: the layers are 0 to {num_layers - 1}")
         layers += range(first, last + 1)

@@ -9,6 +9,7 @@ import pytest
 from bert_tf.compress import report
 from bert_tf.compression import report as reporting
 from bert_tf.compression.options import CompressionOptions, ReportOptions
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.speed import sequences_per_second
 from bert_tf.config import Head
 from bert_tf.finetuning.saved_run import FINISHED
@@ -87,6 +88,15 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     assert published[2] == ("BERT6-PKD", 1.6, 0.97, None, 1.9)
     assert "| pkd6 | 2 | 0.0 |" in (tmp_path / "compression.md").read_text()
     assert (tmp_path / "compression.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_published_rows_as_lines():
+    """Oracle: the survey's rows of ALBERT: 0.47 and 0.3 are 1 / 2.1 and 1 / 3.3."""
+    base, xxlarge = (row.describe() for row in RECIPES["albert"].published)
+    assert base.endswith("9 times smaller than BERT-base, 97% of its quality, 5.6 times faster.")
+    assert xxlarge.endswith(
+        "2.1 times larger than BERT-base, 107% of its quality, 3.3 times slower."
+    )
 
 
 def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp_path):

@@ -120,7 +120,7 @@ def test_heads_travel(tmp_path, capsys, kind, tour, loads):
     assert_equal(path, start, **({} if kept else {"labels": ()}))
     out = capsys.readouterr().out
     assert loads in out
-    assert ("the names of the labels, no, yes, maybe." in out) == (not kept)
+    assert ("the names of the labels; keep them: no, yes, maybe." in out) == (not kept)
 
 
 def test_several_labels_at_once_travel_only_where_a_format_states_them(tmp_path):
@@ -128,7 +128,9 @@ def test_several_labels_at_once_travel_only_where_a_format_states_them(tmp_path)
     flags = dict(head="classifier", labels=("fun", "sad"), multi_label=True)
     source = save(tmp_path / "start", **flags)
     for kind in ("google", "kerashub"):
-        with pytest.raises(ValueError, match=f"several labels .* --to={kind} cannot .*: use --to="):
+        with pytest.raises(
+            ValueError, match=f"several classes .* --to={kind} cannot .*: use --to="
+        ):
             to(kind, source, tmp_path / kind)
         assert not (tmp_path / kind).exists()
         encoder = to(kind, source, tmp_path / kind, allow_extra="task_model/head/*")

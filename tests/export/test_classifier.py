@@ -195,7 +195,7 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
         assert "\n" not in str(caught.value)
 
     refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
-    refuse("--pairs is only for classifiers, but .*run is none: omit it", Head("tagger"))
+    refuse("--pairs is only for classifiers, but .*run is not one: omit it", Head("tagger"))
     for kind in ("classifier", "tagger"):
         refuse("names 2 labels, but has 3 classes", Head(kind, ("a", "b")), pairs=False)
     run.write_head(Head("classifier", ("a", "b", "c"), multi_label=True))

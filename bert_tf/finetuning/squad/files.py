@@ -53,7 +53,7 @@ class SquadExamples:
 class _Row(NamedTuple):
     """A question as it is in a file; `answers` are texts and offsets in characters.
 
-    `faults` are notes on it, some of `_NOTES`.
+    `faults` are those of `_NOTES` that apply to it in the file.
     """
 
     id: str
@@ -196,7 +196,7 @@ _ABSENT = "questions left out because their answer is not in the context: {}"
 _ELSEWHERE = "answers at a wrong offset: {}"
 _NOWHERE = "answers that are not in the context: {}"
 _DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
-_UNMARKED = 'questions without answers, taken as unanswerable despite "is_impossible": false: {}'
+_UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false: {}'
 _SAME_ID = "questions with a repeated id: {}"
 _EMPTY = "empty questions: {}"
 _NOTES = (_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY)

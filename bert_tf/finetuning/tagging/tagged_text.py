@@ -33,7 +33,7 @@ class TaggedText:
         documents: at least one sentence each, which have at least one word each.
         marks_documents: whether the file says where documents begin; otherwise every sentence is a
             document.
-        notes: oddities of the data, with their counts.
+        notes: faults in the data, with their counts.
     """
 
     path: str

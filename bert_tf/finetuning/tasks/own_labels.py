@@ -13,8 +13,8 @@ import numpy as np
 from bert_tf.finetuning.user_tables import Table
 
 ID = "id"
-# Advice where a file has no column of labels.
-OTHER_COLUMN = ": --label_column names another one; only --test_file may lack labels"
+# Advice for a file that lacks the column of labels.
+OTHER_COLUMN = ": name another one with --label_column; only --test_file may lack labels"
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
 # Limits of the standard deviation, so that float32 can also hold sums of squares.
@@ -44,7 +44,7 @@ def check_label(table: Table, row: int, value: Any) -> None:
     if is_empty(value):
         raise ValueError(
             f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
-            "then all of them"
+            "then in every row"
         )
 
 
@@ -122,9 +122,9 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
 
 
 def read_ids(table: Table) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Returns what identifies each row, "" where there is nothing, and notes on repeated ids.
+    """Returns the id of each row, "" if it has none, and notes on repeated ids.
 
-    Without a column of ids, the former is None.
+    Without a column of ids, the ids are None.
 
     Raises:
         ValueError: an id is not UTF-8; the message names the line.

@@ -31,7 +31,7 @@ def read_files(data_dir: str, split: str) -> ChoiceExamples:
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
     labelled = split != "test" or any(map(str.strip, table.columns.get("label", [])))
-    # Behind their beginnings, they are not empty texts.
+    # The choices start with the beginnings, so the counts of empty texts miss empty endings.
     empty = sum(not ending.strip() for row in endings for ending in row)
     return ChoiceExamples(
         texts,

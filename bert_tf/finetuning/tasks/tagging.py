@@ -169,7 +169,7 @@ class TaggingTask(Task):
         """Writes the predictions of a split.
 
         `predictions_<split>.tsv` has a row for every word: the number of its sentence, the word,
-        its tag if known, the predicted tag and the probability of that.
+        its tag if known, the predicted tag and its probability.
         `predictions_<split>.conll` is the input of conlleval: word, tag if known, predicted tag.
         `confusion_<split>.png` is for a split with tags.
         """

@@ -83,5 +83,5 @@ class TextTask(Task):
         return dataclasses.replace(features, notes=notes)
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-        """Returns notes on the targets of a split, such as that all are the same."""
+        """Returns notes on the targets of a split, for example that all are the same."""
         return ()

@@ -29,7 +29,7 @@ CONFIG = "config.json"
 
 _PICKLE_INDEX, _PICKLE_SHARDS = "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"
 _PICKLES = ("pytorch_model.bin", _PICKLE_INDEX, _PICKLE_SHARDS)
-# Patterns of the files of weights. The first in a folder is the one that counts.
+# Patterns of weight files, in order of precedence: the first one in a folder counts.
 _WEIGHTS = (FILE, INDEX, *_PICKLES, "tf_model.h5", "flax_model.msgpack")
 
 

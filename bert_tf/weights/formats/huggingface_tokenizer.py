@@ -48,8 +48,8 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
     if vocab and len(vocab) < vocab_size:
         print(
             f"WARNING: {path} has {len(vocab)} tokens, fewer than the vocab_size {vocab_size} of "
-            "the configuration: unless the model was padded to that size, it is incomplete, or "
-            "that of another model."
+            "the configuration: unless the embeddings were padded to that size, the vocabulary is "
+            "incomplete or belongs to another model."
         )
     if vocab and os.path.basename(path) == WHOLE:
         path = _temporary_vocab_file(vocab)

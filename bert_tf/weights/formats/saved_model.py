@@ -128,9 +128,9 @@ def _variables(path: str) -> dict[str, Tensor]:
 
 
 def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights of our exports in 8 bits as they compute with them; others as they are.
+    """Returns the weights, those of our exports in 8 bits as the float32 values they compute with.
 
-    See `export.int8_weights`.
+    See `export.int8_weights`. The weights of other SavedModels stay as they are.
     """
     scales = stored.keys() & {f"{name}_scale" for name in stored}
 

@@ -109,7 +109,7 @@ def test_answers_that_contradict_is_impossible_are_counted(split, write_squad):
     assert [len(x.answers) for x in examples.questions] == [0, 0, 0, 1, 0, 0, 1, 0]
     assert examples.notes == (
         'unanswerable questions ("is_impossible") whose answers are ignored: 1',
-        'questions without answers, taken as unanswerable despite "is_impossible": false: 2',
+        'questions without answers, treated as unanswerable despite "is_impossible": false: 2',
     )
 
 

@@ -205,7 +205,7 @@ def test_tags_of_words(write):
             "a.jsonl, line 1: the id is not UTF-8",
         ),
         ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
-        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': --label_col"),
+        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': name another"),
         ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens', only 'words'"),
         ("a.conll", {}, "--label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"),
     ],
@@ -233,7 +233,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
 @pytest.mark.parametrize(
     ("train", "dev", "flags", "message"),
     [
-        ("text,gold\na,x\n", GOOD, {}, "no column 'label', only 'text', 'gold': --label_column n"),
+        ("text,gold\na,x\n", GOOD, {}, "no column 'label', only 'text', 'gold': name another one"),
         ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "which column holds the text? Give --text_column"),
         (GOOD, GOOD, {"text_column": "body"}, "train.csv has no column 'body', only 'text'"),
         (
@@ -244,7 +244,12 @@ GOOD = "text,label\na,ham\nb,spam\n"
         ),
         ("text,label\na,x\nb, \n", GOOD, {}, "train.csv, line 3 has no label"),
         (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),
-        (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': --label_column names"),
+        (
+            GOOD,
+            "text\na\n",
+            {},
+            "dev.csv has no column 'label', only 'text': name another one with",
+        ),
         (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
         ("text,label\na,nan\n", GOOD, {"label_type": "number"}, 'label "nan" is not a number'),

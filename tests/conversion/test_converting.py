@@ -128,9 +128,7 @@ def test_several_labels_at_once_travel_only_where_a_format_states_them(tmp_path)
     flags = dict(head="classifier", labels=("fun", "sad"), multi_label=True)
     source = save(tmp_path / "start", **flags)
     for kind in ("google", "kerashub"):
-        with pytest.raises(
-            ValueError, match=f"several classes .* --to={kind} cannot .*: use --to="
-        ):
+        with pytest.raises(ValueError, match=f"several classes .* --to={kind} cannot .*: use"):
             to(kind, source, tmp_path / kind)
         assert not (tmp_path / kind).exists()
         encoder = to(kind, source, tmp_path / kind, allow_extra="task_model/head/*")

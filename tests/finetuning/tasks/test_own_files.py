@@ -248,7 +248,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
             GOOD,
             "text\na\n",
             {},
-            "dev.csv has no column 'label', only 'text': name another one with",
+            "dev.csv has no column 'label', only 'text': name another one",
         ),
         (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),

@@ -76,6 +76,7 @@ class Recipe:
         zeroes_weights: whether training sets weights to zero; see `pruning`.
         quantization: how the weights are quantized, if they are.
         bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.
+        shares_layers: whether the layers of the student must share their weights.
         teacher_learns: whether the teacher trains, too; see `mixed_vocabulary`.
         changes: what --augment does to copies of texts.
         published: its rows in the survey.
@@ -91,6 +92,7 @@ class Recipe:
     zeroes_weights: bool = False
     quantization: Quantization | None = None
     bilstm: bool = False
+    shares_layers: bool = False
     teacher_learns: bool = False
     changes: Changes = REPLACED
     published: tuple[Published, ...] = ()
@@ -264,6 +266,7 @@ _RECIPES = {
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
         layers=every,
+        shares_layers=True,
         published=(
             Published("ALBERT-base", 9.0, 0.97, 5.6),
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),

@@ -182,10 +182,11 @@ def _teacher_row(student: Student) -> list[str]:
 
 
 def _row(student: Student, speed_up: float) -> list[str]:
-    cells = [student.name, str(student.runs), f"{student.bytes / 1e6:.1f}"]
+    recipe, megabytes = RECIPES[student.recipe], f"{student.bytes / 1e6:.1f}"
+    cells = [student.name, str(student.runs), megabytes + " (gzip)" * recipe.zeroes_weights]
     cells += [student.values[1].text(1, 4), f"{student.smaller:.2f}"]
     cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-", f"{speed_up:.2f}"]
-    rows = [_published(row) for row in RECIPES[student.recipe].published] or [4 * ["-"]]
+    rows = [_published(row) for row in recipe.published] or [4 * ["-"]]
     return cells + [" / ".join(column) for column in zip(*rows, strict=True)]
 
 

@@ -253,8 +253,13 @@ class StudentTask:
         """See `Task.build_model`.
 
         Raises:
-            ValueError: the recipe cannot compare these two models.
+            ValueError: the recipe does not suit the student, or cannot compare these two models.
         """
+        if self._recipe.shares_layers and not config.num_hidden_groups:
+            raise ValueError(
+                "--recipe=albert is for students whose layers share their weights, but this one is "
+                "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
+            )
         student = self._task.build_model(config)
         if not self._recipe.has_teacher:
             return student

@@ -257,6 +257,16 @@ def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_bert_is_no_student_of_albert(teacher, files, tmp_path):
+    """Oracle: the message; no weights are written."""
+    options = make_options(
+        teacher, files, tmp_path / "out", recipe="albert", init_checkpoint=teacher
+    )
+    with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
+        run(options)
+    assert not RunFolder(options.output_dir).has_checkpoint()
+
+
 def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):
     changes = {"recipe": "pd", "augment": 2, "masked_lm": teacher}
     with pytest.raises(ValueError, match="--masked_lm=.* has no masked-LM head"):

@@ -79,7 +79,7 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
         "albert 1 0.0 0.4000 2.00 50.0% 1.50 ALBERT-base / ALBERT-xxlarge 9 / 0.47 97% / 107% "
         "5.6 / 0.3".split(),
         "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 BERT6-PKD 1.6 97% 1.9".split(),
-        "weights 1 0.0 0.8000 1.50 100.0% 1.00 - - - -".split(),
+        "weights 1 0.0 (gzip) 0.8000 1.50 100.0% 1.00 - - - -".split(),
     ]
     ours, published = drawn
     assert ours[0] == ("albert", 2.0, 0.5, None, 1.5)

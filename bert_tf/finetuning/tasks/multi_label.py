@@ -39,10 +39,11 @@ class MultiLabelTask(TextTask):
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         total, counts = len(targets["labels"]), targets["labels"].sum(axis=0, dtype=np.int64)
-        words = {0: "none of them", total: "all of them"} if total > 1 else {}
         if len(counts) > CLASSES_SHOWN:
-            constant = {word: np.sum(counts == n) for n, word in words.items()}
-            return tuple(f"classes that {word} have: {n:,}" for word, n in constant.items() if n)
+            found = {"no example": np.sum(counts == 0), "every example": np.sum(counts == total)}
+            notes = (f"classes that {word} has: {n:,}" for word, n in found.items() if n)
+            return tuple(notes) if total > 1 else ()
+        words = {0: "none of them", total: "all of them"} if total > 1 else {}
         pairs = zip(counts, self.labels, strict=True)
         return tuple(f'{words.get(n, f"{n:,}")} "{name}"' for n, name in pairs)
 

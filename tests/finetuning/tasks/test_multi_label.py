@@ -47,7 +47,7 @@ def test_scores_against_a_worked_example():
         (
             np.eye(11)[[0, 0]],
             11,
-            ("classes that none of them have: 10", "classes that all of them have: 1"),
+            ("classes that no example has: 10", "classes that every example has: 1"),
         ),
     ],
 )

@@ -39,6 +39,7 @@ def model_card(
     lower_case: bool,
     config: BertConfig | None = None,
     run: RunFolder | None = None,
+    converted_from: str | None = None,
 ) -> str:
     """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
 
@@ -50,7 +51,8 @@ def model_card(
         license: the license of the weights.
         vocab, lower_case: the vocabulary of the model.
         config: the configuration of its encoder; None if it has none.
-        run: the run that trained it; None if nothing was trained.
+        run: the run that trained it; None if nothing was trained, or by another program.
+        converted_from: the checkpoint of another program that holds the weights.
 
     Raises:
         ValueError, OSError: a file of the run is damaged.
@@ -68,6 +70,7 @@ def model_card(
         f"## How to load it\n\n```python\n{code.strip()}\n```",
         _table("Configuration", config.to_dict() if config else {}),
         _table("Vocabulary", vocabulary),
+        _table("Weights", {"converted from": converted_from}),
         *(_sections_of(run) if run else ()),
         f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
     ]

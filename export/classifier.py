@@ -166,6 +166,7 @@ def export_classifier(
         lower_case=lower_case,
         config=config,
         run=None if checkpoint.format else RunFolder(run_folder),
+        converted_from=f"{run_folder} ({checkpoint.format})" if checkpoint.format else None,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
     save_folder(module, output_dir, {"serving_default": module.serving}, files)

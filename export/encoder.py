@@ -117,6 +117,7 @@ def write(options: Options) -> str:
         do_lower_case=lower_case,
         license=options.license,
         run=None if checkpoint.format else run_of(checkpoint.path),
+        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
         int8=int8,
     )
     casing = "uncased" if lower_case else "cased"
@@ -134,6 +135,7 @@ def export_encoder(
     do_lower_case: bool,
     license: str = UNKNOWN_LICENSE,
     run: "RunFolder | None" = None,
+    converted_from: str | None = None,
     int8: bool = False,
 ) -> None:
     """Writes an encoder, with the masked-LM head of a pretrainer, as a SavedModel.
@@ -145,6 +147,7 @@ def export_encoder(
         model: a pretrainer, or an encoder to export it without `mlm`.
         license: the license of the weights, for the model card.
         run: the run that trained the model, for the model card.
+        converted_from: the checkpoint of another program, for the model card.
         int8: whether to store the matrices of a float32 model in 8 bits.
 
     Raises:
@@ -172,6 +175,7 @@ def export_encoder(
         lower_case=do_lower_case,
         config=config,
         run=run,
+        converted_from=converted_from,
     )
     module = EncoderModule(model, vocab_file, do_lower_case, int8)
     files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}

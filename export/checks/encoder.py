@@ -5,6 +5,7 @@ tensorflow/models official/nlp/tools/export_tfhub_lib.py.
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,10 +126,16 @@ def _variable_lists(subject: Subject) -> str:
 
 
 def _gradients(subject: Subject) -> str:
-    variables = list(subject.model.trainable_variables)
+    inputs = example_inputs(subject)
+    return without_gradient(subject.model, inputs, ("pooled_output", "sequence_output"))
+
+
+def without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequence[str]) -> str:
+    """Says which trainable variables get no gradient in training; "" if all get one."""
+    variables = list(model.trainable_variables)
     with tf.GradientTape() as tape:
-        outputs = subject.model(example_inputs(subject), training=True)
-        loss = sum(tf.reduce_sum(outputs[name]) for name in ("pooled_output", "sequence_output"))
+        predictions = model(inputs, training=True)
+        loss = sum(tf.reduce_sum(predictions[name]) for name in outputs)
     gradients = tape.gradient(loss, variables)
     without = [v.name for v, x in zip(variables, gradients, strict=True) if x is None]
     return f"{', '.join(without[:3])} without a gradient" if without else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from export.checks.encoder import NAMES, compare, example_inputs, num_tokens
+from export.checks.encoder import NAMES, compare, example_inputs, num_tokens, without_gradient
 from export.checks.points import Point, Subject, differences
 
 _POSITIONS = "masked_lm_positions"
@@ -44,6 +44,11 @@ def _mlm_equals_root(subject: Subject) -> str:
     return compare(subject, {name: outputs[name] for name in expected}, expected)
 
 
+def _mlm_training(subject: Subject) -> str:
+    inputs = example_inputs(subject) | {_POSITIONS: tf.constant([[0]] * 2, tf.int32)}
+    return without_gradient(subject.model.mlm, inputs, ("mlm_logits", "pooled_output"))
+
+
 def _mlm_positions(subject: Subject) -> str:
     both, one = (_predict(subject, p)["mlm_logits"] for p in ([4, 2], [2]))
     return compare(subject, both[:, 1:], one)
@@ -71,5 +76,9 @@ _POINTS = (
     Point(
         "mlm.trainable_variables are the encoder's and five more, which the root does not have",
         _mlm_variables,
+    ),
+    Point(
+        "mlm takes training=True, and each of its trainable variables gets a gradient",
+        _mlm_training,
     ),
 )

@@ -47,6 +47,15 @@ def test_the_card_says_what_the_run_knows(tmp_path):
         assert line in body.splitlines()
 
 
+def test_the_card_of_a_converted_checkpoint():
+    """Oracle: the name that the user gave."""
+    source = {"converted_from": "hf:org/name (Hugging Face)", "license": "mit"}
+    card = model_card("x", "kind", "About.", "", vocab=VOCAB, lower_case=False, **source)
+    assert (
+        "\n## Weights\n\n| | |\n|---|---|\n| converted from | hf:org/name (Hugging Face) |" in card
+    )
+
+
 def test_a_card_without_a_run_has_no_empty_section():
     """Oracle: the headings."""
     card = model_card("x", "kind", "About.", "", license="mit", vocab=VOCAB, lower_case=False)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.tools import saved_model_cli
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
@@ -177,10 +178,11 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
             assert found[name].numpy().tolist() == values.numpy().tolist()
         else:
             np.testing.assert_allclose(found[name], values, atol=1e-6)
+    check.run(check.Options(saved_model_dir=folder))
 
 
-def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
-    """Oracles: the model; the code of the card; the labels of the head."""
+def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypatch):
+    """Oracles: the model, for the card's code and saved_model_cli; the labels of the head."""
     run = RunFolder(str(tmp_path / "run"))
     model = BertTaskModel(CONFIG, 3)
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
@@ -217,4 +219,14 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys):
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
     expected = tf.nn.softmax(model(pack_segments(segments, 32, VOCAB)))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
-    assert outputs["label"][0] == f"LABEL_{np.argmax(expected)}"
+    label = f"LABEL_{np.argmax(expected)}"
+    assert outputs["label"][0] == label
+    monkeypatch.setattr(
+        "sys.argv",
+        ["saved_model_cli", "run", "--tag_set=serve", "--signature_def=serving_default"]
+        + [f"--dir={options['output_dir']}", '--input_exprs=text=["a text"];text_b=["another"]'],
+    )
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        saved_model_cli.main()
+    assert f"Result for output key label:\n[b'{label}']" in capsys.readouterr().out

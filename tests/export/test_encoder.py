@@ -264,7 +264,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
     check.run(check.Options(saved_model_dir=moved))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
-    assert lines[-1] == "19 of 19 points hold."
+    assert lines[-1] == "20 of 20 points hold."
 
 
 def test_the_folder_describes_itself(folder, run_folder, run_card):

@@ -33,13 +33,17 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
         warning if it has fewer tokens than `vocab_size`.
 
     Raises:
-        ValueError: a file is damaged, or has more tokens than `vocab_size`.
+        ValueError: a file is damaged or has more tokens than `vocab_size`, or the two contradict
+            each other.
         OSError: a file cannot be read.
     """
     path, vocab = os.path.join(folder, VOCAB), RunFolder(folder).read_vocab()
-    if not vocab:
-        path = os.path.join(folder, WHOLE)
-        vocab = _vocab_of(path, read_json(path))
+    whole = os.path.join(folder, WHOLE)
+    tokenizer = read_json(whole)
+    if vocab:
+        _check_same(path, vocab, whole, tokenizer)
+    else:
+        path, vocab = whole, _vocab_of(whole, tokenizer)
     if vocab and len(vocab) > vocab_size:
         raise ValueError(
             f"{path} has {len(vocab)} tokens, more than the vocab_size {vocab_size} of the "
@@ -54,6 +58,20 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
     if vocab and os.path.basename(path) == WHOLE:
         path = _temporary_vocab_file(vocab)
     return vocab, path if vocab else None
+
+
+def _check_same(path: str, vocab: Vocabulary, whole: str, tokenizer: Mapping[str, Any]) -> None:
+    """Raises a ValueError if tokenizer.json has another token for an id of vocab.txt."""
+    model = tokenizer.get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(ids, dict):  # SentencePiece has a list
+        return
+    for token, index in ids.items():
+        if index in range(len(vocab)) and vocab.tokens[index] != token.strip(" \t\r"):
+            raise ValueError(
+                f"token {index} is {vocab.tokens[index]!r} in {path}, but {token!r} in {whole}: "
+                "remove the file that does not belong to the model"
+            )
 
 
 def _vocab_of(path: str, tokenizer: Mapping[str, Any]) -> Vocabulary | None:

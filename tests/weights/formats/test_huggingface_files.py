@@ -381,6 +381,21 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     assert open_checkpoint(str(folder)).spec == ModelSpec(CONFIG)
 
 
+def test_two_files_with_different_tokens(folder):
+    """Oracle: the ids of both files; blanks are no part of a token in vocab.txt."""
+    file = folder / "tokenizer.json"
+    tokens = list(VOCAB.tokens)
+    whole = {"model": {"type": "WordPiece", "vocab": {f"{t} ": i for i, t in enumerate(tokens)}}}
+    file.write_text(json.dumps(whole))
+    assert open_checkpoint(str(folder)).spec.vocab == VOCAB
+    tokens[-2:] = tokens[:-3:-1]
+    file.write_text(json.dumps({"model": {"vocab": {t: i for i, t in enumerate(tokens)}}}))
+    index = len(tokens) - 2
+    match = f"token {index} is '{VOCAB.tokens[index]}' in .*vocab.txt, but '{tokens[index]}' in .*t"
+    with pytest.raises(ValueError, match=match):
+        open_checkpoint(str(folder))
+
+
 def test_tokenizers_that_split_in_another_way(folder, capsys):
     """Oracle: what the values mean to transformers' BertTokenizer."""
     file = folder / "tokenizer_config.json"

@@ -15,6 +15,7 @@ from bert_tf.conversion.options import ConversionOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import saved_model
 from bert_tf.weights.loading import load_weights
+from export import check
 from export.encoder import export_encoder
 
 CONFIG = BertConfig(
@@ -251,6 +252,15 @@ class TestBadInput:
         with open(encoder / "assets/vocab.txt", "a") as file:
             file.write("more\n")
         self.check(encoder, "vocab.txt has 13 tokens, more than the 12 of the encoder")
+
+
+def test_the_check_passes(garden, capsys):
+    """Oracle: the Model Garden's export, whose signature has no readable names."""
+    check.run(check.Options(saved_model_dir=str(garden / "encoder")))
+    *lines, last = capsys.readouterr().out.splitlines()
+    (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
+    assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
+    assert last == "19 of 20 points hold."
 
 
 def test_download(garden, monkeypatch):

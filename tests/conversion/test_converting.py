@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bert_tf.conversion.options import ConversionOptions as Options
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.completing import complete
+from export import encoder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
@@ -71,7 +73,7 @@ def assert_equal(found: str, expected: str, **changes) -> None:
 @pytest.mark.parametrize(
     "parts, tour",
     [
-        # Between them, the tours go from every format to every other.
+        # Each tour goes from every one of its formats to every other.
         (PARTS, "run google run huggingface run kerashub google huggingface kerashub huggingface "
          "google kerashub run"),
         ((*PARTS, *HEADS), "run google run huggingface google huggingface run"),
@@ -86,6 +88,23 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
     formats = sorted({"run", "google", "huggingface", *tour.split()})
     pairs = set(itertools.pairwise(tour.split()))
     assert pairs == {pair for pair in itertools.permutations(formats, 2)}
+
+
+def test_an_archive_and_an_export_go_to_every_format(tmp_path):
+    """Oracle: the weights, configuration, vocabulary and casing at the start.
+
+    KerasHub's masked-LM head computes something else than this one.
+    """
+    start, exported = save(tmp_path / "start", (*PARTS, "masked_lm")), str(tmp_path / "exported")
+    google = to("google", start, tmp_path / "google")
+    archive = shutil.make_archive(google, "zip", tmp_path, "google")
+    encoder.write(encoder.Options(checkpoint=start, output_dir=exported))
+    without_head = save(tmp_path / "without_head")
+    for number, source in enumerate((archive, exported)):
+        for kind in ("google", "huggingface", "run"):
+            assert_equal(to(kind, source, tmp_path / f"{number}-{kind}"), start)
+        preset = to("kerashub", source, tmp_path / f"{number}", allow_extra="pretrainer/*")
+        assert_equal(preset, without_head)
 
 
 def test_an_albert_travels(tmp_path):

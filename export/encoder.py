@@ -97,7 +97,9 @@ def write(options: Options) -> str:
     parts = {part_of(name) for name in checkpoint.tensors}
     if "head" in parts:
         raise ValueError(
-            f"{options.checkpoint} is a fine-tuning run: export it with export.classifier"
+            f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "
+            "convert its encoder with convert_checkpoint --to=run --allow_extra='task_model/*' "
+            "and export that"
         )
     vocab_file, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab

@@ -341,7 +341,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         run(dataclasses.replace(second, do_lower_case=None))
     with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
         classifier.export_classifier(options.output_dir, str(tmp_path / "classifier"))
-    with pytest.raises(ValueError, match="is a fine-tuning run: export it with export.classifier"):
+    with pytest.raises(ValueError, match="is a fine-tuned model: export it with export.class"):
         output = str(tmp_path / "encoder")
         encoder.run(encoder.Options(checkpoint=options.output_dir, output_dir=output))
 

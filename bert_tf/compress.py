@@ -50,9 +50,10 @@ def run(options: Options) -> dict[str, float]:
 
     With --num_seeds or --grid it returns the results of the best student.
     """
+    from bert_tf.compression.run import hold_out_as_teacher
     from bert_tf.finetuning.runs.sweep import sweep
 
-    return sweep(options) if options.is_sweep else options.start()
+    return sweep(hold_out_as_teacher(options)) if options.is_sweep else options.start()
 
 
 def distill(options: GeneralOptions) -> dict[str, float]:
@@ -69,7 +70,8 @@ def report(options: ReportOptions) -> None:
 
 def main() -> None:
     """Runs the command."""
-    names = [argument.lstrip("-").partition("=")[0] for argument in sys.argv[1:]]
+    flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
+    names = [flag.lstrip("-").partition("=")[0] for flag in flags]
     if "report" in names:
         command.run(ReportOptions, report)
     elif "input_file" in names:

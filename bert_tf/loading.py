@@ -11,10 +11,9 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
 from bert_tf.weights.saved_preprocessor import read_preprocessor
-from bert_tf.weights.starting import OPTIONAL
+from bert_tf.weights.starting import load_or_warn
 from tfrecords.casing import warn_about_casing
 
 
@@ -60,11 +59,7 @@ def load(path: str) -> LoadedRun:
     spec = checkpoint.spec
     parts = {part_of(name) for name in checkpoint.tensors}
     model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
-    kept = load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
-    if random := sorted({part_of(name) for name in kept}):
-        print(
-            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}: they are random."
-        )
+    load_or_warn(checkpoint, model.weights)
     tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
     if spec.vocab and spec.lower_case is not None:

@@ -94,16 +94,14 @@ def load_predictor(options: Options) -> "Predictor":
 
 def _module(options: Options) -> "tf.Module":
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
+    from bert_tf.finetuning.trained_head import load_task_model
     from bert_tf.inference.models import load_tokenizer
-    from bert_tf.weights.loading import load_weights
 
     checkpoint, task, length = open_fine_tuned(
         options.checkpoint, None, options.max_seq_length, options.pairs
     )
     tokenizer = load_tokenizer(checkpoint, options)
-    model = task.build_model(checkpoint.spec.config)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
-    return task.serving(model, tokenizer, length)
+    return task.serving(load_task_model(task, checkpoint), tokenizer, length)
 
 
 def _lite_module(options: Options) -> "tf.Module":

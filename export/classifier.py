@@ -127,10 +127,10 @@ def export_classifier(
     import tensorflow as tf
 
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
+    from bert_tf.finetuning.trained_head import load_task_model
     from bert_tf.resolution import resolve_vocab
     from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from bert_tf.weights.loading import load_weights
     from export.card import CARD, model_card
     from export.int8_weights import Int8Model
     from export.saved_models import save_folder
@@ -146,9 +146,8 @@ def export_classifier(
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else precision)
-    model = task.build_model(config)
+    model = load_task_model(task, checkpoint)
     keras.config.set_dtype_policy(before)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
     served = Int8Model(model) if int8 else model
     module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)
     if int8:

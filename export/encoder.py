@@ -87,8 +87,8 @@ def write(options: Options) -> str:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
-    from bert_tf.weights.loading import load_weights
     from bert_tf.weights.names import part_of
+    from bert_tf.weights.starting import load_or_warn
     from export.card import run_of
     from tfrecords.writer import check_new_folder
 
@@ -109,9 +109,8 @@ def write(options: Options) -> str:
     # The precision of training does not matter.
     int8 = options.precision == "int8"
     model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
-    load_weights(
-        checkpoint.path, checkpoint.tensors, model.weights, optional_parts=("next_sentence",)
-    )
+    exported = [weight for weight in model.weights if part_of(weight.path) != "next_sentence"]
+    load_or_warn(checkpoint, exported)
     export_encoder(
         model,
         vocab_file,

@@ -144,13 +144,13 @@ def _open(options: Options) -> _Source:
 def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.resolution import check_length
-    from bert_tf.weights.loading import load_weights
+    from bert_tf.weights.starting import load_or_warn
 
     config = checkpoint.spec.config
     length = length or min(128, config.max_position_embeddings)
     check_length(config, length)
     model = BertEncoder(config)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    load_or_warn(checkpoint, model.weights)
 
     def encode(inputs):
         outputs = model(inputs, training=False)
@@ -160,7 +160,7 @@ def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
 
 
 def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Source:
-    from bert_tf.weights.loading import load_weights
+    from bert_tf.finetuning.trained_head import load_task_model
 
     if not task.head or task.head.kind != "classifier":
         raise ValueError(
@@ -171,8 +171,7 @@ def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Sou
         raise ValueError(
             f"{checkpoint.path} is a BiLSTM, which LiteRT cannot run: use export.classifier"
         )
-    model = task.build_model(checkpoint.spec.config)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights)
+    model = load_task_model(task, checkpoint)
 
     def classify(inputs):
         return _predictions(task.head, model(inputs, training=False))

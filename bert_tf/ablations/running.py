@@ -25,8 +25,9 @@ _FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})
 def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
 
-    Finished runs are kept, and an interrupted one resumes. A row that diverges is left empty. The
-    tables are written after each row: GRID.txt, GRID.tsv, GRID.json, and for steps GRID.png.
+    Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
+    empty. The tables are written after each row: GRID.txt, GRID.tsv, GRID.json, and for steps
+    GRID.png.
 
     Returns:
         the values of GRID.json.
@@ -64,7 +65,10 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
         _evaluate_entities(options, plan)
     for run in plan.finetuning.values():
         say(f"\n$ {command_line('bert_tf.run_finetuning', **changed_flags(run))}")
-        sweep(run)
+        try:
+            sweep(run)
+        except Diverged as error:
+            print(f"WARNING: {run.output_dir} diverged: {error}")
 
 
 def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:

@@ -45,7 +45,7 @@ def _fine_tuned(column: Column, folder: str, num_seeds: int) -> Score | None:
     if not results:
         return None
     (setting,) = results["settings"]
-    if len(setting["runs"]) != num_seeds:
+    if sum(run is not None for run in setting["runs"].values()) != num_seeds:
         return None
     metric = setting["summary"][column.metric or results["metric"]]
     deviation = metric.get("deviation")

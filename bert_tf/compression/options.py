@@ -14,6 +14,8 @@ from tfrecords.command import option
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
 
+COMPRESSION = "compression.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudentOptions(command.Options):
@@ -65,6 +67,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "teacher_model": "use --teacher",
         "student_model": "use --init_checkpoint",
     }
+    result_files: ClassVar[tuple[str, ...]] = (*FineTuningOptions.result_files, COMPRESSION)
 
     recipe: str = option(
         choices=RECIPES,

@@ -3,14 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.options import COMPRESSION
 from bert_tf.compression.recipes import RECIPES, Published
-from bert_tf.compression.run import COMPRESSION
 from bert_tf.compression.speed import sequences_per_second
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
 from bert_tf.finetuning.runs.tables import aligned, markdown
@@ -110,15 +110,28 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
         OSError: a file cannot be read.
     """
     groups, unfinished = read_groups(folder)
-    groups = [group for group in groups if RunFolder(group.paths[0]).read_json(COMPRESSION)]
+    groups = [group for group in groups if "recipe" in group.flags]
     if not groups:
         raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
+    # A run that was interrupted while its teacher was evaluated.
+    lacking = [x for group in groups for x in group.paths if not _facts(x)]
+    groups = [group for group in groups if not set(lacking) & set(group.paths)]
+    if not groups:
+        raise ValueError(
+            f"{folder} holds no finished runs of compress: {lacking[0]} lacks {COMPRESSION}: run "
+            "the same compress command again"
+        )
+    unfinished += lacking
     students = [_student(group, groups) for group in groups]
     return sorted(students, key=lambda student: (student.task, student.teacher)), unfinished
 
 
+def _facts(path: str) -> dict[str, Any]:
+    return RunFolder(path).read_json(COMPRESSION)
+
+
 def _student(group: Group, groups: Sequence[Group]) -> Student:
-    files = [RunFolder(path).read_json(COMPRESSION) for path in group.paths]
+    files = [_facts(path) for path in group.paths]
     values, student_bytes = files[0], np.mean([file["student_bytes"] for file in files])
     teacher_bytes = 4 * values["teacher_parameters"]
     recipe, key = values["recipe"], ("recipe", "teacher", "task")
@@ -153,7 +166,8 @@ def measure(students: Sequence[Student]) -> list[float]:
 def _load_encoder(folder: str) -> keras.Model:
     checkpoint = open_checkpoint(folder, bilstm=True)
     encoder = make_encoder(checkpoint.spec.config)
-    load_weights(checkpoint.path, checkpoint.tensors, encoder.weights)
+    # Its values do not matter for the speed.
+    load_weights(checkpoint.path, checkpoint.tensors, encoder.weights, optional_parts=("pooler",))
     return encoder
 
 

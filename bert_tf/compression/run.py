@@ -9,7 +9,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
-from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.compression.quantized_student import (
     QuantizedStudentTask,
     QuantizedTask,
@@ -26,13 +26,11 @@ from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.flags import make_strategy
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, check_readable
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
-
-COMPRESSION = "compression.json"
 
 
 def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:
@@ -52,7 +50,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
             do not suit each other.
     """
     name = task.name if task else task_name(options.task)
-    options = with_length(dataclasses.replace(options, task=name), name)
+    options = hold_out_as_teacher(with_length(dataclasses.replace(options, task=name), name))
     recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
@@ -61,6 +59,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
             f"--teacher={options.teacher} is not a fine-tuned model: give the output folder of "
             "run_finetuning on this task"
         )
+    if not options.replace_vocab:
+        check_readable(teacher)
     check_length(teacher.spec.config, options.max_seq_length)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
@@ -79,6 +79,19 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         say(row.describe())
     print(_report(options, task, teacher, results))
     return results
+
+
+def hold_out_as_teacher(options: CompressionOptions) -> CompressionOptions:
+    """Returns the flags with the teacher's --hold_out_seed.
+
+    Otherwise, the teacher would have been trained on most of the student's dev set.
+    """
+    if options.hold_out_seed is not None:
+        return options
+    flags = RunFolder(options.teacher).read_flags()
+    seeds = [flags.get(name) for name in ("hold_out_seed", "random_seed")]
+    seed = next((seed for seed in seeds if seed is not None), None)
+    return dataclasses.replace(options, hold_out_seed=seed)
 
 
 def _student_task(
@@ -126,7 +139,7 @@ def _check_stages(options: CompressionOptions) -> None:
             f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
             "omit it"
         )
-    unsuited = ["class_weights", "freeze_encoder", "feature_based"] * recipe.has_teacher
+    unsuited = ["feature_based", *["class_weights", "freeze_encoder"] * recipe.has_teacher]
     unsuited += ["student_layers", "preset", "bert_config_file"] * recipe.bilstm
     unsuited += ["freeze_encoder"] * recipe.zeroes_weights
     for name in unsuited:

@@ -7,12 +7,11 @@ from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.trained_head import order_classes
+from bert_tf.finetuning.trained_head import load_task_model, order_classes
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
 from tfrecords.progress import counted, say
 from tfrecords.vocabulary import Vocabulary
 
@@ -32,8 +31,7 @@ def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> Mode
 
 def load_teacher(task: Task, teacher: Checkpoint) -> BertTaskModel:
     """Returns the teacher with its classes in the order of the task's."""
-    model = task.build_model(teacher.spec.config)
-    load_weights(teacher.path, teacher.tensors, model.weights)
+    model = load_task_model(task, teacher)
     order_classes(model, task.head, teacher.head, say)
     return model
 

@@ -17,6 +17,8 @@ from tfrecords.command import option
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
 
+EVAL_RESULTS_JSON = "eval_results.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(command.Options):
@@ -122,6 +124,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
+    # What a finished run has written.
+    result_files: ClassVar[tuple[str, ...]] = (EVAL_RESULTS_JSON,)
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
@@ -213,6 +217,14 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_most=2**32 - 1,
         help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
+        rare=True,
+    )
+    hold_out_seed: int | None = option(
+        None,
+        at_least=0,
+        at_most=2**32 - 1,
+        help="Seed that chooses the tenth of the training set to hold out if there is no dev set. "
+        "Default: --random_seed; for compress, that of the teacher.",
         rare=True,
     )
     bias_correction: bool = option(

@@ -12,11 +12,11 @@ from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.finetuning.trained_head import check_kind, order_classes
+from bert_tf.finetuning.trained_head import check_kind, load_task_model, order_classes
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
@@ -34,13 +34,11 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from bert_tf.weights.loading import load_weights
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
-EVAL_RESULTS_JSON = "eval_results.json"
 _FEW_STEPS = 100
 
 
@@ -99,7 +97,7 @@ def _fine_tune(
     trained_on = [] if trained else [TRAIN, task.dev_splits[0]]
     splits = read_features(options, task, spec, list(dict.fromkeys([*trained_on, *reported])), say)
     if trained:
-        results = _best_results(run)
+        results = _earlier_results(options, run)
         evaluator = load_evaluator(options, task, spec, trained, splits, strategy)
     else:
         results, evaluator = _train(options, task, spec, splits, init, mapping, strategy)
@@ -136,8 +134,15 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     return init
 
 
-def _best_results(run: RunFolder) -> dict[str, float]:
-    return read_results(RunFolder(run.file(BEST)).file(EVAL_RESULTS))
+def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, float]:
+    """Returns what is known of the run's best weights, on the splits that the flags name."""
+    best = RunFolder(run.file(BEST))
+    if not best.has_checkpoint():
+        return {}
+    results = run.read_json(EVAL_RESULTS_JSON) | read_results(best.file(EVAL_RESULTS))
+    if options.test_file == run.read_flags().get("test_file"):
+        return results
+    return {name: value for name, value in results.items() if not name.startswith("test_")}
 
 
 def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
@@ -192,8 +197,7 @@ def load_evaluator(
     """Returns an evaluator of fine-tuned weights."""
     check_kind(task.name, task.head, trained.head, trained.path)
     with strategy.scope():
-        model = task.build_model(spec.config)
-    load_weights(trained.path, trained.tensors, model.weights)
+        model = load_task_model(task, trained)
     say = chief_say(strategy)
     say(f"Evaluating {trained.path}.")
     order_classes(model, task.head, trained.head, say)
@@ -253,8 +257,9 @@ def read_features(
     """Reads and tokenizes some splits."""
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
+    seed = options.random_seed if options.hold_out_seed is None else options.hold_out_seed
     splits = {}
-    for name, examples in task.read_splits(names, files, options.random_seed).items():
+    for name, examples in task.read_splits(names, files, seed).items():
         splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
         say(f"{name}: {splits[name].describe()}")
     return splits

@@ -1,10 +1,32 @@
-"""Fits the head of a fine-tuned model, perhaps of another program, to a task."""
+"""Loads a fine-tuned model, perhaps of another program, and fits its head to a task."""
 
 from collections.abc import Callable
 
 import keras
 
 from bert_tf.config import Head
+from bert_tf.finetuning.task import Task
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.loading import load_weights
+
+# The kinds of heads that do not read the pooler. Hugging Face's models with such heads have none.
+_WITHOUT_POOLER = ("tagger", "span")
+
+
+def load_task_model(task: Task, checkpoint: Checkpoint) -> keras.Model:
+    """Builds the model of a task with fine-tuned weights.
+
+    A pooler that neither the checkpoint has nor the head reads stays random.
+
+    Raises:
+        ValueError: a weight is missing from the checkpoint or has another shape there.
+        OSError: the checkpoint is damaged.
+    """
+    model = task.build_model(checkpoint.spec.config)
+    kind = checkpoint.head and checkpoint.head.kind
+    unread = ("pooler",) if kind in _WITHOUT_POOLER else ()
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=unread)
+    return model
 
 
 def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> None:

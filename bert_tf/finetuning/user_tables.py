@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
+from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
@@ -82,16 +81,10 @@ def read_table(path: str) -> Table:
 
 
 def _content(path: str) -> str:
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise FileNotFoundError(f"{path}: no such file")
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
+    data = read_user_file(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is UTF-16: save it as UTF-8")
-    return data.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+    return data.decode(errors="surrogateescape")
 
 
 def _csv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""Sets the initial weights of a run."""
+"""Sets the initial weights of a run, and weights that a checkpoint may lack."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,12 +8,26 @@ from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.loading import load_weights
-from bert_tf.weights.names import STATE, TEACHER
+from bert_tf.weights.names import STATE, TEACHER, part_of
 from tfrecords.input_files import shortened
 
 # The parts that a checkpoint may lack: the heads, and the pooler, which Hugging Face's models have
 # only if they predict something per sequence.
 OPTIONAL = ("pooler", "masked_lm", "next_sentence")
+
+
+def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> None:
+    """Sets weights from a checkpoint; prints a warning that names `OPTIONAL` parts that it lacks.
+
+    Raises:
+        ValueError: another weight is missing from the checkpoint, or has another shape there.
+        OSError: the checkpoint is damaged.
+    """
+    kept = load_weights(checkpoint.path, checkpoint.tensors, weights, optional_parts=OPTIONAL)
+    if random := sorted({part_of(path) for path in kept}):
+        print(
+            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}: they are random."
+        )
 
 
 def set_initial_weights(

@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
-from bert_tf.finetuning.run import EVAL_RESULTS_JSON
 from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.saved_run import FINISHED
@@ -174,9 +173,13 @@ def _main_metrics(group: Group) -> list[str]:
 
 
 def _differing_flags(groups: Sequence[Group]) -> list[str]:
-    names = [field.name for field in fields(FineTuningOptions) if field.name not in _VARYING]
-    names += _STUDENT_SOURCES
-    return [name for name in names if len({str(g.flags.get(name)) for g in groups}) > 1]
+    def values(name: str) -> set[str]:
+        # Runs of run_finetuning lack the other flags of compress; so do those of old versions.
+        known = [g for g in groups if name in g.flags or name in _STUDENT_SOURCES]
+        return {str(group.flags.get(name)) for group in known}
+
+    names = dict.fromkeys(name for group in groups for name in group.flags)
+    return [name for name in names if name not in _VARYING and len(values(name)) > 1]
 
 
 def _rank(score: Score | None) -> float:

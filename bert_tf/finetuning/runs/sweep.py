@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.run import EVAL_RESULTS_JSON, next_step
+from bert_tf.finetuning.run import next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
@@ -140,7 +140,8 @@ def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     run, flags = RunFolder(options.output_dir), dataclasses.asdict(options) | {"task": task.name}
     if not run.read_flags().get(FINISHED) or run.changed_flags(flags):
         return None
-    return run.read_json(EVAL_RESULTS_JSON) or None
+    files = {name: run.read_json(name) for name in options.result_files}
+    return files[EVAL_RESULTS_JSON] if all(files.values()) else None
 
 
 def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metric: str) -> str:
@@ -194,8 +195,9 @@ def _report(
     }
     table = _grid_table if options.grid else _seeds_table
     text = aligned(table(settings, results, summaries, best, metric))
-    summary = next(s for s, x in zip(summaries, settings, strict=True) if best in x.runs)[metric]
-    text += f"\n\n{_sentence(task, results[best][metric], summary, options, best)}"
+    index = next(index for index, setting in enumerate(settings) if best in setting.runs)
+    summary, count = summaries[index][metric], len(groups[index])
+    text += f"\n\n{_sentence(task, results[best][metric], summary, count, options, best)}"
     folder = options.output_dir
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
@@ -217,16 +219,26 @@ def _flags_and_values(
 
 
 def _sentence(
-    task: Task, value: float, summary: Mapping[str, float], options: FineTuningOptions, best: str
+    task: Task,
+    value: float,
+    summary: Mapping[str, float],
+    count: int,
+    options: FineTuningOptions,
+    best: str,
 ) -> str:
+    """Returns the result of the best setting, of which `count` runs did not diverge."""
     name = f"{task.metric.capitalize()} {summary['mean']:.4f} on {task.dev_set}"
     if not options.is_sweep:
         return f"{name}."
-    if "deviation" not in summary:
+    if options.grid and count == 1:
         return f"{name}: the best of {math.prod(map(len, GRID.values()))} settings, {best}."
-    of = f"{options.num_seeds} seeds" + " at the best setting" * options.grid
+    seeds = f"{options.num_seeds} seeds" + " at the best setting" * options.grid
+    if count < options.num_seeds:
+        seeds = f"{count} of {seeds}; the others diverged"
+    if count == 1:
+        return f"{name}: {best}, 1 of {options.num_seeds} seeds; the others diverged."
     return (
-        f"{name}: mean of {of}, standard deviation {summary['deviation']:.4f}; the best run, "
+        f"{name}: mean of {seeds}; standard deviation {summary['deviation']:.4f}; the best run, "
         f"{best}, has {value:.4f}."
     )
 

@@ -1,12 +1,10 @@
 """CoNLL files: a word per line with its columns, a blank line after each sentence."""
 
-import codecs
 from collections.abc import Iterator, Sequence
-
-import tensorflow as tf
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
+from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -95,8 +93,7 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
 
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yields the number and the columns of every line, and a blank line at the end."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        lines = file.read().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    lines = read_user_file(path).split(b"\n")
     for number, line in enumerate([*lines, b""], start=1):
         try:
             yield number, _columns(line.decode())

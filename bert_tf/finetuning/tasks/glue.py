@@ -86,7 +86,9 @@ _SENTENCES = dict(text_a="sentence1", text_b="sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _COLA_HEADER = ("source", "label", "original_label", "sentence")
-_AX = ("diagnostic.tsv", "AX.tsv", "AX/AX.tsv", "AX/diagnostic.tsv")
+_AX = tuple(
+    f"{folder}{name}" for folder in ("", "AX/", "../AX/") for name in ("AX.tsv", "diagnostic.tsv")
+)
 
 _COLA = GlueFiles(
     folder="CoLA",

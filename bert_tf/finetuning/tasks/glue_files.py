@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import counted, say
 
 _LABELLED = ("train", "dev", "dev_mismatched")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,12 +126,11 @@ class _Table:
     """
 
     def __init__(self, path: str, header: tuple[str, ...] | None):
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
+        data = read_user_file(path)
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ValueError(f"{path} is UTF-16: save it as UTF-8")
         # The csv module and splitlines also split at a lone carriage return, which is text.
-        lines = data.removeprefix(_BYTE_ORDER_MARK).split(b"\n")
+        lines = data.split(b"\n")
         fields = [line.rstrip(b"\r").split(b"\t") for line in lines]
         self.path, self._first = path, 1 if header else 2
         self.header = list(header or (name.decode(errors="replace") for name in fields[0]))

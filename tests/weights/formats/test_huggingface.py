@@ -16,6 +16,8 @@ from safetensors.numpy import load_file
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.json_files import read_json
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -25,7 +27,8 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.starting import OPTIONAL
-from tfrecords.vocabulary import load_vocab
+from export import classifier, encoder
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = np.load(HERE / "huggingface_golden.npz")
@@ -101,6 +104,37 @@ def test_every_output_equals_that_of_transformers(tmp_path, name):
     assert len(expected) > 2 or name.endswith("BertModel") or name == "AlbertModel"
     for key in expected | ({"pooler_output"} & arrays.keys()):
         np.testing.assert_allclose(found[key], arrays[key], atol=1e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForQuestionAnswering"])
+def test_a_model_without_a_pooler_is_used_as_a_fine_tuned_model(tmp_path, name):
+    """Oracle: what transformers computed; transformers gives such models no pooler."""
+    arrays, path = golden(name), with_vocab(unpack(name, tmp_path / name))
+    checkpoint, task, _ = open_fine_tuned(path, None, None, pairs=False)
+    assert not any("pooler" in tensor for tensor in checkpoint.tensors)
+    found = load_task_model(task, checkpoint)(encoder_inputs(arrays)).numpy()
+    if "logits" not in arrays:
+        arrays["logits"] = np.stack([arrays["start_logits"], arrays["end_logits"]], axis=-1)
+    np.testing.assert_allclose(found, arrays["logits"], atol=1e-5)
+    if task.head.kind == "tagger":  # 20 positions have no room for a question and its context
+        classifier.export_classifier(path, str(tmp_path / "exported"))
+
+
+def test_an_encoder_without_a_pooler_is_exported_with_a_warning(tmp_path, capsys):
+    """Oracle: the warning; transformers computes no pooled output."""
+    path = with_vocab(unpack("BertForMaskedLM", tmp_path / "model"))
+    output = str(tmp_path / "exported")
+    encoder.write(encoder.Options(checkpoint=path, output_dir=output, do_lower_case=True))
+    assert "has no weights for pooler: they are random." in capsys.readouterr().out
+
+
+def with_vocab(folder: str) -> str:
+    """Adds made-up tokens to a folder without a vocabulary."""
+    size = read_json(f"{folder}/config.json")["vocab_size"]
+    words = (f"w{index}" for index in range(size - len(SPECIAL_TOKENS)))
+    write_vocab(f"{folder}/vocab.txt", Vocabulary((*SPECIAL_TOKENS, *words)))
+    pathlib.Path(folder, "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return folder
 
 
 def minilm() -> str:

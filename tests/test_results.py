@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from bert_tf.compression.options import CompressionOptions
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.runs.published import GLUE, TABLES
@@ -19,9 +20,9 @@ from tfrecords.writer import atomic_write, make_folder
 def add_run(tmp_path):
     """A function that writes the files of a run that the comparison reads."""
 
-    def add(folder, results, task="sst2", finished=True, **flags):
+    def add(folder, results, task="sst2", finished=True, kind=FineTuningOptions, **flags):
         path = f"{tmp_path}/runs/{folder}"
-        options = FineTuningOptions(
+        options = kind(
             task=task, output_dir=path, **{"do_train": True, "init_checkpoint": "small"} | flags
         )
         make_folder(path)
@@ -107,6 +108,20 @@ def test_features_of_an_encoder_are_a_model_of_their_own(add_run, tmp_path, caps
     run(Options(folder=f"{tmp_path}/runs"))
     rows = [line.split() for line in capsys.readouterr().out.rstrip().splitlines()[-2:]]
     assert rows == ["small, last as features 70.0 70.0".split(), ["small", "90.0", "90.0"]]
+
+
+def test_students_show_the_flags_in_which_they_differ(add_run, tmp_path, capsys):
+    """Oracle: the flags; a run of run_finetuning has no --sparsity."""
+    for folder, flags in (("a", {"sparsity": 0.2}), ("b", {"sparsity": 0.6})):
+        flags |= {"recipe": "weights", "teacher": "c", "init_checkpoint": None}
+        add_run(folder, {"eval_accuracy": 0.5}, kind=CompressionOptions, **flags)
+    add_run("c", {"eval_accuracy": 0.7}, init_checkpoint=None)
+    run(Options(folder=f"{tmp_path}/runs"))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    header = next(line for line in lines if line[:1] == ["folder"])
+    assert header == "folder recipe teacher sparsity runs eval_accuracy".split()
+    row = dict(zip(header, lines[lines.index(header) + 2], strict=True))
+    assert (row["folder"], row["recipe"], row["sparsity"]) == ("a", "weights", "0.2")
 
 
 def test_bad_folders_are_one_clear_line(add_run, tmp_path):

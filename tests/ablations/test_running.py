@@ -129,6 +129,30 @@ def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, c
     assert "WARNING: bert diverged: the loss of step 3" in capsys.readouterr().out
 
 
+def test_a_run_that_diverges_leaves_the_others(make_options, data, started, monkeypatch, tmp_path):
+    """Oracle: the table has results of the other task; without one of its seeds, it has none."""
+    fine = running.sweep
+
+    def diverge(run):
+        if run.task == "sst2":
+            raise Diverged("all runs diverged")
+        fine(run)
+
+    monkeypatch.setattr(running, "sweep", diverge)
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("a\t0\t*\tw1 w2\nb\t1\t\tw3 w4\n")
+    tasks = f"sst2={data},cola={tmp_path}"
+    options = make_options("tasks", rows="bert", tasks=tasks, data_dir=None, num_seeds=2)
+    (row,) = run_ablation(options)["rows"]
+    assert list(row["scores"]) == ["cola"]
+    results = pathlib.Path(options.output_dir, "tasks/bert/cola/results.json")
+    values = json.loads(results.read_text())
+    values["settings"][0]["runs"]["seed-0"] = None
+    results.write_text(json.dumps(values))
+    (plan,) = make_plan(options)
+    assert list(read_scores(plan)) == ["LM perplexity"]
+
+
 def test_steps_share_a_run_and_are_drawn(make_options, started):
     """Oracles: the checkpoints by hand; the signature of a PNG file."""
     options = make_options("steps", rows="mlm-20,ltr-40,ltr-100")

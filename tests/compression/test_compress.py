@@ -14,7 +14,7 @@ from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augme
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.run import num_parameters
+from bert_tf.compression.run import hold_out_as_teacher, num_parameters
 from bert_tf.compression.student import (
     StudentTask,
     initial_student,
@@ -26,7 +26,8 @@ from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.registry import TASKS, make_task
+from bert_tf.finetuning.run import read_features
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.runs.comparison import published_tables, read_groups
 from bert_tf.finetuning.task import DataFiles
@@ -38,7 +39,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.loading import load_weights
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def make_options(teacher, files, output_dir="unused", **changes) -> Options:
@@ -227,6 +228,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
     [
         ({"early_stopping": 1, "recipe": "tinybert"}, "--early_stopping would end --recipe=tinyb"),
         ({"class_weights": "balanced", "recipe": "pd"}, "--class_weights does not suit --recipe=p"),
+        ({"feature_based": "last"}, "--feature_based does not suit --recipe=layers: omit it"),
         ({"augment": 2}, "--augment and --masked_lm need each other"),
         ({"glove_file": "x"}, "--glove_file has no effect without --augment: omit it"),
         ({"augment": 2, "masked_lm": "x"}, "--augment does not suit --recipe=layers, which learns"),
@@ -255,6 +257,51 @@ def test_flags_that_do_not_fit(changes, message, teacher, files, tmp_path):
     with pytest.raises(ValueError, match=message):
         run(make_options(teacher, files, tmp_path / "out", **changes))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_teacher_of_other_tokens_is_refused(teacher, files, tmp_path):
+    """Oracle: the message; the ids of WordPiece tokens mean nothing to such a teacher."""
+    other = tmp_path / "other"
+    other.mkdir()
+    huggingface.write(open_checkpoint(teacher), str(other))
+    (other / "vocab.txt").unlink()
+    (other / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
+    options = make_options(str(other), files, tmp_path / "out", init_checkpoint=teacher)
+    with pytest.raises(ValueError, match="tokenizer.json is a SentencePiece vocabulary"):
+        run(dataclasses.replace(options, recipe="pd"))
+
+
+def test_what_the_teacher_held_out_is_held_out(tmp_path):
+    """Oracle: the seed that chose it, through a chain of students."""
+    teacher = RunFolder(str(tmp_path))
+    for flags, seed in (
+        ({}, None),
+        ({"random_seed": 3}, 3),
+        ({"random_seed": 3, "hold_out_seed": None}, 3),
+        ({"random_seed": 3, "hold_out_seed": 0}, 0),
+    ):
+        (tmp_path / "flags.json").write_text(json.dumps(flags))
+        options = make_options(teacher.path, "data", random_seed=9)
+        assert hold_out_as_teacher(options).hold_out_seed == seed
+        assert hold_out_as_teacher(dataclasses.replace(options, hold_out_seed=5)).hold_out_seed == 5
+
+
+def test_the_seed_chooses_what_is_held_out(config, tmp_path):
+    """Oracle: the same examples for another --random_seed."""
+    lines = "".join(f"text {n}\t{n % 2}\n" for n in range(40))
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{lines}")
+    spec = ModelSpec(config, Vocabulary((*SPECIAL_TOKENS, "a")), True)
+    flags = dict(task="csv", train_file=f"{tmp_path}/train.tsv", output_dir="out", do_train=True)
+    options = FineTuningOptions(**flags, max_seq_length=12, hold_out_seed=1)
+    task = make_task(options, None)
+
+    def held_out(**changes):
+        changed = dataclasses.replace(options, **changes)
+        return read_features(changed, task, spec, ["dev"], print)["dev"].examples.texts_a
+
+    assert held_out(random_seed=1) == held_out(random_seed=2)
+    assert held_out(hold_out_seed=None, random_seed=2) == held_out(hold_out_seed=2)
+    assert held_out(hold_out_seed=2) != held_out()
 
 
 def test_a_bert_is_no_student_of_albert(teacher, files, tmp_path):

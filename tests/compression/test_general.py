@@ -223,13 +223,17 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flag", "expected"),
-    [("--task=sst2", CompressionOptions), ("--input_file=x", GeneralOptions)],
+    ("flags", "expected"),
+    [
+        (["--task=sst2"], CompressionOptions),
+        (["--input_file=x"], GeneralOptions),
+        (["--task", "sst2", "--output_dir", "report"], CompressionOptions),
+    ],
 )
-def test_what_the_user_gives_decides_on_the_flags(flag, expected, monkeypatch):
-    """Oracle: the two sets of flags."""
+def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
+    """Oracle: the sets of flags; a value that is the name of a flag decides nothing."""
     found = []
-    monkeypatch.setattr(sys, "argv", ["compress", flag])
+    monkeypatch.setattr(sys, "argv", ["compress", *flags])
     monkeypatch.setattr(compress.command, "run", lambda options, function: found.append(options))
     compress.main()
     assert found == [expected]

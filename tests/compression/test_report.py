@@ -109,8 +109,11 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp
     student = dataclasses.replace(students[0], values=(0.0, students[0].values[1]))
     assert student.kept is None
     (tmp_path / "fast" / "compression.json").unlink()
+    students, unfinished = reporting.read_students(str(tmp_path))
+    assert [student.name for student in students] == ["pd"]
+    assert unfinished == [f"{tmp_path}/fast"]
     (tmp_path / "slow" / "compression.json").unlink()
-    with pytest.raises(ValueError, match="holds no finished runs of compress"):
+    with pytest.raises(ValueError, match="no finished runs of compress: .*/fast lacks compression"):
         reporting.read_students(str(tmp_path))
 
 

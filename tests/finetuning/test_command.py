@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.run import _summary
+from bert_tf.finetuning.run import _earlier_results, _summary
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
@@ -224,6 +224,12 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
     with pytest.raises(ValueError, match="was trained with --max_seq_length=24, not 16: omit"):
         run(dataclasses.replace(again, max_seq_length=16))
+    # A later command keeps the results of other splits; another test file has none yet.
+    others = {"eval_mismatched_accuracy": 0.25, "test_accuracy": 0.75}
+    pathlib.Path(folder, "eval_results.json").write_text(json.dumps(results | others))
+    assert run(again) == results | others
+    new = dataclasses.replace(again, test_file="new.tsv")
+    assert _earlier_results(new, RunFolder(folder)).keys() == {*results, "eval_mismatched_accuracy"}
 
     elsewhere = str(tmp_path / "elsewhere")
     run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere, max_seq_length=24))

@@ -234,11 +234,11 @@ def _sentence(
         return f"{name}: the best of {math.prod(map(len, GRID.values()))} settings, {best}."
     seeds = f"{options.num_seeds} seeds" + " at the best setting" * options.grid
     if count < options.num_seeds:
-        seeds = f"{count} of {seeds}; the others diverged"
+        seeds = f"{count} of {seeds} (the others diverged)"
     if count == 1:
         return f"{name}: {best}, 1 of {options.num_seeds} seeds; the others diverged."
     return (
-        f"{name}: mean of {seeds}; standard deviation {summary['deviation']:.4f}; the best run, "
+        f"{name}: mean of {seeds}, standard deviation {summary['deviation']:.4f}; the best run, "
         f"{best}, has {value:.4f}."
     )
 

@@ -15,9 +15,9 @@ from tensorboard.plugins.hparams.api_pb2 import ListSessionGroupsRequest
 from tensorboard.plugins.hparams.backend_context import Context
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.run import EVAL_RESULTS_JSON
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
@@ -99,6 +99,41 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
     assert printed.endswith(line)
     sweep(dataclasses.replace(options, num_seeds=1))
     assert "\nAccuracy 0.4998 on the dev set.\n" in capsys.readouterr().out
+
+
+def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch):
+    """Oracle: the accuracies of the others, by hand."""
+    real = sweep_module.run_apart
+
+    def diverge(options, task):
+        if options.random_seed == bad:
+            raise Diverged("the loss of step 3 is not finite")
+        return real(options, task)
+
+    monkeypatch.setattr(sweep_module, "run_apart", diverge)
+    bad = 8
+    sweep(make_options(tmp_path / "a", num_seeds=2))
+    line = "Accuracy 0.4998 on the dev set: seed-7, 1 of 2 seeds; the others diverged.\n"
+    assert line in capsys.readouterr().out
+    bad = 9
+    monkeypatch.setitem(globals(), "score", lambda options: options.random_seed / 16)
+    sweep(make_options(tmp_path / "b", num_seeds=3))
+    assert (
+        "Accuracy 0.4688 on the dev set: mean of 2 of 3 seeds (the others diverged), standard "
+        "deviation 0.0442; the best run, seed-8, has 0.5000.\n"
+    ) in capsys.readouterr().out
+
+
+def test_a_student_without_a_comparison_is_not_finished(tmp_path, trained):
+    """Oracle: the runs that compress must end: it evaluates the teacher after all else."""
+    options = CompressionOptions(
+        recipe="pd", teacher="big", task="sst2", output_dir=f"{tmp_path}/runs", num_seeds=2
+    )
+    options = dataclasses.replace(options, random_seed=7)
+    sweep(options)
+    (tmp_path / "runs" / "seed-8" / COMPRESSION).write_text('{"recipe": "pd"}')
+    sweep(options)
+    assert [run.random_seed for run in trained] == [7, 8, 7]
 
 
 def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):

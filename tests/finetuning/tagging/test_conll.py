@@ -93,6 +93,13 @@ def test_tags_that_cannot_be_learned(text, message, tmp_path):
         label_names(read_conll(_write(tmp_path, text)))
 
 
+def test_a_missing_file_is_named(tmp_path):
+    """Oracle: the file, in an error of one line."""
+    for path in (f"{tmp_path}/nowhere.txt", str(tmp_path)):
+        with pytest.raises(FileNotFoundError, match=f"^{path}: no such file$"):
+            read_conll(path)
+
+
 def test_odd_tags_are_converted_or_counted(tmp_path, capsys):
     """Oracle: the lines and counts, written down."""
     text = prepare(read_conll(_write(tmp_path, "a I-X\nb I-X\nc B-X\nd I-Y\n")), ["B-X"])

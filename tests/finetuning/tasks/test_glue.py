@@ -84,6 +84,7 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path):
     texts = [splits[name].texts_a[0] for name in names[3:]]
     assert texts == [b"test_matched", b"test_mismatched", b"ax"]
     assert splits["test"].ids == ["7"] and splits["test"].targets == {}
+    assert task.read_splits(["ax"], DataFiles(str(folder)), seed=0)["ax"].texts_a == [b"ax"]
 
     (tmp_path / "train.tsv").write_text(
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"

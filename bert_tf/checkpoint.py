@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
-from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
+from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
@@ -74,6 +74,7 @@ def local_path(path: str) -> str:
     Raises:
         ValueError, OSError: it cannot be downloaded.
     """
+    path = os.fspath(path)
     prefix, _, name = path.partition(":")
     return DOWNLOADS[prefix](name) if prefix in DOWNLOADS else path
 
@@ -130,6 +131,15 @@ def _open_run(
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
     )
+
+
+def run_of(checkpoint: Checkpoint) -> RunFolder | None:
+    """Returns the run that a checkpoint is part of; None for the format of another program."""
+    if checkpoint.format:
+        return None
+    folder = os.path.dirname(checkpoint.config_file)
+    # Best weights have a folder in that of the run.
+    return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
 
 
 def open_init_checkpoint(

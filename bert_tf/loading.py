@@ -11,6 +11,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.names import part_of
 from bert_tf.weights.saved_preprocessor import read_preprocessor
 from bert_tf.weights.starting import load_or_warn
@@ -87,6 +88,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
         OSError: a file cannot be read.
     """
     folder = local_path(path)
+    folder = extract(folder) if is_archive(folder) else folder
     if saved := read_preprocessor(folder):
         vocab, lower_case, length = saved
     else:

@@ -79,8 +79,10 @@ def run(options: Options) -> None:
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.weights.formats import huggingface
     from export.archive import write_archive
+    from export.saved_models import check_output
     from tfrecords.writer import make_folder, whole_folder
 
+    check_output(options.output_dir)
     with whole_folder(options.output_dir) as folder:
         models = _export(options, folder)
         archives = [f"{model}.tar.gz" for model in models]

@@ -8,7 +8,6 @@ from typing import Any
 from bert_tf import __version__
 from bert_tf.config import BertConfig
 from bert_tf.run_folder import RECORDS, RunFolder
-from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.vocabulary import Vocabulary
 
@@ -20,12 +19,6 @@ _DATA = ("task", "data_dir", "input_file", "eval_input_file", "init_checkpoint")
 _TRAINING = """phases_file objective masking max_seq_length train_batch_size num_train_steps
 num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate precision
 random_seed""".split()
-
-
-def run_of(checkpoint: str) -> RunFolder:
-    """Returns the run folder of a checkpoint; best weights belong to the run above their folder."""
-    folder = os.path.dirname(checkpoint)
-    return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
 
 
 def model_card(

@@ -15,6 +15,7 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bert_tf.inference.options import VocabularyOptions
 from export.options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -40,7 +41,7 @@ _STORED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ExportOptions):
+class Options(ExportOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
@@ -82,9 +83,11 @@ def run(options: Options) -> None:
         pairs=options.pairs,
         precision=options.precision,
         license=options.license,
+        vocab_file=options.vocab_file,
+        do_lower_case=options.do_lower_case,
     )
     check = command_line("export.check", saved_model_dir=options.output_dir)
-    print(f"Wrote the best weights of {options.checkpoint} to {options.output_dir}.")
+    print(f"Wrote the model of {options.checkpoint} to {options.output_dir}.")
     say(
         "To use them:\n  import tensorflow as tf, tensorflow_text\n"
         f"  model = tf.saved_model.load({options.output_dir!r})\n"
@@ -102,6 +105,8 @@ def export_classifier(
     pairs: bool = False,
     precision: str = "float32",
     license: str = UNKNOWN_LICENSE,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
 ) -> str:
     """Writes the best weights of a fine-tuning run, or another fine-tuned model, as a SavedModel.
 
@@ -115,6 +120,7 @@ def export_classifier(
         precision: the type of the stored weights: "float32", "bfloat16", "float16", or "int8" for
             matrices in 8 bits. Outputs are float32.
         license: the license of the weights, for the model card.
+        vocab_file, do_lower_case: the vocabulary and casing of a model that does not state them.
 
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
@@ -126,22 +132,21 @@ def export_classifier(
     import keras
     import tensorflow as tf
 
+    from bert_tf.checkpoint import run_of
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.finetuning.trained_head import load_task_model
     from bert_tf.resolution import resolve_vocab
-    from bert_tf.run_folder import RunFolder
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card
     from export.int8_weights import Int8Model
-    from export.saved_models import save_folder
+    from export.saved_models import check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
     from tfrecords.vocabulary import load_vocab
-    from tfrecords.writer import check_new_folder
 
-    check_new_folder(output_dir)
+    check_output(output_dir)
     checkpoint, task, length = open_fine_tuned(run_folder, task, max_seq_length, pairs)
     config = checkpoint.spec.config
-    vocab_file, lower_case = resolve_vocab(checkpoint)
+    vocab_file, lower_case = resolve_vocab(checkpoint, vocab_file, do_lower_case)
     vocab = load_vocab(vocab_file)
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
@@ -164,7 +169,7 @@ def export_classifier(
         vocab=vocab,
         lower_case=lower_case,
         config=config,
-        run=None if checkpoint.format else RunFolder(run_folder),
+        run=run_of(checkpoint),
         converted_from=f"{run_folder} ({checkpoint.format})" if checkpoint.format else None,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}

@@ -83,16 +83,15 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> str:
     """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
-    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.checkpoint import open_checkpoint, run_of
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.names import part_of
     from bert_tf.weights.starting import load_or_warn
-    from export.card import run_of
-    from tfrecords.writer import check_new_folder
+    from export.saved_models import check_output
 
-    check_new_folder(options.output_dir)
+    check_output(options.output_dir)
     checkpoint = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
     parts = {part_of(name) for name in checkpoint.tensors}
     if "head" in parts:
@@ -110,15 +109,18 @@ def write(options: Options) -> str:
     int8 = options.precision == "int8"
     model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
     exported = [weight for weight in model.weights if part_of(weight.path) != "next_sentence"]
-    load_or_warn(checkpoint, exported)
+    random = load_or_warn(checkpoint, exported)
+    source = f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None
+    if "pooler" in random:
+        source = f"{source or options.checkpoint}, which has no pooler: pooled_output is random"
     export_encoder(
         model,
         vocab_file,
         options.output_dir,
         do_lower_case=lower_case,
         license=options.license,
-        run=None if checkpoint.format else run_of(checkpoint.path),
-        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
+        run=run_of(checkpoint),
+        converted_from=source,
         int8=int8,
     )
     casing = "uncased" if lower_case else "cased"

@@ -75,11 +75,10 @@ def write(options: Options) -> str:
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card
     from export.preprocessor_module import PreprocessorModule
-    from export.saved_models import save_folder
+    from export.saved_models import check_output, save_folder
     from tfrecords.vocabulary import load_vocab
-    from tfrecords.writer import check_new_folder
 
-    check_new_folder(options.output_dir)
+    check_output(options.output_dir)
     checkpoint = (
         open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
         if options.checkpoint

@@ -5,7 +5,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.writer import atomic_write, whole_folder, write_records
+from bert_tf.training.checkpoints import check_name
+from tfrecords.writer import atomic_write, check_new_folder, whole_folder, write_records
+
+
+def check_output(path: str) -> None:
+    """Raises a ValueError unless a SavedModel can be written to `path` and loaded from there."""
+    check_new_folder(path)
+    check_name(path)
 
 
 def save_folder(

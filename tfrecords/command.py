@@ -204,6 +204,8 @@ def _message(error: Exception, options_type: type) -> str | None:
         return f"out of memory{wanted}: {options_type.if_out_of_memory}"
     if isinstance(error, ValueError | OSError):
         return str(error)
+    if "File system scheme" in str(error):
+        return f"{getattr(error, 'message', error)}: use a local copy"
     return None
 
 
@@ -288,6 +290,10 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
             # An alias sets the flag itself, too.
             if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
                 raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
+    for name, value in values.items():
+        if isinstance(value, str) and value.startswith("~/"):
+            # Shells do not expand it after "--flag=".
+            values[name] = os.path.expanduser(value)
     return options_type(**values)
 
 

@@ -54,6 +54,8 @@ def check_new_folder(path: str) -> None:
         raise ValueError(f"{path} is a file: name a new folder")
     if tf.io.gfile.listdir(path):
         raise ValueError(f"{path} exists and is not empty: remove it or name another folder")
+    if os.path.ismount(path) or os.path.abspath(path) == os.getcwd():
+        raise ValueError(f"{path} cannot be replaced by a new folder: name one in it")
 
 
 @contextlib.contextmanager
@@ -67,7 +69,7 @@ def whole_folder(path: str) -> Iterator[str]:
         OSError: the folder cannot be written.
     """
     check_new_folder(path)
-    path = path.rstrip("/")
+    path = absolute_path(path).rstrip("/")
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
         tf.io.gfile.makedirs(temporary)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, task_of_run
 from bert_tf.finetuning.saved_run import FINISHED
@@ -29,7 +29,8 @@ def open_fine_tuned(
     Prints a warning if the run is unfinished.
 
     Args:
-        path: the output folder of run_finetuning, or a fine-tuned model of another program.
+        path: the output folder of run_finetuning, a checkpoint in it, or an archive of it; or a
+            fine-tuned model of another program.
         task: the task, if it is not registered.
         max_seq_length: the length. Default: that of the run, or of the task.
         pairs: whether a classifier of another program takes pairs of texts.
@@ -39,19 +40,22 @@ def open_fine_tuned(
         OSError: a file cannot be read.
     """
     folder = RunFolder(path)
-    flags = folder.read_flags()
-    if "task" in flags:
-        if pairs:
-            raise ValueError(
-                "--pairs is only for classifiers of other programs, the task of a run states it: "
-                "omit it"
-            )
-        _warn_if_unfinished(folder, flags)
+    if "task" in folder.read_flags():
+        _warn_if_unfinished(folder)
         checkpoint = open_checkpoint(folder.file(BEST), bilstm=True)
-        task = task or task_of_run(folder)
     else:
-        checkpoint = open_checkpoint(path)
+        checkpoint = open_checkpoint(path, bilstm=True)
+        folder = run_of(checkpoint)
+    flags = folder.read_flags() if folder else {}
+    if "task" not in flags:
         task = _converted_task(checkpoint, path, pairs)
+    elif pairs:
+        raise ValueError(
+            "--pairs is only for classifiers of other programs, the task of a run states it: omit "
+            "it"
+        )
+    else:
+        task = task or task_of_run(folder)
     config = checkpoint.spec.config
     most = min(default_length(task.name), config.max_position_embeddings)
     length = max_seq_length or flags.get("max_seq_length", most)
@@ -59,8 +63,8 @@ def open_fine_tuned(
     return checkpoint, task, length
 
 
-def _warn_if_unfinished(folder: RunFolder, flags: dict) -> None:
-    if not flags.get(FINISHED, True):
+def _warn_if_unfinished(folder: RunFolder) -> None:
+    if not folder.read_flags().get(FINISHED, True):
         if not RunFolder(folder.file(BEST)).has_checkpoint():
             raise ValueError(
                 f"{folder.path} is unfinished and has no evaluated weights yet: run the same "

@@ -177,7 +177,7 @@ def _make_embeddings(config: BertConfig, **named) -> BertEmbeddings:
 
 def _make_block(config: BertConfig, index: int, **named) -> EncoderBlock:
     return EncoderBlock(
-        len(config.kept_heads(index)),
+        config.num_kept_heads(index),
         config.intermediate_size,
         config.hidden_act,
         hidden_dropout=config.hidden_dropout_prob,

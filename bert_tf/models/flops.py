@@ -19,7 +19,7 @@ def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_
     length, predictions = max_seq_length, max_predictions_per_seq
     hidden, inner = config.hidden_size, config.intermediate_size
     embedding = config.embedding_size or hidden
-    heads = sum(len(config.kept_heads(layer)) for layer in range(config.num_hidden_layers))
+    heads = sum(config.num_kept_heads(layer) for layer in range(config.num_hidden_layers))
     projections = 4 * length * hidden * config.head_size  # query, key, value and output
     attention = 2 * length * length * config.head_size  # scores and context
     feed_forward = 2 * length * hidden * inner

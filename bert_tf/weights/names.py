@@ -160,7 +160,7 @@ def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int
         classes: outputs of the head.
         layer: the index of the layer; layers may have different numbers of heads.
     """
-    hidden, heads = config.hidden_size, len(config.kept_heads(layer))
+    hidden, heads = config.hidden_size, config.num_kept_heads(layer)
     embedding, bottleneck = config.embedding_size or hidden, config.intra_bottleneck_size or 0
     return {
         "vocab": config.vocab_size,

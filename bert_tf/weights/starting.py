@@ -16,8 +16,11 @@ from tfrecords.input_files import shortened
 OPTIONAL = ("pooler", "masked_lm", "next_sentence")
 
 
-def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> None:
+def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
     """Sets weights from a checkpoint; prints a warning that names `OPTIONAL` parts that it lacks.
+
+    Returns:
+        these parts, which stay random.
 
     Raises:
         ValueError: another weight is missing from the checkpoint, or has another shape there.
@@ -28,6 +31,7 @@ def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> N
         print(
             f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}: they are random."
         )
+    return random
 
 
 def set_initial_weights(

@@ -100,16 +100,27 @@ def _training(subject: Subject) -> str:
 
 
 def _dropout(subject: Subject) -> str:
-    path = f"{subject.folder}/{CONFIG_COPY}"
-    if tf.io.gfile.exists(path):
-        with tf.io.gfile.GFile(path) as file:
-            config = json.load(file)
-        if not (config["hidden_dropout_prob"] or config["attention_probs_dropout_prob"]):
-            return ""
+    rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    if not any(_config(subject).get(name, 0.1) for name in rates):
+        return ""
     first, second = (
         subject.model(example_inputs(subject), training=True)["default"] for _ in range(2)
     )
     return "" if largest_difference(first, second) else "the same outputs in two calls"
+
+
+def _config(subject: Subject) -> dict[str, Any]:
+    """Returns the configuration that bert_tf writes into its exports; {} for those of others."""
+    path = f"{subject.folder}/{CONFIG_COPY}"
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        return json.load(file)
+
+
+def is_mobile(subject: Subject) -> bool:
+    """Whether the encoder is a MobileBERT."""
+    return _config(subject).get("intra_bottleneck_size") is not None
 
 
 def _variable_lists(subject: Subject) -> str:
@@ -239,3 +250,11 @@ POINTS = (
     Point("the variables file holds every weight once", _stored_once),
     Point("saved again, moved and loaded, the model gives the same outputs", _moves),
 )
+
+
+def points(subject: Subject) -> list[Point]:
+    """Returns the points of an encoder.
+
+    A MobileBERT need not ignore padding: its embeddings read the next token, whatever it is.
+    """
+    return [x for x in POINTS if not (x.problem is _padding and is_mobile(subject))]

@@ -29,7 +29,7 @@ def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
         raise OSError(f"cannot load {folder}: {_first_line(error)}") from error
     names, kinds = _inputs(subject)
     if "input_word_ids" in names:
-        points = [*encoder.POINTS, *masked_lm.points(subject)]
+        points = [*encoder.points(subject), *masked_lm.points(subject)]
         return subject, "an encoder", points
     if hasattr(subject.model, "bert_pack_inputs") or hasattr(subject.model, "tokenize"):
         return subject, "a preprocessor", preprocessor.POINTS

@@ -181,6 +181,32 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
     check.run(check.Options(saved_model_dir=folder))
 
 
+def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
+    """Oracle: the predictions of the same model with a vocabulary and a casing of its own."""
+    run, other = RunFolder(str(tmp_path / "run")), tmp_path / "other"
+    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    run.write_head(Head("classifier", ("x", "y")))
+    step = tf.Variable(0, dtype=tf.int64)
+    Checkpointer(run.path, BertTaskModel(CONFIG, 2), {"step": step}).save()
+    other.mkdir()
+    huggingface.write(open_checkpoint(run.path), str(other))
+    (other / "vocab.txt").rename(tmp_path / "words.txt")
+    (other / "tokenizer_config.json").unlink()
+    flags = dict(checkpoint=str(other), output_dir=str(tmp_path / "a [1]"))
+    with pytest.raises(ValueError, match=r"finds no checkpoints in folders with \[ in their"):
+        classifier.run(classifier.Options(**flags))
+    flags["output_dir"] = str(tmp_path / "1")
+    with pytest.raises(ValueError, match="comes without a vocabulary: give --vocab_file"):
+        classifier.run(classifier.Options(**flags))
+    flags["vocab_file"] = str(tmp_path / "words.txt")
+    with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
+        classifier.run(classifier.Options(**flags))
+    classifier.run(classifier.Options(**flags, do_lower_case=True))
+    classifier.export_classifier(run.path, str(tmp_path / "2"))
+    found, expected = (tf.saved_model.load(f"{tmp_path}/{n}")(["A b"]) for n in (1, 2))
+    np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])
+
+
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypatch):
     """Oracles: the model, for the card's code and saved_model_cli; the labels of the head."""
     run = RunFolder(str(tmp_path / "run"))

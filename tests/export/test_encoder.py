@@ -267,6 +267,22 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
     assert lines[-1] == "20 of 20 points hold."
 
 
+def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
+    """Oracle: export.check without the point on padding, which counts in a MobileBERT."""
+    changes = dict(
+        hidden_act="relu",
+        embedding_size=4,
+        intra_bottleneck_size=8,
+        num_feedforward_networks=2,
+        key_query_shared_bottleneck=True,
+    )
+    model = BertPretrainer(dataclasses.replace(CONFIG, **changes))
+    output = str(tmp_path / "mobile")
+    encoder.export_encoder(model, f"{run_folder}/vocab.txt", output, do_lower_case=True)
+    check.run(check.Options(saved_model_dir=output))
+    assert capsys.readouterr().out.endswith("19 of 19 points hold.\n")
+
+
 def test_the_folder_describes_itself(folder, run_folder, run_card):
     """Oracle: the run's bert_config.json; the card's code runs."""
     copy = pathlib.Path(folder, "assets.extra", "bert_config.json").read_text()

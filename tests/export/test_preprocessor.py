@@ -79,7 +79,9 @@ def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
     signature = loaded.signatures["serving_default"]
     assert_equal(signature(sentences=tf.constant(TEXTS)), expected)
     # In Keras 3.
-    assert_equal(bert_tf.load_preprocessor(folder)(tf.constant(TEXTS)), expected)
+    assert_equal(bert_tf.load_preprocessor(pathlib.Path(folder))(tf.constant(TEXTS)), expected)
+    archive = shutil.make_archive(f"{folder}-packed", "gztar", folder)
+    assert_equal(bert_tf.load_preprocessor(archive)(tf.constant(TEXTS)), expected)
 
 
 def test_works_in_an_input_pipeline(loaded, tokenizer):

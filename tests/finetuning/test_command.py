@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.evaluator import Evaluator
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.run import _earlier_results, _summary
 from bert_tf.finetuning.tasks.classification import ClassificationTask
@@ -147,6 +148,19 @@ def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
     assert found.tensors.keys() == expected.tensors.keys()
     for name, tensor in expected.tensors.items():
         np.testing.assert_array_equal(found.tensors[name].read(), tensor.read())
+
+
+def test_a_part_of_a_run_is_of_its_task(finished, tmp_path):
+    """Oracles: the run's own task and length, which are not those of other programs' models."""
+    folder = pathlib.Path(shutil.copytree(finished.output_dir, tmp_path / "run"))
+    (checkpoint,) = (path.stem for path in folder.glob("ckpt-*.index"))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", folder)
+    for part in (f"{folder}/best", f"{folder}/{checkpoint}", archive):
+        opened, task, length = open_fine_tuned(part, None, None, pairs=False)
+        assert (task.name, length) == ("sst2", 24)
+        assert run_of(opened).read_flags()["task"] == "sst2"
+        with pytest.raises(ValueError, match="--pairs is only for classifiers of other programs"):
+            open_fine_tuned(part, None, None, pairs=True)
 
 
 def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):

@@ -42,6 +42,9 @@ def run(options):
         raise ValueError("bad.txt: line 3 is wrong;\\n  fix it")
     if options.name == "missing":
         open("/nowhere/at/all")
+    if options.name == "remote":
+        # TensorFlow's errors are of this type.
+        raise RuntimeError("File system scheme 's3' not implemented (file: 's3://x')")
     if options.name == "large":
         raise MemoryError("Unable to allocate 1 TiB")
     if options.name in ("SIGINT", "SIGTERM"):
@@ -83,6 +86,8 @@ def test_flags_become_options(program, tmp_path):
     values = "number=4, name='x', fast=False, kind='b', share=None, place='here'"
     assert done.stdout == f"a note\nOptions({values})\n"
     assert (done.returncode, done.stderr) == (0, "")
+    home = os.path.expanduser("~")
+    assert f"name='{home}/x'" in program("--number=4", "--name=~/x").stdout
     (tmp_path / "flags").write_text("--quiet\n--number=4")
     assert program(f"--flagfile={tmp_path}/flags").stdout.startswith("Options(number=4")
 
@@ -130,6 +135,7 @@ def test_wrong_flags_are_one_line_with_exit_code_2(program, arguments, line):
         ("bad", "bad.txt: line 3 is wrong; fix it"),
         ("missing", "[Errno 2] No such file or directory: '/nowhere/at/all'"),
         ("large", "out of memory: use a smaller --number"),
+        ("remote", "File system scheme 's3' not implemented (file: 's3://x'): use a local copy"),
     ],
 )
 def test_other_errors_are_one_line_with_exit_code_1(program, name, line):

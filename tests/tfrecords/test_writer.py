@@ -3,7 +3,13 @@
 import pytest
 import tensorflow as tf
 
-from tfrecords.writer import atomic_write, join_files, write_records
+from tfrecords.writer import (
+    atomic_write,
+    check_new_folder,
+    join_files,
+    whole_folder,
+    write_records,
+)
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -49,6 +55,19 @@ def test_an_unwritable_path_is_an_os_error_and_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="cannot write .*file/small"):
         atomic_write(str(tmp_path / "file" / "small"), "text")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_folders_that_cannot_be_replaced(tmp_path, monkeypatch):
+    """Oracles: the folder that a link names; the message for the current folder."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    with whole_folder(str(tmp_path / "link")) as folder:
+        atomic_write(f"{folder}/file", "text")
+    assert (tmp_path / "empty" / "file").read_text() == "text"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(ValueError, match="^. cannot be replaced by a new folder: name one in it"):
+        check_new_folder(".")
 
 
 def test_atomic_write(tmp_path):

@@ -220,7 +220,8 @@ def _find(path: str) -> str | None:
         return prefix if tf.io.gfile.exists(f"{prefix}.index") else None
     found = {}
     for name in tf.io.gfile.listdir(path):
-        if match := re.fullmatch(r"(.*?(?:-(\d+))?)\.index", name):
+        # macOS adds files with a leading "._".
+        if match := re.fullmatch(r"([^.].*?(?:-(\d+))?)\.index", name):
             found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
     last = found[max(found)] if found else []
     if state := tf.train.get_checkpoint_state(path):

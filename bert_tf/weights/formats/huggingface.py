@@ -174,7 +174,8 @@ def download(name: str) -> str:
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", VOCAB, TOKENIZER, WHOLE]
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
-    except (OSError, ValueError) as error:
+    # The library passes on errors of many types.
+    except Exception as error:
         reason = " ".join(str(error).split())
         raise OSError(f"cannot download hf:{name}: {reason}") from None
     if not recognizes(folder):

@@ -40,7 +40,7 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     Raises:
         ValueError: it describes another model, or a BERT that ours cannot compute.
     """
-    model_type = values.get("model_type", "bert")
+    model_type = str(values.get("model_type", "bert"))
     if model_type not in _DEFAULTS:
         raise ValueError(
             f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
@@ -86,7 +86,7 @@ def read_head(
     if not layer:
         return None, 0
     names = config.get("architectures") or []
-    prefix = _PREFIXES[config.get("model_type", "bert")]
+    prefix = _PREFIXES[str(config.get("model_type", "bert"))]
     known = {kind: name.replace("Bert", prefix) for kind, name in _ARCHITECTURES.items()}
     kinds = [kind for kind, name in known.items() if name in names]
     kind = layers[layer] or next(iter(kinds), None)

@@ -16,7 +16,10 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 # The whole tokenizer in one file. Newer versions of transformers write no vocab.txt beside it.
 WHOLE = "tokenizer.json"
 # The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
-_CLASSES = ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+_CLASSES = (
+    *("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast"),
+    *("PreTrainedTokenizerFast", "TokenizersBackend"),
+)
 
 # The type of such models in tokenizer.json.
 _SENTENCEPIECE = "Unigram"

@@ -535,6 +535,18 @@ def test_a_model_of_the_hub(folder, tmp_path, monkeypatch, name):
     assert_equal({n: t.read() for n, t in checkpoint.tensors.items()}, values(folder))
 
 
+def test_any_error_of_a_download_is_one_line(monkeypatch):
+    """Oracle: the line; the library passes on the errors of its HTTP client."""
+
+    def fail(*_, **__):
+        raise RuntimeError("Server disconnected\nwithout a response.")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    line = "^cannot download hf:org/name: Server disconnected without a response.$"
+    with pytest.raises(OSError, match=line):
+        huggingface.download("org/name")
+
+
 def test_only_what_is_read_is_downloaded(folder, monkeypatch):
     """Oracle: the arguments of huggingface_hub's function; never pickles."""
     calls = []

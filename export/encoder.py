@@ -16,6 +16,7 @@ Together with the SavedModel of export.preprocessor, in a tf_keras model:
 hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_logits.
 """
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.run_folder import RunFolder
 
+_UNUSED = "next_sentence"
 _EXAMPLE = """
 import tensorflow as tf
 
@@ -108,8 +110,10 @@ def write(options: Options) -> str:
     # The precision of training does not matter.
     int8 = options.precision == "int8"
     model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
-    exported = [weight for weight in model.weights if part_of(weight.path) != "next_sentence"]
-    random = load_or_warn(checkpoint, exported)
+    # The next-sentence head is not exported.
+    weights = [weight for weight in model.weights if part_of(weight.path) != _UNUSED]
+    tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) != _UNUSED}
+    random = load_or_warn(dataclasses.replace(checkpoint, tensors=tensors), weights)
     source = f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None
     if "pooler" in random:
         source = f"{source or options.checkpoint}, which has no pooler: pooled_output is random"

@@ -9,8 +9,8 @@ Both models are a preprocessor, an encoder, and a dense layer on the pooled outp
   hub.KerasLayer  the SavedModels in tf_keras; bert_pack_inputs packs the pairs
   bert_tf.load    the same folders as layers of Keras 3
 
-The table shows accuracy and F1 on the dev set, and whether the saved and loaded model gives the
-same predictions.
+The table shows accuracy and F1 on the dev set, and whether the model gives the same
+predictions after saving and loading.
 """
 
 import argparse

@@ -134,11 +134,11 @@ def _open_run(
 
 
 def run_of(checkpoint: Checkpoint) -> RunFolder | None:
-    """Returns the run that a checkpoint is part of; None for the format of another program."""
+    """Returns the run that a checkpoint is part of; None for one of another program."""
     if checkpoint.format:
         return None
     folder = os.path.dirname(checkpoint.config_file)
-    # Best weights have a folder in that of the run.
+    # The best weights are in a subfolder of the run folder.
     return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
 
 

@@ -44,8 +44,8 @@ def model_card(
         license: the license of the weights.
         vocab, lower_case: the vocabulary of the model.
         config: the configuration of its encoder; None if it has none.
-        run: the run that trained it; None if nothing was trained, or by another program.
-        converted_from: the checkpoint of another program that holds the weights.
+        run: the run that trained it; None if nothing, or another program, trained it.
+        converted_from: the checkpoint of another program that the weights come from.
 
     Raises:
         ValueError, OSError: a file of the run is damaged.

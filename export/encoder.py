@@ -154,7 +154,7 @@ def export_encoder(
         model: a pretrainer, or an encoder to export it without `mlm`.
         license: the license of the weights, for the model card.
         run: the run that trained the model, for the model card.
-        converted_from: the checkpoint of another program, for the model card.
+        converted_from: the original checkpoint of another program, for the model card.
         int8: whether to store the matrices of a float32 model in 8 bits.
 
     Raises:

@@ -292,7 +292,7 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
                 raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
     for name, value in values.items():
         if isinstance(value, str) and value.startswith("~/"):
-            # Shells do not expand it after "--flag=".
+            # Shells do not expand "~" after "--flag=".
             values[name] = os.path.expanduser(value)
     return options_type(**values)
 

@@ -55,7 +55,7 @@ def check_new_folder(path: str) -> None:
     if tf.io.gfile.listdir(path):
         raise ValueError(f"{path} exists and is not empty: remove it or name another folder")
     if os.path.ismount(path) or os.path.abspath(path) == os.getcwd():
-        raise ValueError(f"{path} cannot be replaced by a new folder: name one in it")
+        raise ValueError(f"{path} cannot be replaced: name a new folder in it")
 
 
 @contextlib.contextmanager

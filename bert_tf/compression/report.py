@@ -113,12 +113,12 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     groups = [group for group in groups if "recipe" in group.flags]
     if not groups:
         raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
-    # A run that was interrupted while its teacher was evaluated.
+    # Runs that were interrupted while the teacher was evaluated.
     lacking = [x for group in groups for x in group.paths if not _facts(x)]
     groups = [group for group in groups if not set(lacking) & set(group.paths)]
     if not groups:
         raise ValueError(
-            f"{folder} holds no finished runs of compress: {lacking[0]} lacks {COMPRESSION}: run "
+            f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
             "the same compress command again"
         )
     unfinished += lacking
@@ -166,7 +166,7 @@ def measure(students: Sequence[Student]) -> list[float]:
 def _load_encoder(folder: str) -> keras.Model:
     checkpoint = open_checkpoint(folder, bilstm=True)
     encoder = make_encoder(checkpoint.spec.config)
-    # Its values do not matter for the speed.
+    # The values of the pooler do not affect the speed.
     load_weights(checkpoint.path, checkpoint.tensors, encoder.weights, optional_parts=("pooler",))
     return encoder
 

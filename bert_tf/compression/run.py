@@ -82,9 +82,9 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
 
 
 def hold_out_as_teacher(options: CompressionOptions) -> CompressionOptions:
-    """Returns the flags with the teacher's --hold_out_seed.
+    """Returns the flags with the seed that chose what the teacher held out.
 
-    Otherwise, the teacher would have been trained on most of the student's dev set.
+    With another seed, the teacher would have been trained on most of the student's dev set.
     """
     if options.hold_out_seed is not None:
         return options

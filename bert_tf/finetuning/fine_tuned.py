@@ -51,8 +51,7 @@ def open_fine_tuned(
         task = _converted_task(checkpoint, path, pairs)
     elif pairs:
         raise ValueError(
-            "--pairs is only for classifiers of other programs, the task of a run states it: omit "
-            "it"
+            "--pairs is only for classifiers of other programs; a run states its task: omit it"
         )
     else:
         task = task or task_of_run(folder)

@@ -124,7 +124,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
-    # What a finished run has written.
+    # The files that a finished run has written.
     result_files: ClassVar[tuple[str, ...]] = (EVAL_RESULTS_JSON,)
 
     task: str = option(
@@ -223,8 +223,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         at_least=0,
         at_most=2**32 - 1,
-        help="Seed that chooses the tenth of the training set to hold out if there is no dev set. "
-        "Default: --random_seed; for compress, that of the teacher.",
+        help="Seed that chooses which tenth of the training set to hold out if there is no dev "
+        "set. Default: --random_seed; in compress, the teacher's seed.",
         rare=True,
     )
     bias_correction: bool = option(

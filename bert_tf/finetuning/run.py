@@ -135,7 +135,7 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
 
 
 def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, float]:
-    """Returns what is known of the run's best weights, on the splits that the flags name."""
+    """Returns the saved results of the run's best weights, except those of another test file."""
     best = RunFolder(run.file(BEST))
     if not best.has_checkpoint():
         return {}

@@ -9,14 +9,14 @@ from bert_tf.finetuning.task import Task
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
 
-# The kinds of heads that do not read the pooler. Hugging Face's models with such heads have none.
+# The kinds of heads that do not read the pooler. Hugging Face's models with these heads lack it.
 _WITHOUT_POOLER = ("tagger", "span")
 
 
 def load_task_model(task: Task, checkpoint: Checkpoint) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 
-    A pooler that neither the checkpoint has nor the head reads stays random.
+    If the checkpoint has no pooler and the head reads none, the pooler stays random.
 
     Raises:
         ValueError: a weight is missing from the checkpoint or has another shape there.

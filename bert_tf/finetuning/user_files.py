@@ -1,4 +1,4 @@
-"""Reads the files of data that users name."""
+"""Reads the data files that users name."""
 
 import codecs
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def read_user_file(path: str) -> bytes:
-    """Returns the content of a file without a UTF-8 byte order mark.
+    """Returns the content of a file, without its UTF-8 byte order mark if it has one.
 
     Raises:
         FileNotFoundError: there is no such file.

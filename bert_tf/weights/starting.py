@@ -1,4 +1,4 @@
-"""Sets the initial weights of a run, and weights that a checkpoint may lack."""
+"""Sets the initial weights of a run; loads checkpoints that lack some parts."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,10 +17,10 @@ OPTIONAL = ("pooler", "masked_lm", "next_sentence")
 
 
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
-    """Sets weights from a checkpoint; prints a warning that names `OPTIONAL` parts that it lacks.
+    """Sets weights from a checkpoint; prints a warning if the checkpoint lacks `OPTIONAL` parts.
 
     Returns:
-        these parts, which stay random.
+        the missing parts, which stay random.
 
     Raises:
         ValueError: another weight is missing from the checkpoint, or has another shape there.
@@ -29,7 +29,7 @@ def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> l
     kept = load_weights(checkpoint.path, checkpoint.tensors, weights, optional_parts=OPTIONAL)
     if random := sorted({part_of(path) for path in kept}):
         print(
-            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}: they are random."
+            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}, which stay random."
         )
     return random
 

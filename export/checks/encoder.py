@@ -110,7 +110,7 @@ def _dropout(subject: Subject) -> str:
 
 
 def _config(subject: Subject) -> dict[str, Any]:
-    """Returns the configuration that bert_tf writes into its exports; {} for those of others."""
+    """Returns the configuration that bert_tf writes into its exports; {} for other exports."""
     path = f"{subject.folder}/{CONFIG_COPY}"
     if not tf.io.gfile.exists(path):
         return {}
@@ -255,6 +255,7 @@ POINTS = (
 def points(subject: Subject) -> list[Point]:
     """Returns the points of an encoder.
 
-    A MobileBERT need not ignore padding: its embeddings read the next token, whatever it is.
+    A MobileBERT need not ignore padding: its embeddings read the next token, even if that is
+    padding.
     """
     return [x for x in POINTS if not (x.problem is _padding and is_mobile(subject))]

@@ -68,7 +68,7 @@ def _mlm_variables(subject: Subject) -> str:
         return f"{len(own)} variables of the encoder that mlm does not share, such as {own[0]}"
     shared = {id(v) for v in root.variables}
     head = [v for v in mlm.trainable_variables if id(v) not in shared]
-    # MobileBERT has embeddings of its own for the output.
+    # The head of a MobileBERT has output embeddings of its own.
     expected = 6 if is_mobile(subject) else 5
     return "" if len(head) == expected else f"{len(head)} variables that are not the encoder's"
 
@@ -83,8 +83,8 @@ _POINTS = (
     Point("mlm gives the outputs of the encoder", _mlm_equals_root),
     Point(f"mlm_logits are those of {_POSITIONS}, in their order", _mlm_positions),
     Point(
-        "mlm.trainable_variables are the encoder's and five more (six in a MobileBERT), which the "
-        "root does not have",
+        "mlm.trainable_variables are the encoder's plus five (six in a MobileBERT) that the root "
+        "does not have",
         _mlm_variables,
     ),
     Point(

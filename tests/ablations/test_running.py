@@ -130,7 +130,7 @@ def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, c
 
 
 def test_a_run_that_diverges_leaves_the_others(make_options, data, started, monkeypatch, tmp_path):
-    """Oracle: the table has results of the other task; without one of its seeds, it has none."""
+    """Oracle: the table has results of the other task, but not after one of its seeds diverges."""
     fine = running.sweep
 
     def diverge(run):

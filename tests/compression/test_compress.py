@@ -272,7 +272,7 @@ def test_a_teacher_of_other_tokens_is_refused(teacher, files, tmp_path):
 
 
 def test_what_the_teacher_held_out_is_held_out(tmp_path):
-    """Oracle: the seed that chose it, through a chain of students."""
+    """Oracle: the seed that chose it, also if the teacher is a student itself."""
     teacher = RunFolder(str(tmp_path))
     for flags, seed in (
         ({}, None),

@@ -231,7 +231,7 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
     ],
 )
 def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
-    """Oracle: the sets of flags; a value that is the name of a flag decides nothing."""
+    """Oracle: the sets of flags; a value that equals the name of a flag has no effect."""
     found = []
     monkeypatch.setattr(sys, "argv", ["compress", *flags])
     monkeypatch.setattr(compress.command, "run", lambda options, function: found.append(options))

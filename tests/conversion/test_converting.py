@@ -73,7 +73,7 @@ def assert_equal(found: str, expected: str, **changes) -> None:
 @pytest.mark.parametrize(
     "parts, tour",
     [
-        # Each tour goes from every one of its formats to every other.
+        # Each tour goes from each of its formats to every other one.
         (PARTS, "run google run huggingface run kerashub google huggingface kerashub huggingface "
          "google kerashub run"),
         ((*PARTS, *HEADS), "run google run huggingface google huggingface run"),
@@ -93,7 +93,7 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
 def test_an_archive_and_an_export_go_to_every_format(tmp_path):
     """Oracle: the weights, configuration, vocabulary and casing at the start.
 
-    KerasHub's masked-LM head computes something else than this one.
+    KerasHub's masked-LM head computes something different.
     """
     start, exported = save(tmp_path / "start", (*PARTS, "masked_lm")), str(tmp_path / "exported")
     google = to("google", start, tmp_path / "google")

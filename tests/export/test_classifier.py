@@ -182,7 +182,7 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
 
 
 def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
-    """Oracle: the predictions of the same model with a vocabulary and a casing of its own."""
+    """Oracle: the predictions of the same model with its own vocabulary and casing."""
     run, other = RunFolder(str(tmp_path / "run")), tmp_path / "other"
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     run.write_head(Head("classifier", ("x", "y")))

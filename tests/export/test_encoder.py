@@ -268,7 +268,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
 
 
 def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
-    """Oracle: export.check without the point on padding, which counts in a MobileBERT."""
+    """Oracle: export.check without the point on padding, which a MobileBERT reads."""
     changes = dict(
         hidden_act="relu",
         embedding_size=4,

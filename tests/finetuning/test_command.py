@@ -151,7 +151,7 @@ def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
 
 
 def test_a_part_of_a_run_is_of_its_task(finished, tmp_path):
-    """Oracles: the run's own task and length, which are not those of other programs' models."""
+    """Oracles: the run's own task and length, which differ from those of other programs' models."""
     folder = pathlib.Path(shutil.copytree(finished.output_dir, tmp_path / "run"))
     (checkpoint,) = (path.stem for path in folder.glob("ckpt-*.index"))
     archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", folder)

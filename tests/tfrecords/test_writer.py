@@ -58,7 +58,7 @@ def test_an_unwritable_path_is_an_os_error_and_leaves_nothing(tmp_path):
 
 
 def test_folders_that_cannot_be_replaced(tmp_path, monkeypatch):
-    """Oracles: the folder that a link names; the message for the current folder."""
+    """Oracles: the folder that a link points to; the message for the current folder."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to("empty")
     with whole_folder(str(tmp_path / "link")) as folder:
@@ -66,7 +66,7 @@ def test_folders_that_cannot_be_replaced(tmp_path, monkeypatch):
     assert (tmp_path / "empty" / "file").read_text() == "text"
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(ValueError, match="^. cannot be replaced by a new folder: name one in it"):
+    with pytest.raises(ValueError, match="^. cannot be replaced: name a new folder in it"):
         check_new_folder(".")
 
 

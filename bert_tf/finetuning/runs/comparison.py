@@ -174,7 +174,8 @@ def _main_metrics(group: Group) -> list[str]:
 
 def _differing_flags(groups: Sequence[Group]) -> list[str]:
     def values(name: str) -> set[str]:
-        # Runs of run_finetuning lack the other flags of compress; so do those of old versions.
+        # A missing flag is no difference, except in _STUDENT_SOURCES: runs of run_finetuning lack
+        # the flags of compress, and runs of old versions lack newer flags.
         known = [g for g in groups if name in g.flags or name in _STUDENT_SOURCES]
         return {str(group.flags.get(name)) for group in known}
 

@@ -226,7 +226,7 @@ def _sentence(
     options: FineTuningOptions,
     best: str,
 ) -> str:
-    """Returns the result of the best setting, of which `count` runs did not diverge."""
+    """Returns a sentence on the best setting; `count` of its runs did not diverge."""
     name = f"{task.metric.capitalize()} {summary['mean']:.4f} on {task.dev_set}"
     if not options.is_sweep:
         return f"{name}."

@@ -220,7 +220,7 @@ def _find(path: str) -> str | None:
         return prefix if tf.io.gfile.exists(f"{prefix}.index") else None
     found = {}
     for name in tf.io.gfile.listdir(path):
-        # macOS adds files with a leading "._".
+        # macOS adds files whose names begin with "._".
         if match := re.fullmatch(r"([^.].*?(?:-(\d+))?)\.index", name):
             found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
     last = found[max(found)] if found else []

@@ -174,7 +174,7 @@ def download(name: str) -> str:
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", VOCAB, TOKENIZER, WHOLE]
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
-    # The library passes on errors of many types.
+    # huggingface_hub passes on errors of many types.
     except Exception as error:
         reason = " ".join(str(error).split())
         raise OSError(f"cannot download hf:{name}: {reason}") from None

@@ -36,8 +36,8 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
         warning if it has fewer tokens than `vocab_size`.
 
     Raises:
-        ValueError: a file is damaged or has more tokens than `vocab_size`, or the two contradict
-            each other.
+        ValueError: a file is damaged or has more tokens than `vocab_size`, or the two files
+            contradict each other.
         OSError: a file cannot be read.
     """
     path, vocab = os.path.join(folder, VOCAB), RunFolder(folder).read_vocab()
@@ -64,10 +64,10 @@ def read_vocab(folder: str, vocab_size: int) -> tuple[Vocabulary | None, str | N
 
 
 def _check_same(path: str, vocab: Vocabulary, whole: str, tokenizer: Mapping[str, Any]) -> None:
-    """Raises a ValueError if tokenizer.json has another token for an id of vocab.txt."""
+    """Raises a ValueError if vocab.txt and tokenizer.json assign different tokens to an id."""
     model = tokenizer.get("model")
     ids = model.get("vocab") if isinstance(model, dict) else None
-    if not isinstance(ids, dict):  # SentencePiece has a list
+    if not isinstance(ids, dict):  # SentencePiece models have a list
         return
     for token, index in ids.items():
         if index in range(len(vocab)) and vocab.tokens[index] != token.strip(" \t\r"):

@@ -102,7 +102,7 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
 
 
 def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch):
-    """Oracle: the accuracies of the others, by hand."""
+    """Oracle: the accuracies of the other seeds, by hand."""
     real = sweep_module.run_apart
 
     def diverge(options, task):
@@ -125,7 +125,7 @@ def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch)
 
 
 def test_a_student_without_a_comparison_is_not_finished(tmp_path, trained):
-    """Oracle: the runs that compress must end: it evaluates the teacher after all else."""
+    """Oracle: the runs that compress must finish; it evaluates the teacher last."""
     options = CompressionOptions(
         recipe="pd", teacher="big", task="sst2", output_dir=f"{tmp_path}/runs", num_seeds=2
     )

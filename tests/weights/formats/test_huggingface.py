@@ -108,7 +108,7 @@ def test_every_output_equals_that_of_transformers(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForQuestionAnswering"])
 def test_a_model_without_a_pooler_is_used_as_a_fine_tuned_model(tmp_path, name):
-    """Oracle: what transformers computed; transformers gives such models no pooler."""
+    """Oracle: the outputs of transformers, where such models have no pooler."""
     arrays, path = golden(name), with_vocab(unpack(name, tmp_path / name))
     checkpoint, task, _ = open_fine_tuned(path, None, None, pairs=False)
     assert not any("pooler" in tensor for tensor in checkpoint.tensors)
@@ -116,7 +116,7 @@ def test_a_model_without_a_pooler_is_used_as_a_fine_tuned_model(tmp_path, name):
     if "logits" not in arrays:
         arrays["logits"] = np.stack([arrays["start_logits"], arrays["end_logits"]], axis=-1)
     np.testing.assert_allclose(found, arrays["logits"], atol=1e-5)
-    if task.head.kind == "tagger":  # 20 positions have no room for a question and its context
+    if task.head.kind == "tagger":  # 20 positions are too few for a question and its context
         classifier.export_classifier(path, str(tmp_path / "exported"))
 
 
@@ -125,7 +125,7 @@ def test_an_encoder_without_a_pooler_is_exported_with_a_warning(tmp_path, capsys
     path = with_vocab(unpack("BertForMaskedLM", tmp_path / "model"))
     output = str(tmp_path / "exported")
     encoder.write(encoder.Options(checkpoint=path, output_dir=output, do_lower_case=True))
-    assert "has no weights for pooler: they are random." in capsys.readouterr().out
+    assert "has no weights for pooler, which stay random." in capsys.readouterr().out
 
 
 def with_vocab(folder: str) -> str:
@@ -228,7 +228,7 @@ def test_load_says_which_weights_are_random(tmp_path, capsys):
     folder = unpack("BertForTokenClassification", tmp_path)
     arrays = golden("BertForTokenClassification")
     loaded = bert_tf.load(folder)
-    warning = f"WARNING: {folder} has no weights for pooler: they are random.\n"
+    warning = f"WARNING: {folder} has no weights for pooler, which stay random.\n"
     assert capsys.readouterr().out == warning
     found = loaded.encoder(encoder_inputs(arrays))["sequence_output"]
     np.testing.assert_allclose(found, arrays["layer_1"], atol=1e-5)

@@ -382,7 +382,7 @@ def test_a_vocabulary_in_tokenizer_json(folder):
 
 
 def test_two_files_with_different_tokens(folder):
-    """Oracle: the ids of both files; blanks are no part of a token in vocab.txt."""
+    """Oracle: the ids of both files; spaces around a token in vocab.txt are not part of it."""
     file = folder / "tokenizer.json"
     tokens = list(VOCAB.tokens)
     whole = {"model": {"type": "WordPiece", "vocab": {f"{t} ": i for i, t in enumerate(tokens)}}}
@@ -536,7 +536,7 @@ def test_a_model_of_the_hub(folder, tmp_path, monkeypatch, name):
 
 
 def test_any_error_of_a_download_is_one_line(monkeypatch):
-    """Oracle: the line; the library passes on the errors of its HTTP client."""
+    """Oracle: the line; huggingface_hub passes on the errors of its HTTP client."""
 
     def fail(*_, **__):
         raise RuntimeError("Server disconnected\nwithout a response.")

@@ -14,6 +14,7 @@
 docs/exports.md says how to publish it. An archive of the same files has the same bytes.
 """
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -92,10 +93,21 @@ def run(options: Options) -> None:
         encoder = open_checkpoint(f"{folder}/encoder")
         if options.huggingface:
             make_folder(f"{folder}/huggingface")
-            huggingface.write(encoder, f"{folder}/huggingface")
+            huggingface.write(_known_parts(encoder, options), f"{folder}/huggingface")
         others = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
         _write_files(options, encoder, folder, [*models, *others])
     print(f"Wrote {options.output_dir}: {', '.join([*models, *archives, *others, 'README.md'])}.")
+
+
+def _known_parts(encoder: "Checkpoint", options: Options) -> "Checkpoint":
+    """Returns the exported encoder without a pooler that is random because the source has none."""
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.weights.names import part_of
+
+    source = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+    known = {part_of(path) for path in source.tensors}
+    tensors = {path: x for path, x in encoder.tensors.items() if part_of(path) in known}
+    return dataclasses.replace(encoder, tensors=tensors)
 
 
 def _export(options: Options, folder: str) -> list[str]:

@@ -27,7 +27,7 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.starting import OPTIONAL
-from export import classifier, encoder
+from export import bundle, classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 HERE = pathlib.Path(__file__).parent
@@ -120,11 +120,15 @@ def test_a_model_without_a_pooler_is_used_as_a_fine_tuned_model(tmp_path, name):
         classifier.export_classifier(path, str(tmp_path / "exported"))
 
 
-def test_an_encoder_without_a_pooler_is_exported_with_a_warning(tmp_path, capsys):
-    """Oracle: the warning; transformers computes no pooled output."""
+def test_an_encoder_without_a_pooler_is_published_with_a_warning(tmp_path, capsys):
+    """Oracles: the warnings; the form for transformers has the parts of the source."""
     path = with_vocab(unpack("BertForMaskedLM", tmp_path / "model"))
-    output = str(tmp_path / "exported")
-    encoder.write(encoder.Options(checkpoint=path, output_dir=output, do_lower_case=True))
+    output = tmp_path / "release"
+    bundle.run(bundle.Options(checkpoint=path, output_dir=str(output)))
+    card = (output / "encoder" / "README.md").read_text()
+    assert "(Hugging Face), which has no pooler: pooled_output is random |" in card
+    found, expected = (open_checkpoint(folder) for folder in (str(output / "huggingface"), path))
+    assert found.tensors.keys() == expected.tensors.keys()
     assert "has no weights for pooler, which stay random." in capsys.readouterr().out
 
 

@@ -93,6 +93,22 @@ def test_wrong_variables(tmp_path):
     assert found.startswith("4,8") and found.endswith("weights on disk, but 80 bytes of variables")
 
 
+def test_a_masked_lm_head_that_cannot_be_trained():
+    """Oracle: the variable that no output depends on; nothing is wrong without it."""
+    model = Encoder()
+
+    def mlm(inputs, training):
+        outputs = model(inputs, training)
+        return {"mlm_logits": outputs["sequence_output"], "pooled_output": outputs["pooled_output"]}
+
+    model.mlm, mlm.trainable_variables = mlm, [model.table]
+    points = masked_lm.points(Subject("", model))
+    assert "_mlm_training" not in wrong(Subject("", model), points)
+    mlm.trainable_variables.append(tf.Variable(1.0, name="unused"))
+    found = wrong(Subject("", model), points)
+    assert found["_mlm_training"] == "unused:0 without a gradient"
+
+
 @pytest.fixture(scope="module")
 def preprocessor(tmp_path_factory) -> Subject:
     """Not saved, which makes no difference to most points."""

@@ -50,10 +50,13 @@ def run(options: Options) -> dict[str, float]:
 
     With --num_seeds or --grid it returns the results of the best student.
     """
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.compression.run import hold_out_as_teacher
     from bert_tf.finetuning.runs.sweep import sweep
 
-    return sweep(hold_out_as_teacher(options)) if options.is_sweep else options.start()
+    if not options.is_sweep:
+        return options.start()
+    return sweep(hold_out_as_teacher(options, open_checkpoint(options.teacher)))
 
 
 def distill(options: GeneralOptions) -> dict[str, float]:

@@ -224,6 +224,7 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"output_file": "{}/sub/../vocab.txt"}, "vocab.txt is an input file too"),
         ({"output_file": "{}/x,{}/./x"}, "named twice"),
         ({"output_file": "{}"}, "is a directory"),
+        ({"output_file": "{}/new/"}, "new/ is a directory: name a file in it"),
         ({"output_file": ","}, "names no file"),
         ({"output_file": "{}/text.txt/x"}, "cannot create the folder .*text.txt/x"),
         (

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
@@ -35,6 +35,7 @@ _SETTING_TYPES = {
     "objective": str,
     "vocab_file": str,
 }
+_INPUT_KEYS = {"file": str, "bytes": int, "modified": int, "sha256": str}
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
@@ -79,12 +80,16 @@ def read_manifest(path: str) -> dict:
     except ValueError as error:
         raise ValueError(f"{path} is not a manifest: invalid JSON ({error})") from None
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
-    if not isinstance(shards, list) or not all(map(_is_shard, shards)):
+    if not isinstance(shards, list) or not all(_has_keys(entry, _SHARD_KEYS) for entry in shards):
         keys = ", ".join(_SHARD_KEYS)
         raise ValueError(f"{path} is not a manifest: 'shards' is not a list of objects with {keys}")
     settings = manifest.get("settings", {})
     if not isinstance(settings, dict) or not isinstance(manifest.get("vocabulary", ""), str):
         raise ValueError(f"{path} is damaged: 'settings' or 'vocabulary' has the wrong type")
+    if not is_list_of_inputs(manifest.get("inputs", [])):
+        raise ValueError(
+            f"{path} is damaged: 'inputs' is not a list of objects with {', '.join(_INPUT_KEYS)}"
+        )
     for name, kind in _SETTING_TYPES.items():
         if name in settings and type(settings[name]) is not kind:
             raise ValueError(f"{path} is damaged: the setting {name} is {settings[name]!r}")
@@ -157,7 +162,12 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
     return digest.hexdigest()
 
 
-def _is_shard(entry: object) -> bool:
+def is_list_of_inputs(value: object) -> bool:
+    """Returns whether a value has the form of `inputs`."""
+    return isinstance(value, list) and all(_has_keys(entry, _INPUT_KEYS) for entry in value)
+
+
+def _has_keys(entry: object, keys: Mapping[str, type]) -> bool:
     return isinstance(entry, dict) and all(
-        isinstance(entry.get(key), kind) for key, kind in _SHARD_KEYS.items()
+        isinstance(entry.get(key), kind) for key, kind in keys.items()
     )

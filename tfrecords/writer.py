@@ -147,7 +147,7 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
         if problem := used.get(absolute_path(file)):
             raise ValueError(f"--output_file: {file} {problem}: choose another name")
         used[absolute_path(file)] = "is named twice"
-        if tf.io.gfile.isdir(file):
+        if file.endswith("/") or tf.io.gfile.isdir(file):
             raise ValueError(f"--output_file: {file} is a directory: name a file in it")
 
 

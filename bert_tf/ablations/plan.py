@@ -14,7 +14,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.examples.lexicon import read_phrases
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
-from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.flags import DeviceOptions
 from bert_tf.presets import Size, sized_config
 from bert_tf.pretraining.options import PretrainingOptions
@@ -162,13 +162,14 @@ def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
 
 
 def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
-    """Returns the folder of each task's data, after a look at its dev set."""
+    """Returns the folder of each task's data, after a look at the data."""
     tasks = {task_name(name): folder for name, folder in options.data_dirs.items()}
     for name, folder in tasks.items():
         flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
         try:
             task = make_task(flags)
-            task.read_splits(task.dev_splits[:1], DataFiles(data_dir=folder), options.random_seed)
+            splits = [TRAIN, *task.dev_splits[:1]]
+            task.read_splits(splits, DataFiles(data_dir=folder), options.random_seed)
         except (ValueError, OSError) as error:
             raise ValueError(f"--tasks={name}={folder or 'FOLDER'}: {error}") from None
     return tasks

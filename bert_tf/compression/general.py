@@ -8,6 +8,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
 from bert_tf.compression.options import GeneralOptions
+from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
 from bert_tf.compression.run import num_parameters
 from bert_tf.compression.student import check_comparable, initial_student
@@ -42,14 +43,14 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     recipe, run = GENERAL_RECIPES[options.recipe], RunFolder(options.output_dir)
     resumes = run.has_checkpoint()
     if resumes:
-        _check_same_run(options, run)
+        _check_same_run(options, recipe, run)
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
     if recipe.teacher_learns:
         task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
     else:
-        task = GeneralStudent(recipe, teacher)
+        task = GeneralStudent(recipe, teacher, run.path if options.do_train else None)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     init = None if resumes else initial_student(options, recipe, teacher)
     results = pretrain(options, task, init)
@@ -61,11 +62,12 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     return results
 
 
-def _check_same_run(options: GeneralOptions, run: RunFolder) -> None:
-    """Raises a ValueError if the output folder holds another run."""
+def _check_same_run(options: GeneralOptions, recipe: Recipe, run: RunFolder) -> None:
+    """Raises a ValueError if the output folder holds another run, or one with other stages."""
     if "recipe" not in run.read_flags():
         raise ValueError(f"{run.path} holds a run of run_pretraining: choose another --output_dir")
-    run.check_flags({name: getattr(options, name) for name in ("recipe", "teacher")})
+    names = ["recipe", "teacher", *["num_train_steps"] * bool(recipe.last_stage)]
+    run.check_flags({name: getattr(options, name) for name in names})
 
 
 class GeneralStudent(PretrainingTask):
@@ -74,13 +76,14 @@ class GeneralStudent(PretrainingTask):
     Args:
         recipe: one of `GENERAL_RECIPES`.
         teacher: the pre-trained model.
+        run_folder: where the teacher's checksum is kept; None to keep none.
 
     Raises:
         ValueError: the recipe compares predictions, and the teacher has no masked-LM head.
     """
 
-    def __init__(self, recipe: Recipe, teacher: Checkpoint):
-        self._recipe, self._teacher = recipe, teacher
+    def __init__(self, recipe: Recipe, teacher: Checkpoint, run_folder: str | None = None):
+        self._recipe, self._teacher, self._run_folder = recipe, teacher, run_folder
         self.teachers = {teacher.path: teacher.spec}
         if recipe.predicts and "masked_lm" not in map(part_of, teacher.tensors):
             raise ValueError(
@@ -98,6 +101,8 @@ class GeneralStudent(PretrainingTask):
         check_comparable(recipe, config, source.spec.config, " or another --bert_config_file")
         if recipe.predicts:
             _check_vocab_sizes(config, source.spec.config)
+        if self._run_folder:
+            check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if recipe.predicts else BertEncoder
         student, teacher = model_type(config, rematerialize), model_type(source.spec.config)
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)

@@ -1,4 +1,4 @@
-"""Results of slow computations before training, kept in the run folder for a resumed run."""
+"""What a resumed run needs to know of its start: slow results, and which teacher it had."""
 
 import hashlib
 import io
@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.saved_run import PRECOMPUTED
+from bert_tf.run_folder import RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
@@ -60,6 +61,25 @@ def _read(path: str) -> bytes:
             return file.read()
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from error
+
+
+def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
+    """Checks that a run resumes with its teacher, whose checksum is kept in the run folder.
+
+    Raises:
+        ValueError: the teacher has changed.
+        OSError: the file cannot be read or written.
+    """
+    path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher).encode()
+    stored = _read(path)
+    if stored == digest:
+        return
+    if stored and RunFolder(run_folder).has_checkpoint():
+        raise ValueError(
+            f"{teacher.path} has changed since {run_folder} began to learn from it: restore it, or "
+            "choose another --output_dir"
+        )
+    atomic_write(path, digest)
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

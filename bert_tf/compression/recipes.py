@@ -29,6 +29,7 @@ from bert_tf.compression.terms import (
     soft_labels,
     teacher_layer,
 )
+from bert_tf.compression.theseus import REPLACED_AFTER
 
 
 class Published(NamedTuple):
@@ -113,9 +114,11 @@ class Recipe:
         return bool(self.labels) or any(term.predicts for term in self.terms)
 
     @property
-    def in_stages(self) -> bool:
-        """Whether a term of the loss counts in only a part of the steps."""
-        return {ALWAYS} != {self.labels_during, *(term.during for term in self.terms)}
+    def last_stage(self) -> float:
+        """The share of the steps before the last stage; 0 without stages."""
+        if self.replaces:
+            return REPLACED_AFTER
+        return max(start for start, _ in (self.labels_during, *(x.during for x in self.terms)))
 
 
 def lowest(divisor: int) -> Callable[[int], list[int]]:

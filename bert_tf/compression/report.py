@@ -1,5 +1,6 @@
 """Compares students with their teachers: size, quality and speed, beside published figures."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from bert_tf.compression.options import COMPRESSION
 from bert_tf.compression.recipes import RECIPES, Published
 from bert_tf.compression.speed import sequences_per_second
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
+from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.loading import load_weights
+from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 if TYPE_CHECKING:
@@ -85,7 +88,7 @@ def report(folder: str) -> None:
     print(f"\nWrote {table} and {picture}.")
 
 
-def _picture(students: Sequence[Student], speed_ups: Sequence[float]) -> "Figure":
+def _picture(students: Sequence[Student], speed_ups: Sequence[float | None]) -> "Figure":
     models = [
         Compressed(student.name, student.smaller, *student.kept, faster=speed_up)
         for student, speed_up in zip(students, speed_ups, strict=True)
@@ -115,7 +118,10 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
         raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
     # Runs that were interrupted while the teacher was evaluated.
     lacking = [x for group in groups for x in group.paths if not _facts(x)]
-    groups = [group for group in groups if not set(lacking) & set(group.paths)]
+    kept = [[path for path in group.paths if path not in lacking] for group in groups]
+    groups = [
+        dataclasses.replace(x, paths=paths) for x, paths in zip(groups, kept, strict=True) if paths
+    ]
     if not groups:
         raise ValueError(
             f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
@@ -123,7 +129,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
         )
     unfinished += lacking
     students = [_student(group, groups) for group in groups]
-    return sorted(students, key=lambda student: (student.task, student.teacher)), unfinished
+    return sorted(students, key=lambda x: (x.task, x.teacher, x.values[0])), unfinished
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -134,33 +140,47 @@ def _student(group: Group, groups: Sequence[Group]) -> Student:
     files = [_facts(path) for path in group.paths]
     values, student_bytes = files[0], np.mean([file["student_bytes"] for file in files])
     teacher_bytes = 4 * values["teacher_parameters"]
+    # Not those of the last evaluation, which may have read other data.
+    value = summarize([{"value": file["student_value"]} for file in files])["value"]
     recipe, key = values["recipe"], ("recipe", "teacher", "task")
     same = [g for g in groups if [g.flags[k] for k in key] == [group.flags[k] for k in key]]
     return Student(
         name=recipe if len(same) == 1 else f"{recipe} ({group.folder})",
         recipe=recipe,
         task=group.task,
-        teacher=values["teacher"],
+        teacher=values["teacher"].rstrip("/"),
         folder=group.paths[0],
         runs=group.size,
         teacher_bytes=teacher_bytes,
         bytes=student_bytes,
         smaller=values.get("teacher_gzip_bytes", teacher_bytes) / student_bytes,
         metric=values["metric"].removeprefix("eval_"),
-        values=(values["teacher_value"], group.scores[values["metric"]]),
+        values=(values["teacher_value"], Score(value["mean"], value.get("deviation"))),
     )
 
 
-def measure(students: Sequence[Student]) -> list[float]:
+def measure(students: Sequence[Student]) -> list[float | None]:
     """Measures how many times as fast as their teachers the students are.
 
+    Returns:
+        the factors; None for students of a teacher that cannot be read, with a warning.
+
     Raises:
-        ValueError, OSError: a teacher or a student cannot be read; names it.
+        ValueError, OSError: a student cannot be read; names it.
     """
-    folders = dict.fromkeys(path for x in students for path in (x.teacher, x.folder))
-    encoders = [_load_encoder(folder) for folder in folders]
-    speeds = dict(zip(folders, sequences_per_second(encoders), strict=True))
-    return [speeds[student.folder] / speeds[student.teacher] for student in students]
+    encoders = {}
+    for teacher in dict.fromkeys(student.teacher for student in students):
+        try:
+            encoders[teacher] = _load_encoder(teacher)
+        except (ValueError, OSError) as error:
+            say(f"WARNING: no speed for students of {teacher}: {error}")
+    measured = [student for student in students if student.teacher in encoders]
+    encoders |= {student.folder: _load_encoder(student.folder) for student in measured}
+    speeds = dict(zip(encoders, sequences_per_second(list(encoders.values())), strict=True))
+    return [
+        speeds[student.folder] / speeds[student.teacher] if student in measured else None
+        for student in students
+    ]
 
 
 def _load_encoder(folder: str) -> keras.Model:
@@ -171,7 +191,9 @@ def _load_encoder(folder: str) -> keras.Model:
     return encoder
 
 
-def tables(students: Sequence[Student], speed_ups: Sequence[float]) -> dict[str, list[list[str]]]:
+def tables(
+    students: Sequence[Student], speed_ups: Sequence[float | None]
+) -> dict[str, list[list[str]]]:
     """Returns tables of strings by their titles: one for each task and teacher.
 
     Args:
@@ -180,8 +202,11 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float]) -> dict[str,
     found: dict[str, list[list[str]]] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
         title = f"{student.task}, students of {student.teacher}"
-        found.setdefault(title, [_header(student.metric), _teacher_row(student)])
-        found[title].append(_row(student, speed_up))
+        rows = found.setdefault(title, [_header(student.metric)])
+        # One for each dev set that its students were compared on.
+        if (teacher := _teacher_row(student)) not in rows:
+            rows.append(teacher)
+        rows.append(_row(student, speed_up))
     return found
 
 
@@ -195,11 +220,12 @@ def _teacher_row(student: Student) -> list[str]:
     return ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", "-", "-", "-", "-"]
 
 
-def _row(student: Student, speed_up: float) -> list[str]:
+def _row(student: Student, speed_up: float | None) -> list[str]:
     recipe, megabytes = RECIPES[student.recipe], f"{student.bytes / 1e6:.1f}"
     cells = [student.name, str(student.runs), megabytes + " (gzip)" * recipe.zeroes_weights]
     cells += [student.values[1].text(1, 4), f"{student.smaller:.2f}"]
-    cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-", f"{speed_up:.2f}"]
+    cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-"]
+    cells.append("-" if speed_up is None else f"{speed_up:.2f}")
     rows = [_published(row) for row in recipe.published] or [4 * ["-"]]
     return cells + [" / ".join(column) for column in zip(*rows, strict=True)]
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
@@ -50,10 +50,11 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
             do not suit each other.
     """
     name = task.name if task else task_name(options.task)
-    options = hold_out_as_teacher(with_length(dataclasses.replace(options, task=name), name))
+    options = with_length(dataclasses.replace(options, task=name), name)
     recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
+    options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
         raise ValueError(
             f"--teacher={options.teacher} is not a fine-tuned model: give the output folder of "
@@ -81,14 +82,15 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     return results
 
 
-def hold_out_as_teacher(options: CompressionOptions) -> CompressionOptions:
+def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> CompressionOptions:
     """Returns the flags with the seed that chose what the teacher held out.
 
     With another seed, the teacher would have been trained on most of the student's dev set.
     """
-    if options.hold_out_seed is not None:
+    run = run_of(teacher)
+    if options.hold_out_seed is not None or run is None:
         return options
-    flags = RunFolder(options.teacher).read_flags()
+    flags = run.read_flags()
     seeds = [flags.get(name) for name in ("hold_out_seed", "random_seed")]
     seed = next((seed for seed in seeds if seed is not None), None)
     return dataclasses.replace(options, hold_out_seed=seed)
@@ -130,7 +132,7 @@ def _augmentation(
 def _check_stages(options: CompressionOptions) -> None:
     """Raises a ValueError for flags of fine-tuning that do not suit the recipe."""
     recipe = RECIPES[options.recipe]
-    if options.early_stopping and (recipe.in_stages or recipe.replaces):
+    if options.early_stopping and recipe.last_stage:
         raise ValueError(
             f"--early_stopping would end --recipe={options.recipe} before its last stage: omit it"
         )
@@ -140,10 +142,10 @@ def _check_stages(options: CompressionOptions) -> None:
             "omit it"
         )
     unsuited = ["feature_based", *["class_weights", "freeze_encoder"] * recipe.has_teacher]
-    unsuited += ["student_layers", "preset", "bert_config_file"] * recipe.bilstm
+    unsuited += ["student_layers", "preset", "bert_config_file", "layer_decay"] * recipe.bilstm
     unsuited += ["freeze_encoder"] * recipe.zeroes_weights
     for name in unsuited:
-        if getattr(options, name):
+        if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 
 

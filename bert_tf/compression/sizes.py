@@ -9,10 +9,11 @@ import numpy as np
 from bert_tf.compression.pruning import PRUNED
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.names import part_of
 
 
 def num_parameters(checkpoint: Checkpoint) -> int:
-    """Returns the number of parameters."""
+    """Returns the number of parameters, without a pooler that the head does not read."""
     return sum(int(np.prod(tensor.shape)) for _, tensor in _weights(checkpoint))
 
 
@@ -45,6 +46,8 @@ def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
 
 
 def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
+    # Some programs leave out a pooler that is not read.
+    unread = "pooler" if checkpoint.head and checkpoint.head.kind in ("tagger", "span") else None
     for path in sorted(checkpoint.tensors):
-        if path.split("/")[0] in ("encoder", "task_model"):
+        if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
             yield path, checkpoint.tensors[path]

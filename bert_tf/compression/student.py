@@ -14,7 +14,7 @@ from bert_tf.compression.distillation import TEACHER, Distillation, Distillation
 from bert_tf.compression.heads import head_importance, least_important
 from bert_tf.compression.options import CompressionOptions, StudentOptions
 from bert_tf.compression.outputs import HIDDEN
-from bert_tf.compression.precomputed import computed_once, fingerprint
+from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.teacher import known_spec, load_teacher, predict
@@ -137,7 +137,7 @@ class StudentTask:
         keeps_head: whether the student starts with the teacher's head.
         sparsity: the share of weights to set to zero, if the recipe does so.
         augmentation: makes copies of the training examples, whose labels do not count.
-        run_folder: where the teacher's predictions are kept; None to keep none.
+        run_folder: where the teacher's checksum and predictions are kept; None to keep none.
 
     Raises:
         ValueError: the recipe or the teacher does not suit the task.
@@ -264,8 +264,14 @@ class StudentTask:
         if not self._recipe.has_teacher:
             return student
         check_comparable(self._recipe, config, self._teacher.spec.config)
+        if self._run_folder:
+            check_same_teacher(self._run_folder, self._teacher)
         teacher = None if self._predicts_once else load_teacher(self._task, self._teacher)
         return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
+
+    def first_best_step(self, num_train_steps: int) -> int:
+        """See `Task.first_best_step`; the last stage of the recipe must have begun."""
+        return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
 
     def make_optimizer(
         self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
@@ -311,6 +317,12 @@ def check_comparable(
         raise ValueError(
             "this recipe compares all attention heads of student and teacher, but one of them "
             "lacks some (pruned_heads): use --recipe=pd, which compares predictions alone"
+        )
+    reads_layers = recipe.replaces or HIDDEN in recipe.reads or "attention" in recipe.reads
+    if reads_layers and (student.is_decoder or teacher.is_decoder):
+        raise ValueError(
+            "this recipe compares layers, but student or teacher reads from left to right "
+            "(is_decoder): use --recipe=pd, which compares predictions alone"
         )
     if recipe.has_teacher and student.num_hidden_layers > teacher.num_hidden_layers:
         raise ValueError(

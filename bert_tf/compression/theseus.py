@@ -9,7 +9,8 @@ from bert_tf.models.task_model import BertTaskModel
 
 # The paper leaves both to a search.
 _FIRST_RATE = 0.3
-_REPLACED_AFTER = 2 / 3
+REPLACED_AFTER = 2 / 3
+"""The share of the steps after which the student trains alone."""
 
 
 def replacing_rate(progress: tf.Tensor) -> tf.Tensor:
@@ -23,7 +24,7 @@ def replacing_rate(progress: tf.Tensor) -> tf.Tensor:
 
     Source: BERT-of-Theseus (arXiv:2002.02925) equation 6.
     """
-    slope = (1.0 - _FIRST_RATE) / _REPLACED_AFTER
+    slope = (1.0 - _FIRST_RATE) / REPLACED_AFTER
     return tf.minimum(1.0, _FIRST_RATE + slope * progress)
 
 

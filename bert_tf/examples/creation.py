@@ -114,16 +114,16 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     chunks = folder.chunk_counts()
     statistics = _sum_chunks(chunks)
     _check_text(job, statistics.text)
-    tokens = {name: counts["tokens"] for name, counts in chunks.items() if counts["tokens"]}
+    sizes = {name: _size(job, counts) for name, counts in chunks.items() if counts["tokens"]}
     num_shards = len(job.output_files)
-    shards = plan_shards([*tokens.values()], job.dupe_factor, num_shards, job.random_seed)
+    shards = plan_shards([*sizes.values()], job.dupe_factor, num_shards, job.random_seed)
     remove_other_output(job, description)
     missing = []
     for shard, file in enumerate(job.output_files):
         if not folder.has_shard(shard, file):
             folder.forget_shard(shard)
             missing.append(shards[shard])
-    runner.make_shards(job, folder, [*tokens], missing)
+    runner.make_shards(job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
         statistics.examples += ExampleCounts.from_dict(entry["counts"])
@@ -134,6 +134,11 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     }
     write_manifest(manifest_path(job.output_files[0]), manifest)
     return manifest
+
+
+def _size(job: Job, counts: dict) -> int:
+    """Returns the tokens of a chunk, or the padded length of its documents if they are short."""
+    return max(counts["tokens"], counts["text"]["documents"] * job.examples.max_seq_length)
 
 
 def _sum_chunks(chunks: dict[str, dict]) -> CreationStatistics:

@@ -13,6 +13,9 @@ from bert_tf.examples.pairs import next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
 from tfrecords.vocabulary import Vocabulary
 
+# The greatest length of an example, and number of predictions in it.
+_LONGEST = 32768
+
 
 @dataclass(frozen=True)
 class ExampleSettings:
@@ -40,10 +43,14 @@ class ExampleSettings:
         for name, valid, need in (
             (
                 "max_seq_length",
-                5 <= self.max_seq_length <= 32768,
-                "from 5 ([CLS], [SEP], [SEP] and a token of each segment) to 32768",
+                5 <= self.max_seq_length <= _LONGEST,
+                f"from 5 ([CLS], [SEP], [SEP] and a token of each segment) to {_LONGEST}",
             ),
-            ("max_predictions_per_seq", self.max_predictions_per_seq >= 1, "at least 1"),
+            (
+                "max_predictions_per_seq",
+                1 <= self.max_predictions_per_seq <= _LONGEST,
+                f"from 1 to {_LONGEST}",
+            ),
             ("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1"),
             ("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1"),
             ("masking", self.masking in MASKINGS, f"one of {', '.join(MASKINGS)}"),

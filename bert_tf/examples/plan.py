@@ -43,7 +43,7 @@ class ShardPart:
     Attributes:
         table: chunk, dupe, partner (-1 for None) and offset of every pass, as int32.
         stride: of every pass.
-        tokens: the number of input tokens, which measures the work.
+        tokens: the number of tokens of the chunks, which measures the work.
     """
 
     shard: int
@@ -72,7 +72,7 @@ def plan_shards(
     """Returns the parts of each shard.
 
     Args:
-        chunk_tokens: the number of tokens of each chunk. No chunk is empty.
+        chunk_tokens: the number of tokens of each chunk, padding included. No chunk is empty.
         dupe_factor: the number of passes over each chunk.
         num_shards: the number of output files.
         seed: determines the order of the passes and their partners.

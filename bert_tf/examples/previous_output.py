@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.examples.job import Job
 from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
-from tfrecords.manifest import file_sha256, manifest_path, read_manifest
+from tfrecords.manifest import file_sha256, is_list_of_inputs, manifest_path, read_manifest
 from tfrecords.progress import progress_bar
 
 
@@ -26,8 +26,9 @@ def describe_job(job: Job, folder: WorkFolder) -> dict:
     """
     recorded: dict[str, dict] = {}
     for description in (read_json(manifest_path(job.output_files[0])), folder.read_job()):
-        inputs = description.get("inputs", ()) if description else ()
-        recorded |= {entry["file"]: entry for entry in inputs}
+        inputs = description.get("inputs", []) if description else []
+        if is_list_of_inputs(inputs):
+            recorded |= {entry["file"]: entry for entry in inputs}
     return {
         "bert_tf": __version__,
         "settings": job.settings(),
@@ -76,8 +77,8 @@ def remove_other_output(job: Job, description: dict) -> None:
     if manifest and not _difference(manifest, description):
         return
     entries = manifest["shards"] if manifest else []
-    # Base names only, so that no manifest can reach into another folder.
-    names = {os.path.basename(entry["file"]) for entry in entries}
+    # No manifest can reach into another folder.
+    names = {entry["file"] for entry in entries if entry["file"] == os.path.basename(entry["file"])}
     names -= {os.path.basename(file) for file in job.output_files}
     remove_files([path, *(os.path.join(os.path.dirname(path), name) for name in names)])
 

@@ -83,6 +83,7 @@ class FineTuner:
             log_steps=min(100, math.ceil(self.num_train_steps / 10)),
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
+            first_best_step=task.first_best_step(self.num_train_steps),
             patience=options.early_stopping,
             evaluated_weights=lambda: task.evaluated_weights(self.model),
         )

@@ -106,6 +106,10 @@ class Task(abc.ABC):
         """
         return AdamW(weights, **arguments)
 
+    def first_best_step(self, num_train_steps: int) -> int:
+        """Returns the first step whose weights may be kept as the best."""
+        return 0
+
     def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
         """Makes a context in which the model has the weights to evaluate and to keep as the best.
 

@@ -27,7 +27,12 @@ from bert_tf.pretraining.records import (
     stored_vocabularies,
 )
 from bert_tf.pretraining.task import PretrainingTask
-from bert_tf.pretraining.trained_on import check_unchanged, describe_records, remember_records
+from bert_tf.pretraining.trained_on import (
+    check_unchanged,
+    copies_of_records,
+    describe_records,
+    remember_records,
+)
 from bert_tf.resolution import check_length, flag_values, resolve_model
 from bert_tf.run_folder import FLAGS, RunFolder
 from bert_tf.training import optimizers, schedules
@@ -111,7 +116,10 @@ def _pretrain(
     spec = _resolve_model(options, task, run, named, init, mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
-    phases = check_records(options, spec, named, _held_out_from(run))
+    held_out_from = _held_out_from(run)
+    if held_out_from and not options.do_train:
+        held_out_from += copies_of_records(run, named)
+    phases = check_records(options, spec, named, held_out_from)
     for teacher, phase in itertools.product(task.teachers.values(), phases):
         check_length(teacher.config, phase.train.max_seq_length)
     _check_batch_sizes(options, strategy, phases)

@@ -60,6 +60,17 @@ def check_unchanged(run: RunFolder, contents: Contents) -> None:
             )
 
 
+def copies_of_records(run: RunFolder, records: Sequence[NamedRecords]) -> list[str]:
+    """Returns the files that have the size and checksum of one that the run was trained on.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    known = [entry for files in run.read_json(RECORDS).values() for entry in files.values()]
+    contents = describe_records(records)
+    return [name for files in contents.values() for name, x in files.items() if x in known]
+
+
 def remember_records(run: RunFolder, contents: Contents) -> None:
     """Writes what the run is trained on; keeps entries for every other --input_file.
 

@@ -129,9 +129,9 @@ class WordPieceTokenizer(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Tokenizes strings [B], with the byte offsets of every token.
 
-        The span of a token consists of the characters of the original string that it came from; an
-        [UNK] spans its word. Characters that normalization removes (control characters, combining
-        accents) are not part of the span if they are at either end of it.
+        The span of a token consists of the characters of the original string that it came from,
+        with the combining accents that follow them; an [UNK] spans its word. Control characters,
+        which normalization removes, are not part of the span if they are at either end of it.
 
         Returns:
             ids int32, starts int64 and limits int64, all [B, (words), (tokens)].
@@ -221,6 +221,14 @@ class WordPieceTokenizer(tf.Module):
         base = tf.gather(ends - bytes_made, line_starts)
         first = tf.searchsorted(ends, base + starts, side="right", out_type=tf.int64)
         last = tf.searchsorted(ends, base + limits - 1, side="right", out_type=tf.int64)
+        if self.lower_case:
+            # Up to the next character that is no accent, or the end of the string.
+            accents = tf.gather(tf.strings.regex_full_match(distinct, r"\p{Mn}"), which)
+            others = tf.where(~accents)[:, 0]
+            line_limits = tf.gather(characters.row_limits(), lines)
+            following = tf.searchsorted(others, last + 1)
+            others = tf.concat([others, characters.row_splits[-1:]], axis=0)
+            last = tf.minimum(tf.gather(others, following), line_limits) - 1
         original_starts = tf.gather(offsets.values, first)
         own = tf.gather(own_bytes, tf.gather(which, last))
         return original_starts, tf.gather(offsets.values, last) + own

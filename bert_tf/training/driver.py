@@ -81,6 +81,7 @@ class Driver:
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
         best_metric: metric of the evaluations; higher is better. The weights of the best
             evaluation, the first among equals, are kept in `folder/best` with its results.
+        first_best_step: weights of earlier steps are not kept as the best.
         patience: with `best_metric`, end training after this many evaluations in a row that were
             no better; None for never. Evaluations then must be `save_checkpoints_steps` apart.
         peak_flops: peak floating-point operations per second of all devices, to report their
@@ -104,6 +105,7 @@ class Driver:
         iterations_per_loop: int = 1000,
         keep_checkpoints: int = 5,
         best_metric: str | None = None,
+        first_best_step: int = 0,
         patience: int | None = None,
         peak_flops: float = 0.0,
         evaluated_weights: Callable[[], AbstractContextManager] = contextlib.nullcontext,
@@ -118,6 +120,7 @@ class Driver:
             folder, trainer.model, trainer.state, keep_checkpoints, self._writes
         )
         self._best_metric, self._patience = best_metric, patience
+        self._first_best_step = first_best_step
         self._best_folder = f"{folder}/{BEST}"
         self._best = Checkpointer(
             self._best_folder, trainer.model, {"step": trainer.step}, 1, self._writes
@@ -240,6 +243,8 @@ class Driver:
         reports.evaluation(self.step, results)
 
     def _is_best(self, results: Metrics) -> bool:
+        if self.step < self._first_best_step:
+            return False
         if not self._best_results:
             return True
         # A correlation, for example, may be NaN at first.

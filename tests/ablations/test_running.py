@@ -181,7 +181,10 @@ def test_what_does_not_suit_is_refused_before_anything_starts(
     masked = dict.fromkeys(("input_file", "eval_input_file"), str(data / "wordpiece.tfrecord"))
     other = data / "other.txt"
     other.write_text("w1 w9\n")
+    (data / "no-train").mkdir()
+    (data / "no-train/dev.tsv").write_text((data / "dev.tsv").read_text())
     for options, message in (
+        (make_options("sizes", tasks=f"sst2={data}/no-train"), "contains neither train.tsv nor"),
         (make_options("tasks", **masked), "wordpiece.manifest.json describes masked ones"),
         (make_options("sizes", tasks="sst3"), "no task 'sst3'"),
         (make_options("sizes", tasks="mrpc=absent"), "--tasks=mrpc=absent: "),

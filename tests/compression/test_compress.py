@@ -209,6 +209,15 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
             np.testing.assert_array_equal(tensors[weight.path].read(), weight)
 
 
+def test_the_best_weights_are_of_the_last_stage(teacher):
+    """Oracle: the first of 100 steps after 70%, 50% and two thirds of them, by hand."""
+    source = open_checkpoint(teacher)
+    for recipe, step in (("tinybert", 71), ("internal", 51), ("theseus", 67), ("pkd6", 1)):
+        task = StudentTask(TASKS["sst2"], RECIPES[recipe], source, keeps_head=True)
+        assert task.first_best_step(100) == step
+        assert task.first_best_step(0) == 0
+
+
 def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypatch):
     """Oracles: the seeds of the runs; the results of the best one."""
     seeds = []
@@ -233,6 +242,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         ({"glove_file": "x"}, "--glove_file has no effect without --augment: omit it"),
         ({"augment": 2, "masked_lm": "x"}, "--augment does not suit --recipe=layers, which learns"),
         ({"preset": "tiny", "recipe": "bilstm"}, "--preset does not suit --recipe=bilstm"),
+        ({"layer_decay": 0.9, "recipe": "bilstm"}, "--layer_decay does not suit --recipe=bilstm"),
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
         ({"do_train": False}, "use run_finetuning --do_eval"),
         ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
@@ -271,9 +281,9 @@ def test_a_teacher_of_other_tokens_is_refused(teacher, files, tmp_path):
         run(dataclasses.replace(options, recipe="pd"))
 
 
-def test_what_the_teacher_held_out_is_held_out(tmp_path):
-    """Oracle: the seed that chose it, also if the teacher is a student itself."""
-    teacher = RunFolder(str(tmp_path))
+def test_what_the_teacher_held_out_is_held_out(teacher, tmp_path):
+    """Oracle: the seed that chose it, also if the teacher is a student, or named by its weights."""
+    source = open_checkpoint(teacher)
     for flags, seed in (
         ({}, None),
         ({"random_seed": 3}, 3),
@@ -281,9 +291,14 @@ def test_what_the_teacher_held_out_is_held_out(tmp_path):
         ({"random_seed": 3, "hold_out_seed": 0}, 0),
     ):
         (tmp_path / "flags.json").write_text(json.dumps(flags))
-        options = make_options(teacher.path, "data", random_seed=9)
-        assert hold_out_as_teacher(options).hold_out_seed == seed
-        assert hold_out_as_teacher(dataclasses.replace(options, hold_out_seed=5)).hold_out_seed == 5
+        options = make_options(str(tmp_path), "data", random_seed=9)
+        given = dataclasses.replace(options, hold_out_seed=5)
+        for folder in (tmp_path, tmp_path / "best"):
+            teacher = dataclasses.replace(source, config_file=f"{folder}/bert_config.json")
+            assert hold_out_as_teacher(options, teacher).hold_out_seed == seed
+            assert hold_out_as_teacher(given, teacher).hold_out_seed == 5
+        others = dataclasses.replace(teacher, format="another program's")
+        assert hold_out_as_teacher(options, others).hold_out_seed is None
 
 
 def test_the_seed_chooses_what_is_held_out(config, tmp_path):
@@ -329,6 +344,8 @@ def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path
         ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
         ("internal", {"pruned_heads": {0: [1]}}, "compares all attention heads"),
         ("pd", {"num_hidden_layers": 4}, "has 4 layers, more than the 3"),
+        ("pkd6", {"is_decoder": True}, "student or teacher reads from left to right"),
+        ("theseus", {"is_decoder": True}, "student or teacher reads from left to right"),
     ):
         with pytest.raises(ValueError, match=message):
             StudentTask(task, RECIPES[recipe], source, False).build_model(

@@ -30,6 +30,7 @@ from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records
 
 LENGTH, PREDICTIONS = 8, 3
+DISTILBERT = GENERAL_RECIPES["distilbert"]
 
 
 def examples(rows: int) -> dict[str, np.ndarray]:
@@ -203,9 +204,17 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
                 dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes)),
                 "none",
             )
-    RunFolder(str(tmp_path / "run")).write(source.spec, {"recipe": "distilbert", "teacher": "big"})
+    run = RunFolder(str(tmp_path / "run"))
+    run.write(source.spec, {"recipe": "distilbert", "teacher": "big"})
     with pytest.raises(ValueError, match=f"a run with --teacher=big, not {pretrained}: choose"):
-        general._check_same_run(make_options(pretrained, records), RunFolder(f"{tmp_path}/run"))
+        general._check_same_run(make_options(pretrained, records), DISTILBERT, run)
+    flags = {"recipe": "mobilebert", "teacher": pretrained, "num_train_steps": 9}
+    run.write(source.spec, flags)
+    longer = make_options(pretrained, records, recipe="mobilebert", bert_config_file="x")
+    with pytest.raises(ValueError, match="a run with --num_train_steps=9, not 4: choose"):
+        general._check_same_run(longer, GENERAL_RECIPES["mobilebert"], run)
+    run.write(source.spec, flags | {"recipe": "distilbert"})
+    general._check_same_run(make_options(pretrained, records), DISTILBERT, run)
     output = tmp_path / "out"
     write_vocab(str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
     random = {"preset": "L-1_H-64", "vocab_file": str(tmp_path / "vocab.txt")}

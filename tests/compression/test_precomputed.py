@@ -9,11 +9,15 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
 from bert_tf.compression import student
+from bert_tf.compression.general import GeneralStudent
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
-from bert_tf.compression.precomputed import computed_once, fingerprint
+from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
+from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
+from bert_tf.compression.student import StudentTask
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.registry import TASKS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
@@ -72,7 +76,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     output = capsys.readouterr().out
     folder = tmp_path / "stopped" / "precomputed"
     assert f"Read {folder}/copies." in output and f"Read {folder}/predictions." in output
-    assert sorted(path.name for path in folder.iterdir()) == ["copies", "predictions"]
+    assert sorted(path.name for path in folder.iterdir()) == ["copies", "predictions", "teacher"]
 
 
 def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
@@ -97,6 +101,25 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         assert f"{file} is damaged or belongs to other flags" in capsys.readouterr().out
     assert len(made) == 5
     assert computed_once(None, "things", ("x", 2), compute) is made[5]
+
+
+def test_a_run_keeps_its_teacher(teacher, config, tmp_path):
+    """Oracle: the message for a teacher with another weight, once there is a checkpoint."""
+    source, folder = open_checkpoint(teacher), str(tmp_path / "run")
+    name, tensor = next(iter(source.tensors.items()))
+    changed = dataclasses.replace(tensor, read=lambda: tensor.read() + 1)
+    other = dataclasses.replace(source, tensors={**source.tensors, name: changed})
+    check_same_teacher(folder, other)
+    check_same_teacher(folder, source)
+    Checkpointer(folder, BertPretrainer(config), {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    check_same_teacher(folder, source)
+    students = (
+        StudentTask(TASKS["sst2"], RECIPES["pkd6"], other, False, run_folder=folder),
+        GeneralStudent(GENERAL_RECIPES["tinybert"], other, folder),
+    )
+    for learner, arguments in zip(students, ((config,), (source.spec, "none")), strict=True):
+        with pytest.raises(ValueError, match=f"{teacher}.* has changed since {folder} began to"):
+            learner.build_model(*arguments)
 
 
 def test_fingerprints_tell_models_apart(teacher, tmp_path):

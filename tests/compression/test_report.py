@@ -31,10 +31,11 @@ def add_student(tmp_path):
         run.write_head(Head("classifier", ("a", "b")))
         files = {
             FLAGS: vars(options) | {FINISHED: True},
-            "eval_results.json": {"eval_accuracy": value, "global_step": 3},
+            # Of another evaluation, which does not count.
+            "eval_results.json": {"eval_accuracy": 0.1, "global_step": 3},
             "compression.json": {
                 "recipe": recipe,
-                "teacher": "big",
+                "teacher": "big/",
                 "teacher_parameters": 500,
                 "student_parameters": 125,
                 "student_bytes": student_bytes,
@@ -115,6 +116,49 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp
     (tmp_path / "slow" / "compression.json").unlink()
     with pytest.raises(ValueError, match="no finished runs of compress .*/fast lacks compression"):
         reporting.read_students(str(tmp_path))
+
+
+def test_other_seeds_of_an_interrupted_run_count(add_student, tmp_path):
+    """Oracle: the mean of the two finished runs of three."""
+    for seed in range(3):
+        add_student(f"pd/seed-{seed}", 0.4 + seed / 10, "pd", random_seed=seed)
+    (tmp_path / "pd/seed-2/compression.json").unlink()
+    (student,), unfinished = reporting.read_students(str(tmp_path))
+    assert (student.runs, student.values[1].mean) == (2, pytest.approx(0.45))
+    assert unfinished == [f"{tmp_path}/pd/seed-2"]
+
+
+def test_students_of_one_teacher_on_two_dev_sets(add_student, tmp_path):
+    """Oracle: a row of the teacher before the students of each dev set."""
+    add_student("a", 0.4, "pd")
+    add_student("b", 0.3, "theseus", facts={"teacher_value": 0.6})
+    add_student("c", 0.5, "internal")
+    students, _ = reporting.read_students(str(tmp_path))
+    ((header, *rows),) = reporting.tables(students, [None] * 3).values()
+    assert [(row[0], row[3], row[5], row[6]) for row in rows] == [
+        ("teacher", "0.6000", "100.0%", "1.00"),
+        ("theseus", "0.3000", "50.0%", "-"),
+        ("teacher", "0.8000", "100.0%", "1.00"),
+        ("pd", "0.4000", "50.0%", "-"),
+        ("internal", "0.5000", "62.5%", "-"),
+    ]
+
+
+def test_a_teacher_that_is_gone_has_no_speed(add_student, tmp_path, monkeypatch, capsys):
+    """Oracle: the warning, and the students of the other teacher, twice as fast."""
+
+    def load(folder):
+        if folder == "big":
+            raise FileNotFoundError("big is gone")
+        return 3.0 if folder == "other" else 6.0
+
+    monkeypatch.setattr(reporting, "_load_encoder", load)
+    monkeypatch.setattr(reporting, "sequences_per_second", list)
+    add_student("a", 0.4, "pd")
+    add_student("b", 0.3, "pd", facts={"teacher": "other"}, learning_rate=1e-5)
+    students, _ = reporting.read_students(str(tmp_path))
+    assert reporting.measure(students) == [None, 2.0]
+    assert "WARNING: no speed for students of big: big is gone" in capsys.readouterr().out
 
 
 def test_speeds_are_those_of_the_fastest_turns(config, monkeypatch):

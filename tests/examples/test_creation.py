@@ -16,6 +16,8 @@ import tensorflow as tf
 from bert_tf.create_pretraining_data import run
 from bert_tf.examples import creation, local, plan, steps
 
+INPUTS = b'{"shards": [], "inputs": ["text.txt"]}'
+
 
 @pytest.fixture(autouse=True)
 def many_chunks_and_parts(monkeypatch):
@@ -232,6 +234,15 @@ def test_a_manifest_cannot_remove_files_of_another_folder(folder, options):
     assert (folder / "text-0.txt").exists()
 
 
+def test_overwrite_leaves_files_of_other_names_alone(folder, options):
+    """Oracle: a file with the name of a shard that was written into another folder."""
+    files = f"{folder}/out/a.tfrecord,{folder}/b.tfrecord"
+    run(options(output_file=files, num_shards=None))
+    (folder / "out/b.tfrecord").write_bytes(b"mine")
+    run(options(output_file=f"{folder}/out/a.tfrecord", num_shards=None, overwrite=True))
+    assert (folder / "out/b.tfrecord").read_bytes() == b"mine"
+
+
 @pytest.mark.slow
 def test_a_killed_run_resumes(folder, options, monkeypatch):
     """Oracle: the bytes of the uninterrupted run. Kills a real process with SIGKILL."""
@@ -272,7 +283,7 @@ def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, dam
     assert _bytes(folder) == finished
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", b"[]", b"\xff", b'{"shards": []}', INPUTS])
 def test_overwrite_replaces_a_damaged_manifest(folder, finished, options, content):
     (folder / "out" / "data.manifest.json").write_bytes(content)
     with pytest.raises(ValueError, match="data.manifest.json .*--overwrite"):
@@ -287,6 +298,15 @@ def test_text_without_examples_leaves_the_old_files(folder, finished, options):
     with pytest.raises(ValueError, match="no text"):
         run(options(overwrite=True))
     assert _bytes(folder) == finished
+
+
+def test_documents_of_one_sentence_have_no_order(folder, options):
+    """Oracle: the message, which does not ask for fewer than one file."""
+    (folder / "text-0.txt").write_text("a b\n\nc d\n\ne f\n")
+    flags = dict(input_file=f"{folder}/text-0.txt", objective="sop", num_shards=1)
+    with pytest.raises(ValueError, match="--objective=sop needs documents of two sentences"):
+        run(options(**flags))
+    assert _bytes(folder) == {}
 
 
 def test_too_many_output_files_are_an_error(folder, options):
@@ -341,3 +361,15 @@ def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypa
 
 def _raise(error: Exception):
     raise error
+
+
+def test_short_documents_count_with_their_padding(folder, options, monkeypatch):
+    """Oracle: 40 documents of 4 tokens are as large as 40 rows of 16; a long one has its tokens."""
+    (folder / "text-0.txt").write_text("a b\nc d\n\n" * 40)
+    (folder / "text-1.txt").write_text("a b c d\n" * 10)
+    found = []
+    real = creation.plan_shards
+    monkeypatch.setattr(creation, "plan_shards", lambda x, *a: found.extend(x) or real(x, *a))
+    for file in ("text-0.txt", "text-1.txt"):
+        run(options(input_file=f"{folder}/{file}", output_file=f"{folder}/{file}.tfrecord"))
+    assert sum(found[:-1]) == 40 * 16 and found[-1] == 40

@@ -235,6 +235,7 @@ def test_the_shortest_sequence(chunk):
     [
         (dict(max_seq_length=4), "max_seq_length is 4: .* from 5"),
         (dict(max_predictions_per_seq=0), "max_predictions_per_seq is 0"),
+        (dict(max_predictions_per_seq=32769), "must be from 1 to 32768"),
         (dict(masked_lm_prob=0.0), "masked_lm_prob is 0.0"),
         (dict(masked_lm_prob=15.0), "masked_lm_prob is 15.0"),
         (dict(short_seq_prob=-0.1), "short_seq_prob is -0.1"),

@@ -76,6 +76,8 @@ def test_a_missing_file_is_an_os_error(tmp_path):
     [
         {"settings": None},
         {"vocabulary": ["a"]},
+        {"inputs": ["text.txt"]},
+        {"inputs": {"file": "text.txt"}},
         {"settings": {"max_seq_length": "32"}},
         {"settings": {"do_lower_case": "true"}},
         {"settings": {"objective": ["nsp"]}},

@@ -332,6 +332,19 @@ def test_the_best_weights_are_kept(make_run):
         np.testing.assert_array_equal(ours, expected)
 
 
+def test_weights_before_the_first_best_step_are_not_kept(make_run):
+    """Oracle: the best of the later evaluations, which is worse than an earlier one."""
+    run, scores = make_run(), {2: 1.0, 4: 0.5, 6: 0.25}
+    run.train(
+        until_step=6,
+        evaluate=lambda: {"score": scores[int(run.trainer.step.numpy())]},
+        save_checkpoints_steps=2,
+        best_metric="score",
+        first_best_step=3,
+    )
+    assert run.results == {"score": 0.5, "global_step": 4}
+
+
 def test_training_ends_early_and_a_resumed_run_at_the_same_step(make_run, capsys):
     """Oracle: the third and the fourth of the evaluations at steps 2, 4, ... are no better."""
     scores = {2: 0.5, 4: 0.75, 6: 0.7, 8: 0.75, 10: 1.0}

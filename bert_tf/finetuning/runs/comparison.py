@@ -132,9 +132,7 @@ def _results(run: RunFolder) -> dict[str, float]:
 
 def _group(folder: str, paths: Sequence[str]) -> Group:
     results = [_results(RunFolder(path)) for path in paths]
-    shared = set.intersection(*(set(run) for run in results))
-    summary = summarize([{name: run[name] for name in run if name in shared} for run in results])
-    scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summary.items()}
+    scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summarize(results).items()}
     common = os.path.commonpath(paths) if len(paths) > 1 else paths[0]
     run = RunFolder(paths[0])
     try:

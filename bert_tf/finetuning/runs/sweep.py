@@ -156,9 +156,15 @@ def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metri
 
 
 def summarize(results: Sequence[Results]) -> dict[str, dict[str, float]]:
-    """Returns the mean and, of two or more runs, the standard deviation (n - 1) of each metric."""
+    """Returns the mean and, of two or more runs, the standard deviation (n - 1) of each metric.
+
+    A metric counts if all runs have it: a tagger, for example, has one for every type of entity
+    that it predicts.
+    """
     summary: dict[str, dict[str, float]] = {}
     for name in results[0]:
+        if not all(name in run for run in results):
+            continue
         values = [run[name] for run in results]
         if name != "global_step":
             summary[name] = {"mean": float(np.mean(values))}

@@ -183,10 +183,13 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
         questions.append(Question(row.id, row.text, context, answers, span))
     if not questions:
         raise ValueError(f"no questions to use for {split}")
+    unknown = sum(question.answers is None for question in questions)
+    # Such a file is only predicted.
+    counts[_UNKNOWN] = unknown if unknown < len(questions) else 0
     return SquadExamples(
         [context.encode() for context in contexts],
         questions,
-        all(question.answers is not None for question in questions),
+        not unknown,
         tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text]),
     )
 
@@ -198,8 +201,12 @@ _NOWHERE = "answers that are not in the context: {}"
 _DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
 _UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false: {}'
 _SAME_ID = "questions with a repeated id: {}"
+_UNKNOWN = 'questions without "answers", because of which none is scored: {}'
 _EMPTY = "empty questions: {}"
-_NOTES = (_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY)
+_NOTES = (
+    *(_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY),
+    _UNKNOWN,
+)
 
 
 def _check(row: _Row, split: str, unanswerable: bool) -> None:

@@ -95,6 +95,11 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yields the number and the columns of every line, and a blank line at the end."""
     lines = read_user_file(path).split(b"\n")
     for number, line in enumerate([*lines, b""], start=1):
+        if b"\r" in line.rstrip(b"\r"):
+            raise ValueError(
+                f"{path}, line {number}: a carriage return inside the line: save the file with the "
+                "line ends of Unix or Windows"
+            )
         try:
             yield number, _columns(line.decode())
         except UnicodeDecodeError as error:

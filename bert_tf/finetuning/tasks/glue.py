@@ -87,7 +87,9 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _COLA_HEADER = ("source", "label", "original_label", "sentence")
 _AX = tuple(
-    f"{folder}{name}" for folder in ("", "AX/", "../AX/") for name in ("diagnostic.tsv", "AX.tsv")
+    f"{folder}{name}"
+    for folder in ("", "AX/", "../AX/", "diagnostic/", "../diagnostic/")
+    for name in ("diagnostic.tsv", "AX.tsv")
 )
 
 _COLA = GlueFiles(

@@ -57,9 +57,8 @@ class GlueFiles:
         names = [name for name in (self.text_a, self.text_b) if name]
         labelled = split in _LABELLED
         table = _Table(path, self.headers.get(split))
-        rows, notes = table.rows(
-            [*names, self.label] if labelled else names, self.skips_short_lines and labelled
-        )
+        columns = [*names, self.label] if labelled else names
+        rows, notes = table.rows(columns, self.index, self.skips_short_lines and labelled)
         ids, id_notes = table.ids(self.index, rows)
         places = [table.header.index(name) for name in names]
         texts = [[fields[place] for _, fields in rows] for place in places]
@@ -136,13 +135,15 @@ class _Table:
         self.header = list(header or (name.decode(errors="replace") for name in fields[0]))
         self._fields = fields[self._first - 1 :]
 
-    def rows(self, columns: list[str], skips_short: bool) -> tuple[_Rows, list[str]]:
+    def rows(self, columns: list[str], index: str, skips_short: bool) -> tuple[_Rows, list[str]]:
         """Returns the lines that have all of the columns, and notes on the others."""
         for column in columns:
             if column not in self.header:
                 raise ValueError(
                     f"{self.path}: the first line has no column {column!r}, only {self.header}"
                 )
+        # The index is read, too, where there is one.
+        columns = [*columns, *[index] * (index in self.header)]
         needed = max(map(self.header.index, columns))
         rows, short, long = [], 0, 0
         for line, fields in enumerate(self._fields, self._first):

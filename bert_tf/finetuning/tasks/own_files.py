@@ -55,7 +55,9 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         head = number_head(head or layout.numbers(options.train_file))
         read = functools.partial(layout.read, layout.values)
         return RegressionTask(head=head, read_own=read, **shared)
-    labels = head.labels if head else layout.classes(options.train_file)
+    labels = (
+        head.labels if head else layout.classes(options.train_file, options.label_type == "classes")
+    )
     if not labels:
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
     if options.label_type == "classes":
@@ -103,8 +105,12 @@ class _Layout:
             parse = functools.partial(own_labels.read_single, column=column)
         return cls(options.text_column, options.text_b_column, labels, parse)
 
-    def classes(self, train_file: str | None) -> tuple[str, ...]:
-        """Returns the classes of the training file: sorted, or the names of their columns."""
+    def classes(self, train_file: str | None, several: bool) -> tuple[str, ...]:
+        """Returns the classes of the training file: sorted, or the names of their columns.
+
+        Args:
+            several: whether a row may have several.
+        """
         if len(self.labels) > 1:
             return self.labels
         table = self.tables[train_file] = _open(train_file, TRAIN)
@@ -113,6 +119,12 @@ class _Layout:
             raise ValueError(
                 f"{table.path} has {counted(len(found), 'label')} in {self.labels[0]!r}"
                 f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
+            )
+        if several and own_labels.are_flags(found):
+            raise ValueError(
+                f"{table.path}: {self.labels[0]!r} holds {' and '.join(sorted(found))}, no names "
+                "of classes: use --label_type=class, or give --label_column the columns of all "
+                "classes"
             )
         return own_labels.sorted_classes(found)
 
@@ -151,10 +163,13 @@ class _Layout:
         path = getattr(files, f"{split}_file")
         table = self.tables.pop(path, None) or _open(path, split)
         ids, notes = own_labels.read_ids(table)
+        text, labelled = self.text or self._text_column(table), self._has_labels(table, split)
+        if not labelled:
+            notes = (*notes, f"no labels in {' or '.join(map(repr, self.labels))}")
         return TextExamples(
-            _texts(table, self.text or self._text_column(table)),
+            _texts(table, text),
             _texts(table, self.text_b) if self.text_b else None,
-            targets(table) if self._has_labels(table, split) else {},
+            targets(table) if labelled else {},
             ids,
             notes,
         )

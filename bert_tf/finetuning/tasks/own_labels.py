@@ -25,6 +25,11 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
 
 
+def are_flags(names: Collection[str]) -> bool:
+    """Returns whether names of classes are rather those of yes and no."""
+    return {name.lower() for name in names} <= _FLAGS.keys()
+
+
 def is_empty(value: Any) -> bool:
     """Returns whether a cell holds nothing, or an empty list."""
     return value in (None, []) or (isinstance(value, str) and not value.strip())
@@ -182,6 +187,9 @@ def _class_name(table: Table, row: int, value: Any) -> str:
             f"{table.at(row)}: label {_shown(value)} is not a string: lists are for "
             "--label_type=classes"
         )
+    # Programs write whole numbers as 1.0 in columns with empty cells.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     name = value.strip() if isinstance(value, str) else json.dumps(value)
     if not is_unicode(name):
         raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")

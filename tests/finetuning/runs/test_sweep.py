@@ -240,6 +240,9 @@ def test_summaries_and_tables():
     """Oracle: by hand; n - 1 in the denominator."""
     summary = summarize([{"f1": 0.25, "global_step": 1}, {"f1": 0.75, "global_step": 2}])
     assert summary == {"f1": {"mean": 0.5, "deviation": math.sqrt(0.125)}}
+    # A type of entity that only one of the taggers predicted.
+    assert summarize([{"f1": 0.5, "f1_MISC": 0.0}, {"f1": 0.5}]).keys() == {"f1"}
+    assert summarize([{"f1": 0.5}, {"f1": 0.5, "f1_MISC": 0.0}]).keys() == {"f1"}
     rows = [["run", "f1"], ["a|b", "0.25"], ["c", "1,5"]]
     assert aligned(rows) == "run    f1\na|b  0.25\nc     1,5"
     assert markdown(rows) == "| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"

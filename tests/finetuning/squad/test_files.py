@@ -119,6 +119,8 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
     path = write_squad(_file(_question(), unknown))
     test = read_file(path, "test", False)
     assert not test.has_answers and [x.answers for x in test.questions] == [("Ann",), None]
+    assert test.notes == ('questions without "answers", because of which none is scored: 1',)
+    assert read_file(write_squad(_file(unknown)), "test", False).notes == ()
     path = write_squad(_file(_question(), none, impossible))
     examples = read_file(path, "train", True)
     assert [x.span for x in examples.questions] == [(5, 8), None, None]

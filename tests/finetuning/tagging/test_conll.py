@@ -70,6 +70,7 @@ def test_without_marks_every_sentence_is_a_document(tmp_path):
         ("a\tO\n\tO\n", "train.txt, line 2: the word is empty"),
         ("a\tO\nb\t\n", "train.txt, line 2: the tag is empty"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
+        (b"a O\rb O\r\rc O\r", "train.txt, line 1: a carriage return inside the line"),
         ("-DOCSTART-\n\n", "train.txt has no words"),
     ],
 )

@@ -76,8 +76,14 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path):
     names = ("train", *task.dev_splits, *task.test_splits)
     with pytest.raises(FileNotFoundError, match="neither diagnostic.tsv nor .*gluebenchmark.com"):
         task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
-    (tmp_path / "AX").mkdir()
-    (tmp_path / "AX" / "AX.tsv").write_text("index\tsentence1\tsentence2\n0\tax\tb\n")
+    diagnostic = "index\tsentence1\tsentence2\n0\tax\tb\n"
+    (tmp_path / "diagnostic").mkdir()
+    (tmp_path / "diagnostic" / "diagnostic.tsv").write_text(diagnostic)
+    for data_dir in (tmp_path, folder):
+        examples = task.read_splits(["ax"], DataFiles(str(data_dir)), seed=0)["ax"]
+        assert examples.texts_a == [b"ax"]
+    (tmp_path / "diagnostic").rename(tmp_path / "AX")
+    (tmp_path / "AX" / "diagnostic.tsv").rename(tmp_path / "AX" / "AX.tsv")
     splits = task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
     found = [splits[name].targets["labels"].item() for name in names[:3]]
     assert [task.labels[label] for label in found] == ["contradiction", "entailment", "neutral"]
@@ -100,6 +106,9 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path):
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
     with pytest.raises(ValueError, match="test.tsv, line 2: 2 columns, but there must be 3"):
         TASKS["qqp"].read_files(str(tmp_path), "test")
+    (tmp_path / "dev.tsv").write_text("sentence\tlabel\tindex\na\t0\t0\nb\t1\n")
+    with pytest.raises(ValueError, match="dev.tsv, line 3: 2 columns, but there must be 3"):
+        TASKS["sst2"].read_files(str(tmp_path), "dev")
 
 
 @pytest.mark.parametrize(

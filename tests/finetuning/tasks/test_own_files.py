@@ -64,6 +64,15 @@ def test_a_tenth_is_held_out_without_a_dev_file(write):
     assert np.bincount(splits["train"].targets["labels"]).tolist() == [18, 162]
 
 
+def test_whole_numbers_are_classes_in_any_form(write):
+    """Oracle: 1 and 1.0 are one class; 1.5 and true are others."""
+    rows = [json.dumps({"text": "a", "label": label}) for label in (1, 1.0, "1", 0, 1.5, True)]
+    path = write("a.jsonl", "\n".join(rows))
+    task, splits = read(train_file=path, dev_file=path)
+    labels = splits["train"].targets["labels"]
+    assert [task.labels[n] for n in labels] == ["1", "1", "1", "0", "1.5", "true"]
+
+
 def test_pairs_and_named_columns(write):
     """Oracle: by hand."""
     train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")
@@ -79,6 +88,7 @@ def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):
     for data in ("text\na\n", "text,label\na,\n"):
         task, splits = read(head, ["test"], test_file=write("new.csv", data))
         assert task.labels == head.labels and splits["test"].targets == {}
+        assert splits["test"].notes == ("no labels in 'label'",)
     assert task.test_has_targets
     _, splits = read(head, ["test"], test_file=write("test.csv", "text,label\na,spam\n"))
     assert splits["test"].targets["labels"].tolist() == [1]
@@ -261,6 +271,12 @@ GOOD = "text,label\na,ham\nb,spam\n"
             GOOD,
             {"label_type": "classes", "label_column": "x,x"},
             "--label_column=x,x names a column twice",
+        ),
+        (
+            "text,toxic\na,1\nb,0\n",
+            GOOD,
+            {"label_type": "classes", "label_column": "toxic"},
+            "'toxic' holds 0 and 1, no names of classes: use --label_type=class, or",
         ),
         (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),

@@ -214,8 +214,12 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
         name = kerashub.model_class(checkpoint)
         return f"in Python, keras_hub.models.{name}.from_preset({folder!r})"
     if checkpoint.head and options.to == "run":
-        name = unused_name("classifier")
-        return command_line("export.classifier", checkpoint=folder, output_dir=name)
+        line = command_line(
+            "export.classifier", checkpoint=folder, output_dir=unused_name("classifier")
+        )
+        if checkpoint.head.kind != "classifier":
+            return line
+        return f"{line}\nAdd --pairs if it classifies pairs of texts, which {folder} does not say."
     return command_line(
         "bert_tf.run_finetuning",
         task="sst2",

@@ -140,6 +140,7 @@ def test_heads_travel(tmp_path, capsys, kind, tour, loads):
     out = capsys.readouterr().out
     assert loads in out
     assert ("the names of the labels; keep them: no, yes, maybe." in out) == (not kept)
+    assert ("Add --pairs if it classifies pairs" in out) == (kind == "classifier")
 
 
 def test_several_labels_at_once_travel_only_where_a_format_states_them(tmp_path):

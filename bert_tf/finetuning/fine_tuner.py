@@ -25,6 +25,8 @@ from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.names import num_layers
 from bert_tf.weights.starting import set_initial_weights
 
+# As in the original. Each epoch ends with a checkpoint, too.
+_SAVE_CHECKPOINTS_STEPS = 1000
 _POOLER = "encoder/pooler/dense_kernel"
 
 
@@ -78,7 +80,8 @@ class FineTuner:
         self.driver = Driver(
             options.output_dir,
             self.trainer,
-            save_checkpoints_steps=steps_per_epoch,
+            save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
+            evaluation_steps=steps_per_epoch,
             # A curve even of a run of a few steps.
             log_steps=min(100, math.ceil(self.num_train_steps / 10)),
             keep_checkpoints=1,

@@ -67,15 +67,17 @@ class NonFiniteLoss(ValueError):
 class Driver:
     """Trains a model in phases and keeps the run's folder up to date.
 
-    It saves a checkpoint every `save_checkpoints_steps` and at the end of each phase, evaluates
-    after each of them, and reports every `log_steps`. Training that was interrupted at any moment
-    resumes with the same results as if it had not been. Under several workers only the chief
-    writes files and shows progress.
+    It saves a checkpoint every `save_checkpoints_steps`, evaluates every `evaluation_steps`, does
+    both at the end of each phase, and reports every `log_steps`. Training that was interrupted at
+    any moment resumes with the same results as if it had not been. Under several workers only the
+    chief writes files and shows progress.
 
     Args:
         folder: the run folder; nothing is written before `train` or `evaluate`.
         trainer: the trainer; checkpoints hold its model, optimizer and step.
         save_checkpoints_steps: number of steps between checkpoints.
+        evaluation_steps: number of steps between evaluations, each of which follows a checkpoint;
+            by default `save_checkpoints_steps`.
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
@@ -83,7 +85,7 @@ class Driver:
             evaluation, the first among equals, are kept in `folder/best` with its results.
         first_best_step: weights of earlier steps are not kept as the best.
         patience: with `best_metric`, end training after this many evaluations in a row that were
-            no better; None for never. Evaluations then must be `save_checkpoints_steps` apart.
+            no better; None for never.
         peak_flops: peak floating-point operations per second of all devices, to report their
             utilization.
         evaluated_weights: makes a context in which the model has the weights to evaluate and to
@@ -101,6 +103,7 @@ class Driver:
         trainer: Trainer,
         *,
         save_checkpoints_steps: int,
+        evaluation_steps: int | None = None,
         log_steps: int = 100,
         iterations_per_loop: int = 1000,
         keep_checkpoints: int = 5,
@@ -112,6 +115,7 @@ class Driver:
     ):
         self._folder, self._trainer = folder, trainer
         self._save_steps, self._log_steps = save_checkpoints_steps, log_steps
+        self._evaluation_steps = evaluation_steps or save_checkpoints_steps
         self._iterations_per_loop = iterations_per_loop
         self._peak_flops = peak_flops
         self._evaluated_weights = evaluated_weights
@@ -223,8 +227,8 @@ class Driver:
         step, ends = self.step, [phase.until_step for phase in phases]
         if step >= ends[-1]:
             return True
-        saved = step > 0 and (step % self._save_steps == 0 or step in ends)
-        return saved and reports.last_evaluation.get("global_step") != step
+        stopped = step > 0 and (step % self._evaluation_steps == 0 or step in ends)
+        return stopped and reports.last_evaluation.get("global_step") != step
 
     def _evaluate(
         self, evaluate: Callable[[], Metrics], reports: Reports, stop: StopRequest | None = None
@@ -262,7 +266,7 @@ class Driver:
         if not (self._patience and self._best_results):
             return False
         best_step = self._best_results["global_step"]
-        if (self.step - best_step) // self._save_steps < self._patience:
+        if (self.step - best_step) // self._evaluation_steps < self._patience:
             return False
         if self._writes:
             say(
@@ -293,20 +297,21 @@ class Driver:
                 trainer.restart_means()
             # All workers stop, and return to their loops, at the same steps.
             stopped, seconds = mean_over_workers(trainer.strategy, [bool(stop.signal), seconds])
-            save = step % self._save_steps == 0 or at_end
-            if save or stopped:
+            evaluate = step % self._evaluation_steps == 0 or at_end
+            if step % self._save_steps == 0 or evaluate or stopped:
                 self._checkpointer.save()
             if stopped:
                 raise Interrupted(stop.signal or signal.SIGTERM)
-            if save and phase.evaluate:
+            if evaluate and phase.evaluate:
                 self._evaluate(phase.evaluate, reports, stop)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
 
     def _limited(self, steps: int, step: int, phase: Phase) -> int:
         """Returns at most `steps`, up to the next log line, checkpoint or end of the phase."""
-        pauses = (_next(step, self._log_steps), _next(step, self._save_steps), phase.until_step)
-        return min(steps, self._iterations_per_loop, min(pauses) - step)
+        intervals = (self._log_steps, self._save_steps, self._evaluation_steps)
+        pause = min(phase.until_step, *(_next(step, interval) for interval in intervals))
+        return min(steps, self._iterations_per_loop, pause - step)
 
 
 def _take_steps(

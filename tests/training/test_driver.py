@@ -332,6 +332,35 @@ def test_the_best_weights_are_kept(make_run):
         np.testing.assert_array_equal(ours, expected)
 
 
+def test_checkpoints_between_evaluations(make_run):
+    """Oracle: multiples of the two numbers; a killed run resumes from the newest of both."""
+
+    def kill_in_step_8(trainer):
+        real = trainer.train
+
+        def train_or_die(iterator, steps):
+            if trainer.step.numpy() == 7:
+                raise KeyboardInterrupt
+            return real(iterator, steps)
+
+        trainer.train = train_or_die
+
+    run, evaluated = make_run(), []
+
+    def evaluate():
+        evaluated.append(int(run.trainer.step.numpy()))
+        return {"score": evaluated[-1] % 8 / 8}
+
+    settings = dict(save_checkpoints_steps=3, evaluation_steps=4, best_metric="score", patience=2)
+    with pytest.raises(KeyboardInterrupt):
+        run.train(30, evaluate, kill_in_step_8, iterations_per_loop=1, **settings)
+    assert run.checkpoints() == ["ckpt-4", "ckpt-6"] and evaluated == [4]
+    run.train(30, evaluate, **settings)
+    assert run.restored.endswith("ckpt-6")
+    # 8 and 12 are no better than 4.
+    assert evaluated == [4, 8, 12] and run.checkpoints() == ["ckpt-9", "ckpt-12"]
+
+
 def test_weights_before_the_first_best_step_are_not_kept(make_run):
     """Oracle: the best of the later evaluations, which is worse than an earlier one."""
     run, scores = make_run(), {2: 1.0, 4: 0.5, 6: 0.25}

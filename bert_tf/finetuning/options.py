@@ -120,7 +120,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
         "predict_file": "use --dev_file if it has answers and --test_file otherwise",
-        "save_checkpoints_steps": "the command saves after every epoch and every 1,000 steps: omit it",
+        "save_checkpoints_steps": "the command saves after each epoch and 1,000 steps, so omit it",
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }

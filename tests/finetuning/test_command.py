@@ -291,18 +291,28 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
-    """Oracle: the uninterrupted run; the kill comes before the first epoch's evaluation."""
+@pytest.mark.parametrize("step", [15, 20])
+def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, monkeypatch):
+    """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the first epoch, or
+    before the epoch's evaluation."""
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 
     def interrupt(self, split):
         raise KeyboardInterrupt
 
+    def save(self, real=checkpoints.Checkpointer.save):
+        if RunFolder(folder).has_checkpoint():
+            raise KeyboardInterrupt
+        real(self)
+
     with monkeypatch.context() as patch:
+        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", step)
         patch.setattr(Evaluator, "evaluate", interrupt)
+        patch.setattr(checkpoints.Checkpointer, "save", save)
         with pytest.raises(KeyboardInterrupt):
             run(options)
+    assert checkpoints.latest_checkpoint(folder) == f"{folder}/ckpt-{step}"
     with pytest.raises(ValueError, match="holds a run with --random_seed=12345, not 7"):
         run(dataclasses.replace(options, random_seed=7))
     expected = read_results(f"{finished.output_dir}/eval_results.txt")

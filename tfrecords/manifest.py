@@ -35,7 +35,7 @@ _SETTING_TYPES = {
     "objective": str,
     "vocab_file": str,
 }
-_INPUT_KEYS = {"file": str, "bytes": int, "modified": int, "sha256": str}
+_INPUT_KEYS = {"file": str, "sha256": str}
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 

@@ -242,7 +242,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     class_weights: str | None = option(
         None,
         help="Weights of the classes in the loss: `balanced` gives every class the same total "
-        "weight, whatever its number of training examples; spam=4,ham=1 states them, and classes "
+        "weight, whatever its number of training examples; spam=1,ham=4 states them, and classes "
         "that are not named weigh 1.",
         rare=True,
     )

@@ -318,8 +318,7 @@ class Head:
     """What the head of a fine-tuned model predicts.
 
     Attributes:
-        kind: one of `HEADS`. "classifier" and "multiple_choice" read the pooled output, "tagger"
-            and "span" the sequence output.
+        kind: one of `HEADS`.
         labels: the names of the outputs, in their order; () if unknown.
         multi_label: whether a "classifier" assigns any number of its classes at once.
         mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
@@ -332,3 +331,8 @@ class Head:
     multi_label: bool = False
     mean: float = 0.0
     deviation: float = 1.0
+
+    @property
+    def reads_pooler(self) -> bool:
+        """Whether the head reads the pooled output, not the sequence output."""
+        return self.kind in ("classifier", "multiple_choice")

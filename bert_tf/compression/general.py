@@ -10,7 +10,7 @@ from bert_tf.compression.mixed_vocabulary import DualTraining
 from bert_tf.compression.options import GeneralOptions
 from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
-from bert_tf.compression.run import num_parameters
+from bert_tf.compression.sizes import num_parameters
 from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder

@@ -238,7 +238,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
                 f"--objective={self.objective}: students learn no relation of sentences: omit it"
             )
 
-    def start(self, task: None = None) -> dict[str, float]:
+    def start(self) -> dict[str, float]:
         """Makes the run; see `bert_tf.compression.general.distill`."""
         from bert_tf.compression.general import distill
 

@@ -15,11 +15,11 @@ from bert_tf.compression.quantized_model import QuantizedModel
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.sensitivity import choose_bits, layer_eigenvalues, moments
 from bert_tf.compression.student import StudentTask
-from bert_tf.compression.teacher import load_teacher
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
@@ -128,7 +128,7 @@ def measure_sensitivity(
     if RunFolder(options.output_dir).has_checkpoint():
         return np.zeros([num_layers(teacher.spec.config), 2])
     set_precision("float32")
-    model = load_teacher(task, teacher)
+    model = load_task_model(task, teacher)
     spec = model_spec(options, RunFolder(options.output_dir), teacher, None)
     features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
     batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)

@@ -284,7 +284,7 @@ _RECIPES = {
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
-        layers=lowest(1),
+        layers=every,
         labels=0.0,
         terms=(outputs(1.0),),
         bilstm=True,

@@ -25,6 +25,7 @@ from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_length, check_readable
 from bert_tf.run_folder import RunFolder
@@ -65,6 +66,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     check_length(teacher.spec.config, options.max_seq_length)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
+    check_kind(task.name, task.head, teacher.head, teacher.path)
+    teacher = in_task_order(teacher, task.head, say)
     if check_resumable(options, run):
         finished = QuantizedStudentTask(task, run.path) if recipe.quantization else task
         results = fine_tune(options, finished)

@@ -47,7 +47,7 @@ def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
 
 def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
     # Some programs leave out a pooler that is not read.
-    unread = "pooler" if checkpoint.head and checkpoint.head.kind in ("tagger", "span") else None
+    unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
     for path in sorted(checkpoint.tensors):
         if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
             yield path, checkpoint.tensors[path]

@@ -17,14 +17,14 @@ from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.teacher import known_spec, load_teacher, predict
+from bert_tf.compression.teacher import known_spec, predict
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.finetuning.trained_head import check_kind
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
@@ -78,7 +78,7 @@ def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoin
         )
     spec = model_spec(options, RunFolder(options.output_dir), checkpoint, None)
     features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
-    model = load_teacher(task, checkpoint)
+    model = load_task_model(task, checkpoint)
     importance = head_importance(model, task.objective, features, options.eval_batch_size)
     heads = {
         layer: [config.kept_heads(layer)[place] for place in places]
@@ -155,9 +155,7 @@ class StudentTask:
     ):
         self._task, self._recipe, self._teacher = task, recipe, teacher
         self._sparsity, self._run_folder = sparsity, run_folder
-        check_kind(task.name, task.head, teacher.head, teacher.path)
-        same = teacher.head and task.head and teacher.head.labels == task.head.labels
-        self._keeps_head = keeps_head and same and not recipe.bilstm
+        self._keeps_head = keeps_head and not recipe.bilstm
         if recipe.has_teacher and not _is_supported(task):
             raise ValueError(
                 f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
@@ -188,7 +186,13 @@ class StudentTask:
         return DistillationObjective(self._task.objective, self._recipe, num_train_steps)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """See `Task.read_splits`."""
+        """See `Task.read_splits`.
+
+        Raises:
+            ValueError: also if the run resumes with another teacher, or has no use for copies.
+        """
+        if TRAIN in names and self._recipe.has_teacher and self._run_folder:
+            check_same_teacher(self._run_folder, self._teacher)
         splits = self._task.read_splits(names, files, seed)
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):
@@ -264,9 +268,7 @@ class StudentTask:
         if not self._recipe.has_teacher:
             return student
         check_comparable(self._recipe, config, self._teacher.spec.config)
-        if self._run_folder:
-            check_same_teacher(self._run_folder, self._teacher)
-        teacher = None if self._predicts_once else load_teacher(self._task, self._teacher)
+        teacher = None if self._predicts_once else load_task_model(self._task, self._teacher)
         return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:

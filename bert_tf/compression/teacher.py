@@ -7,8 +7,7 @@ from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.trained_head import load_task_model, order_classes
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
@@ -29,13 +28,6 @@ def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> Mode
     return ModelSpec(spec.config, spec.vocab or vocab, casing)
 
 
-def load_teacher(task: Task, teacher: Checkpoint) -> BertTaskModel:
-    """Returns the teacher with its classes in the order of the task's."""
-    model = load_task_model(task, teacher)
-    order_classes(model, task.head, teacher.head, say)
-    return model
-
-
 def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     """Returns what a teacher predicts for every example: logits [N, C] or numbers [N].
 
@@ -45,7 +37,7 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     gpus = tf.config.list_logical_devices("GPU")
     strategy = tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
     with strategy.scope():
-        model = load_teacher(task, teacher)
+        model = load_task_model(task, teacher)
     trainer = Trainer(strategy, model, task.objective)
     batches = eval_batches(features, _BATCH_SIZE)
     batches = with_progress(batches, "Predicting", total=len(batches))

@@ -138,10 +138,10 @@ def _pad(
     """Maps (row numbers [B], length) to batches."""
     static = features.max_seq_length if static_length else None
 
-    def gather(values, rows, length, padding):
-        choices, values = values.shape[1:-1], tf.gather(values, rows)
+    def pad(values, length, padding):
         if not isinstance(values, tf.RaggedTensor):
             return values
+        choices = values.shape[1:-1]
         padding = tf.cast(padding, values.dtype)
         dense = values.to_tensor(padding)
         missing = [0, length - tf.shape(dense)[-1]]
@@ -150,15 +150,15 @@ def _pad(
 
     def make_batch(numbers, length):
         rows = tf.maximum(numbers, 0)
-        mask = tf.ones_like(features.ids)
+        ids = tf.gather(features.ids, rows)
         batch = {
-            "input_word_ids": gather(features.ids, rows, length, features.pad_id),
-            "input_mask": gather(mask, rows, length, 0),
-            "input_type_ids": gather(features.types, rows, length, 0),
+            "input_word_ids": pad(ids, length, features.pad_id),
+            "input_mask": pad(tf.ones_like(ids), length, 0),
+            "input_type_ids": pad(tf.gather(features.types, rows), length, 0),
             "example_index": tf.cast(numbers, tf.int32),
             "example_weights": tf.cast(numbers >= 0, tf.float32),
         }
         targets = features.targets.items()
-        return batch | {name: gather(values, rows, length, -1) for name, values in targets}
+        return batch | {name: pad(tf.gather(values, rows), length, -1) for name, values in targets}
 
     return batches.map(make_batch, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

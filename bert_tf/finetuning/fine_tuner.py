@@ -125,7 +125,7 @@ class FineTuner:
             mapping,
             say,
         )
-        reads_pooler = self._task.head and self._task.head.kind in ("classifier", "multiple_choice")
+        reads_pooler = self._task.head and self._task.head.reads_pooler
         if self._options.freeze_encoder and reads_pooler and init and _POOLER not in init.tensors:
             say(
                 f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "

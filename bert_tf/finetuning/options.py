@@ -96,20 +96,20 @@ class TaskOptions(command.Options):
         help="squad, squad2: tokens per question; longer ones are truncated.",
         rare=True,
     )
-    n_best_size: int = option(
-        20,
+    n_best_size: int | None = option(
+        None,
         at_least=1,
         help="squad, squad2: how many of the best starts and ends are combined, and the number of "
-        "answers per question in nbest_predictions.json.",
+        "answers per question in nbest_predictions.json. Default: 20.",
         rare=True,
     )
-    max_answer_length: int = option(
-        30, at_least=1, help="squad, squad2: tokens per answer.", rare=True
+    max_answer_length: int | None = option(
+        None, at_least=1, help="squad, squad2: tokens per answer. Default: 30.", rare=True
     )
-    null_score_diff_threshold: float = option(
-        0.0,
-        help="squad2: a question gets no answer if the score of having none is higher than that of "
-        "the best answer by more than this.",
+    null_score_diff_threshold: float | None = option(
+        None,
+        help='squad2: a question gets no answer if "no answer" scores higher than the best answer '
+        "by more than this. Default: 0.",
         rare=True,
     )
 

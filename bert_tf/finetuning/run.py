@@ -14,9 +14,16 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
-from bert_tf.finetuning.saved_run import FINISHED, check_resumable, with_saved_flags
+from bert_tf.finetuning.saved_run import (
+    DATA_CHECKSUM,
+    FINISHED,
+    check_resumable,
+    check_same_data,
+    data_checksum,
+    with_saved_flags,
+)
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.finetuning.trained_head import check_kind, load_task_model, order_classes
+from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.resolution import check_length, flag_values, resolve_model
@@ -135,14 +142,15 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
 
 
 def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, float]:
-    """Returns the saved results of the run's best weights, except those of another test file."""
+    """Returns the saved results of the run's best weights that remain true."""
     best = RunFolder(run.file(BEST))
     if not best.has_checkpoint():
         return {}
     results = run.read_json(EVAL_RESULTS_JSON) | read_results(best.file(EVAL_RESULTS))
-    if options.test_file == run.read_flags().get("test_file"):
-        return results
-    return {name: value for name, value in results.items() if not name.startswith("test_")}
+    saved = run.read_flags()
+    other_test = any(getattr(options, x) != saved.get(x) for x in ("data_dir", "test_file"))
+    replaced = ("eval_",) * options.do_eval + ("test_",) * other_test
+    return {name: value for name, value in results.items() if not name.startswith(replaced)}
 
 
 def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
@@ -171,8 +179,10 @@ def _train(
             f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
+    checksum = data_checksum([splits[TRAIN], splits[task.dev_splits[0]]])
+    check_same_data(run, checksum)
     tuner.set_initial_weights(init, mapping, say)
-    flags = dataclasses.asdict(options)
+    flags = dataclasses.asdict(options) | {DATA_CHECKSUM: checksum}
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
         best = RunFolder(run.file(BEST))
@@ -196,11 +206,11 @@ def load_evaluator(
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
     check_kind(task.name, task.head, trained.head, trained.path)
-    with strategy.scope():
-        model = load_task_model(task, trained)
     say = chief_say(strategy)
     say(f"Evaluating {trained.path}.")
-    order_classes(model, task.head, trained.head, say)
+    trained = in_task_order(trained, task.head, say)
+    with strategy.scope():
+        model = load_task_model(task, trained)
     trainer = Trainer(strategy, model, task.objective)
     return Evaluator(task, trainer, splits, options.eval_batch_size)
 
@@ -256,7 +266,7 @@ def read_features(
 ) -> dict[str, Features]:
     """Reads and tokenizes some splits."""
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
-    files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
+    files = DataFiles.of(options)
     seed = options.random_seed if options.hold_out_seed is None else options.hold_out_seed
     splits = {}
     for name, examples in task.read_splits(names, files, seed).items():

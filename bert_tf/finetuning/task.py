@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.options import TaskOptions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
@@ -28,6 +29,11 @@ class DataFiles(NamedTuple):
     train_file: str | None = None
     dev_file: str | None = None
     test_file: str | None = None
+
+    @classmethod
+    def of(cls, options: TaskOptions) -> "DataFiles":
+        """Returns the values of the flags."""
+        return cls(*(getattr(options, name) for name in cls._fields))
 
 
 class Task(abc.ABC):

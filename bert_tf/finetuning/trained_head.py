@@ -1,30 +1,32 @@
 """Loads a fine-tuned model, perhaps of another program, and fits its head to a task."""
 
+import dataclasses
 from collections.abc import Callable
 
 import keras
 
 from bert_tf.config import Head
 from bert_tf.finetuning.task import Task
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
 
-# The kinds of heads that do not read the pooler. Hugging Face's models with these heads lack it.
-_WITHOUT_POOLER = ("tagger", "span")
+_HEAD = "task_model/head/"
 
 
 def load_task_model(task: Task, checkpoint: Checkpoint) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 
-    If the checkpoint has no pooler and the head reads none, the pooler stays random.
+    If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
+    models with such heads lack it.
 
     Raises:
         ValueError: a weight is missing from the checkpoint or has another shape there.
         OSError: the checkpoint is damaged.
     """
     model = task.build_model(checkpoint.spec.config)
-    kind = checkpoint.head and checkpoint.head.kind
-    unread = ("pooler",) if kind in _WITHOUT_POOLER else ()
+    head = checkpoint.head
+    unread = ("pooler",) if head and not head.reads_pooler else ()
     load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=unread)
     return model
 
@@ -52,28 +54,38 @@ def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> 
         )
 
 
-def order_classes(
-    model: keras.Model, ours: Head | None, theirs: Head | None, say: Callable[[str], None]
-) -> None:
-    """Puts the outputs of a loaded `BertTaskModel` into the order of a task's classes.
+def in_task_order(
+    checkpoint: Checkpoint, ours: Head | None, say: Callable[[str], None]
+) -> Checkpoint:
+    """Returns a fine-tuned model with its outputs in the order of a task's classes.
 
     If the names of the classes differ, apart from case, the outputs keep their order.
 
     Args:
-        ours, theirs: the heads of the task and the model; None if unknown.
+        ours: the head of the task, which the result has; None if the task has none.
         say: prints a line that tells the user what was done.
     """
-    if not (ours and theirs and theirs.labels) or ours.labels == theirs.labels:
-        return
-    wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
-    names = ", ".join(theirs.labels)
-    if sorted(wanted) != sorted(found):
-        say(
-            f"WARNING: the model names its classes {names}; they are taken for "
-            f"{', '.join(ours.labels)}, in this order."
-        )
-    elif wanted != found:
-        order = [found.index(label) for label in wanted]
-        for weight in model.head.weights:
-            weight.assign(weight.numpy()[..., order])
-        say(f"The classes of the model, {names}, were put into the task's order.")
+    theirs = checkpoint.head
+    if not (ours and theirs):
+        return checkpoint
+    tensors = checkpoint.tensors
+    if theirs.labels and ours.labels != theirs.labels:
+        wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
+        names = ", ".join(theirs.labels)
+        if sorted(wanted) != sorted(found):
+            say(
+                f"WARNING: the model names its classes {names}; they are taken for "
+                f"{', '.join(ours.labels)}, in this order."
+            )
+        elif wanted != found:
+            order = [found.index(label) for label in wanted]
+            tensors = {
+                name: _columns(tensor, order) if name.startswith(_HEAD) else tensor
+                for name, tensor in tensors.items()
+            }
+            say(f"The classes of the model, {names}, were put into the task's order.")
+    return dataclasses.replace(checkpoint, tensors=tensors, head=ours)
+
+
+def _columns(tensor: Tensor, order: list[int]) -> Tensor:
+    return dataclasses.replace(tensor, read=lambda: tensor.read()[..., order])

@@ -123,6 +123,7 @@ class Driver:
         self._checkpointer = Checkpointer(
             folder, trainer.model, trainer.state, keep_checkpoints, self._writes
         )
+        self._restored = False
         self._best_metric, self._patience = best_metric, patience
         self._first_best_step = first_best_step
         self._best_folder = f"{folder}/{BEST}"
@@ -154,6 +155,7 @@ class Driver:
             OSError: no checkpoint in the folder can be read.
         """
         path = self._checkpointer.restore()
+        self._restored = path is not None
         if mean_over_workers(self._trainer.strategy, [float(self.step)]) != [float(self.step)]:
             raise ValueError(
                 f"the workers start from different checkpoints, this one from step {self.step}: "
@@ -171,7 +173,7 @@ class Driver:
         """Takes the remaining steps of all phases.
 
         Evaluates first if the run was stopped between a checkpoint and its evaluation, or if no
-        step is left.
+        step is left. A run without any steps has a checkpoint, too.
 
         Returns:
             the last evaluation, or with `best_metric` the best one, with its `global_step`; {} if
@@ -191,6 +193,8 @@ class Driver:
                 self._trainer.stop()
 
             stop = StopRequest(on_signal)
+            if self.step >= phases[-1].until_step and not self._restored:
+                self._checkpointer.save()
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
             if phase.evaluate and self._evaluation_is_due(phases, reports):
                 self._evaluate(phase.evaluate, reports)

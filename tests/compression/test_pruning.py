@@ -114,6 +114,10 @@ def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
     checkpoint = open_fine_tuned(options.output_dir, None, None, False)[0]
     assert sum(len(heads) for heads in checkpoint.spec.config.pruned_heads.values()) == 3
     assert bert_tf.load(options.output_dir).config == checkpoint.spec.config
+    run(options)
+    assert "holds a finished run: not training again" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="holds a run with --sparsity=0.5, not 0.34"):
+        run(dataclasses.replace(options, sparsity=0.34))
     again = dataclasses.replace(
         options, teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again")
     )
@@ -128,7 +132,7 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, mon
     for name, value in (
         ("model_spec", None),
         ("read_features", {TRAIN: []}),
-        ("load_teacher", None),
+        ("load_task_model", None),
         ("head_importance", importance),
     ):
         monkeypatch.setattr(student, name, lambda *_, value=value: value)

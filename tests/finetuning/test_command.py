@@ -19,6 +19,7 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.run import _earlier_results, _summary
+from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
@@ -238,12 +239,19 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
     with pytest.raises(ValueError, match="was trained with --max_seq_length=24, not 16: omit"):
         run(dataclasses.replace(again, max_seq_length=16))
-    # A later command keeps the results of other splits; another test file has none yet.
-    others = {"eval_mismatched_accuracy": 0.25, "test_accuracy": 0.75}
-    pathlib.Path(folder, "eval_results.json").write_text(json.dumps(results | others))
-    assert run(again) == results | others
-    new = dataclasses.replace(again, test_file="new.tsv")
-    assert _earlier_results(new, RunFolder(folder)).keys() == {*results, "eval_mismatched_accuracy"}
+    # A later command keeps the results of other splits; another test file has none yet. Without
+    # flags of data, it reads that of the run.
+    test = {"test_accuracy": 0.75}
+    pathlib.Path(folder, "eval_results.json").write_text(
+        json.dumps(results | test | {"eval_f1_of_other_data": 0.5})
+    )
+    assert run(dataclasses.replace(again, data_dir=None)) == results | test
+    new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
+    assert _earlier_results(new, RunFolder(folder)) == results
+    for index in pathlib.Path(folder).glob("ckpt-*"):
+        index.unlink()
+    with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):
+        run(dataclasses.replace(finished, output_dir=folder))
 
     elsewhere = str(tmp_path / "elsewhere")
     run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere, max_seq_length=24))
@@ -288,6 +296,25 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     best = f"--checkpoint={tmp_path}/seed-1234"
     assert predict.startswith(f"  python -m bert_tf.predict {best}")
     assert export.startswith(f"  python -m export.classifier {best}")
+
+
+def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
+    """Oracle: the files; a run with unchanged ones resumes, even if they were moved."""
+    data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
+    folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "run")))
+    options = dataclasses.replace(finished, output_dir=folder.path, data_dir=str(data))
+    flags = folder.read_flags() | {"data_dir": str(data), FINISHED: False}
+    folder.write(folder.read(), flags)
+    (file,) = data.rglob("train.tsv")
+    train = file.read_text()
+    lines = train.splitlines(keepends=True)
+    for other in (lines[:-1], [*lines[:-1], "changed" + lines[-1]]):
+        file.write_text("".join(other))
+        with pytest.raises(ValueError, match="examples have changed since .*run began to train"):
+            run(options)
+    file.write_text(train)
+    run(options)
+    assert folder.read_flags()[FINISHED]
 
 
 @pytest.mark.slow

@@ -3,29 +3,39 @@
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.trained_head import check_kind, order_classes
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.finetuning.trained_head import check_kind, in_task_order
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.weights.checkpoint import Checkpoint
 
 OURS = TASKS["mnli"].head
 
 
 def test_classes_get_the_order_of_the_task():
     """Oracle: the names; classes that the task does not know keep their order."""
-    model, said = BertTaskModel(BertConfig(10, 4, 1, 1, 4, max_position_embeddings=8), 3), []
-    model.head.bias.assign([2.0, 0.0, 1.0])
-    kernel = model.head.kernel.numpy()
-    order_classes(model, OURS, OURS, said.append)
-    order_classes(model, OURS, Head("classifier"), said.append)
+    values = {
+        "encoder/pooler/dense_bias": np.array([5.0, 6.0, 7.0]),
+        "task_model/head/dense_kernel": np.arange(12.0).reshape(4, 3),
+        "task_model/head/dense_bias": np.array([2.0, 0.0, 1.0]),
+    }
+    tensors = {name: Tensor(x.shape, lambda x=x: x) for name, x in values.items()}
+    spec, said = ModelSpec(BertConfig(10, 4, 1, 1, 4), None, None), []
+
+    def read(head: Head | None) -> list[np.ndarray]:
+        found = in_task_order(Checkpoint("model", "", spec, tensors, head), OURS, said.append)
+        assert found.head == (head and OURS)
+        return [tensor.read() for tensor in found.tensors.values()]
+
+    for head in (None, OURS, Head("classifier")):
+        np.testing.assert_equal(read(head), [*values.values()])
     assert said == []
-    names = ("Contradiction", "Entailment", "Neutral")
-    order_classes(model, OURS, Head("classifier", names), said.append)
-    np.testing.assert_array_equal(model.head.bias, [0, 1, 2])
-    np.testing.assert_array_equal(model.head.kernel, kernel[:, [1, 2, 0]])
-    nameless = Head("classifier", ("LABEL_0", "LABEL_1", "LABEL_2"))
-    order_classes(model, OURS, nameless, said.append)
-    np.testing.assert_array_equal(model.head.bias, [0, 1, 2])
+    pooler, kernel, bias = read(Head("classifier", ("Contradiction", "Entailment", "Neutral")))
+    np.testing.assert_array_equal(pooler, [5, 6, 7])
+    np.testing.assert_array_equal(kernel, values["task_model/head/dense_kernel"][:, [1, 2, 0]])
+    np.testing.assert_array_equal(bias, [0, 1, 2])
+    nameless = read(Head("classifier", ("LABEL_0", "LABEL_1", "LABEL_2")))
+    np.testing.assert_equal(nameless, [*values.values()])
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",

@@ -17,7 +17,7 @@ from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
 
 # Flags in which the runs of one group may differ.
 _VARYING = LOCATION_FLAGS | {
-    "random_seed", "do_train", "do_eval", "do_predict", "eval_batch_size",
+    "random_seed", "hold_out_seed", "do_train", "do_eval", "do_predict", "eval_batch_size",
 }  # fmt: skip
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based")

@@ -52,7 +52,7 @@ def _without_predictions(run: str) -> str:
     if best := RunFolder(run).best_of_several():
         return f"{run} holds several runs: use one of them, such as the best, {best}"
     return (
-        f"{run} holds no predictions for a GLUE test set: run_finetuning --do_predict "
+        f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK --do_predict "
         f"--output_dir={run} writes them"
     )
 

@@ -29,7 +29,7 @@ GRID = {
     "learning_rate": (5e-5, 3e-5, 2e-5),
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|events\..*)/?$")
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
 
@@ -256,7 +256,8 @@ def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[l
     rows = [["", *names, ""]]
     for folder in setting.runs:
         run = results.get(folder)
-        cells = [f"{run[name]:.4f}" for name in names] if run else ["diverged", *names[1:]]
+        cells = [f"{run[name]:.4f}" for name in names] if run else ["diverged"]
+        cells += [""] * (len(names) - len(cells))
         rows.append([folder, *cells, "best" * (folder == best)])
     for part in ("mean", "deviation"):
         if part in summary[metric]:

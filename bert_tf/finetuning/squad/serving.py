@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.serving import in_any_shape
 from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits
 from bert_tf.finetuning.squad.windows import (
     Windows,
@@ -20,6 +21,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The score of the empty answer where every question has an answer.
 _IMPOSSIBLE = -1e9
+_SIGNATURE = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
 
 
 class WindowOptions(NamedTuple):
@@ -66,7 +68,7 @@ class AnswerModule(tf.Module):
         self._weights = [variable.value for variable in model.variables]
         self._tokenizer, self._max_query_length = tokenizer, windows.max_query_length
 
-        @tf.function(autograph=False, input_signature=_signature([None]))
+        @tf.function(autograph=False, input_signature=_SIGNATURE)
         def serve(question, context):
             queries = tokenizer.tokenize_flat(question)[:, : windows.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
@@ -91,24 +93,13 @@ class AnswerModule(tf.Module):
                 spans, nulls, (starts, token_limits), context, limits.n_best_size, threshold
             )
 
-        @tf.function(autograph=False, input_signature=_signature(None))
-        def call(question, context):
-            outputs = serve(tf.reshape(question, [-1]), tf.reshape(context, [-1]))
-            return {
-                name: tf.reshape(values, tf.shape(question)) for name, values in outputs.items()
-            }
-
-        self.__call__ = call
+        self.__call__ = in_any_shape(serve)
         self.serving = serve
 
     def num_truncated(self, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
         """Returns how many of some questions are truncated; contexts never are."""
         tokens = self._tokenizer.tokenize_flat(question).row_lengths()
         return tf.math.count_nonzero(tokens > self._max_query_length)
-
-
-def _signature(shape: list[None] | None) -> list[tf.TensorSpec]:
-    return [tf.TensorSpec(shape, tf.string, name) for name in ("question", "context")]
 
 
 class _Spans(NamedTuple):

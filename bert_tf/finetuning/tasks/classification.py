@@ -8,17 +8,14 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import CLASSIFICATION
+from bert_tf.finetuning.metrics import CLASSIFICATION, cross_entropy, log_softmax
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, IGNORES_INPUT, TextTask
+from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
-
-# From this share of the examples on, predictions of one class count as constant.
-_NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,25 +50,15 @@ class ClassificationTask(TextTask):
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the mean cross-entropy, `loss`, the `accuracy` and the task's `metrics`."""
         logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
-        log_sums = np.logaddexp.reduce(logits, axis=-1)
-        losses = log_sums - np.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
         scores = {
             name: CLASSIFICATION[name](labels, logits.argmax(axis=-1))
             for name in ("accuracy", *self.metrics)
         }
-        return {"loss": float(losses.mean())} | scores
+        return {"loss": cross_entropy(labels, logits)} | scores
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
         """Reports (nearly) constant predictions, unless most labels are that class."""
-        predicted = outputs["logits"].argmax(axis=-1)
-        label = np.bincount(predicted).argmax()
-        count, true = (int(np.sum(x == label)) for x in (predicted, features.targets["labels"]))
-        if count < _NEARLY_ALL * len(predicted) or true >= count:
-            return None
-        return (
-            f'the model predicts "{self.labels[label]}" for {count:,} of {len(predicted):,} '
-            f"examples, but that is right for {true:,}: {IGNORES_INPUT}"
-        )
+        return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
@@ -89,7 +76,7 @@ class ClassificationTask(TextTask):
         if labels is not None:
             columns["label"] = [self.labels[label] for label in labels]
         columns["prediction"] = [self.labels[label] for label in predictions]
-        probabilities = np.exp(logits - np.logaddexp.reduce(logits, axis=-1)[:, None])
+        probabilities = np.exp(log_softmax(logits))
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
         columns |= features.examples.text_columns
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]

@@ -11,15 +11,14 @@ from bert_tf.config import Head
 from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
+from bert_tf.finetuning.metrics import accuracy, cross_entropy, log_softmax
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
-
-# From this share of the examples on, predictions of one position count as constant.
-_NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True)
@@ -113,22 +112,14 @@ class MultipleChoiceTask(Task):
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the mean cross-entropy, `loss`, and the `accuracy`."""
         logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
-        right = np.take_along_axis(_log_softmax(logits), labels[:, None], axis=-1)
-        correct = logits.argmax(axis=-1) == labels
-        return {"loss": -float(right.mean()), "accuracy": float(correct.mean())}
+        return {
+            "loss": cross_entropy(labels, logits),
+            "accuracy": accuracy(labels, logits.argmax(axis=-1)),
+        }
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
         """Reports that (nearly) all predictions are the choice in one position."""
-        predicted, labels = outputs["logits"].argmax(axis=-1), features.targets["labels"]
-        position = np.bincount(predicted).argmax()
-        count, true = (int(np.sum(x == position)) for x in (predicted, labels))
-        if count < _NEARLY_ALL * len(predicted) or true >= count:
-            return None
-        return (
-            f'the model chooses "{self.labels[position]}" for {count:,} of {len(predicted):,} '
-            f"examples, but that is right for {true:,}: it ignores its input. Try another "
-            "--learning_rate, more epochs, or an --init_checkpoint that was trained for longer."
-        )
+        return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
@@ -144,7 +135,7 @@ class MultipleChoiceTask(Task):
         if labels is not None:
             columns["label"] = labels
         columns["prediction"] = predictions
-        probabilities = np.exp(_log_softmax(logits))
+        probabilities = np.exp(log_softmax(logits))
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         if labels is not None:
@@ -163,7 +154,3 @@ class MultipleChoiceTask(Task):
             '(["a text"], [["a choice", "another"]])  '
             "# a dict: the probabilities of the choices, and the index of the most probable"
         )
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)

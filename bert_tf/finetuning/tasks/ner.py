@@ -60,7 +60,7 @@ class ConllTask(TaggingTask):
 
 def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
     """Creates the task; its tags are those of the trained model or else of the training file."""
-    files = DataFiles(options.data_dir, options.train_file, options.dev_file, options.test_file)
+    files = DataFiles.of(options)
     texts = {} if head else {TRAIN: _read(files, TRAIN)}
     return ConllTask(
         head.labels if head else label_names(texts[TRAIN]),
@@ -94,7 +94,7 @@ def _note_alone(text: TaggedText) -> TaggedText:
 
 
 def _uses_tfds(files: DataFiles) -> bool:
-    return not (files.data_dir or files.train_file)
+    return not any(files)
 
 
 def _find(files: DataFiles, split: str) -> str | None:

@@ -41,8 +41,10 @@ class OwnTaggingTask(TaggingTask):
         self._has_dev = bool(options.dev_file or not options.train_file)
         # Reading shows whether it has tags; without them, it is predicted all the same.
         self.test_has_targets = bool(options.test_file)
-        files = DataFiles(None, options.train_file, options.dev_file, options.test_file)
-        super().__init__(head.labels if head else label_names(self._read(files, TRAIN)))
+        self._texts: dict[str, TaggedText] = {}
+        if not head:
+            self._texts[TRAIN] = self._read(DataFiles.of(options), TRAIN)
+        super().__init__(head.labels if head else label_names(self._texts[TRAIN]))
 
     @property
     def dev_set(self) -> str:
@@ -58,6 +60,8 @@ class OwnTaggingTask(TaggingTask):
         return {name: texts[name] for name in names}
 
     def _read(self, files: DataFiles, split: str) -> TaggedText:
+        if split in self._texts:
+            return self._texts[split]
         path = getattr(files, f"{split}_file")
         if not path:
             raise ValueError(f"--task=csv needs --{split}_file")

@@ -42,6 +42,8 @@ class SquadTask(Task):
         limits: how answers are chosen.
         threshold: questions with larger null odds get no answer; None if every question has an
             answer, as in SQuAD 1.1.
+        has_test: whether there is a test file. Reading shows whether it has answers; without them,
+            it is predicted all the same.
 
     Source: google-research/bert run_squad.py.
     """
@@ -51,8 +53,15 @@ class SquadTask(Task):
     token_outputs = ("logits",)
     long_inputs = "Contexts of any length are read in windows of {} tokens."
 
-    def __init__(self, windows: WindowOptions, limits: Limits, threshold: float | None = None):
+    def __init__(
+        self,
+        windows: WindowOptions,
+        limits: Limits,
+        threshold: float | None = None,
+        has_test: bool = False,
+    ):
         self._windows, self._limits, self._threshold = windows, limits, threshold
+        self.test_has_targets = has_test
         self._nulls = threshold is not None
         self.name, self._version = ("squad2", "v2.0") if self._nulls else ("squad", "v1.1")
         self.metric = "best_f1" if self._nulls else "f1"
@@ -156,10 +165,11 @@ def squad(options: FineTuningOptions, head: Head | None = None) -> SquadTask:
 
 def squad2(options: FineTuningOptions, head: Head | None = None) -> SquadTask:
     """Creates the task for SQuAD 2.0, with unanswerable questions, from the flags."""
-    return _make(options, options.null_score_diff_threshold)
+    return _make(options, options.null_score_diff_threshold or 0.0)
 
 
 def _make(options: FineTuningOptions, threshold: float | None) -> SquadTask:
     check_lengths(options.max_seq_length, options.max_query_length)
     windows = WindowOptions(options.doc_stride, options.max_query_length)
-    return SquadTask(windows, Limits(options.n_best_size, options.max_answer_length), threshold)
+    limits = Limits(options.n_best_size or 20, options.max_answer_length or 30)
+    return SquadTask(windows, limits, threshold, bool(options.test_file))

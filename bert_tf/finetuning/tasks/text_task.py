@@ -1,7 +1,7 @@
 """Tasks on a text or a pair of texts, from files or from tensorflow-datasets."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ IGNORES_INPUT = (
     "it ignores its input. Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 "
     "for base), more epochs, or an --init_checkpoint that was trained for longer."
 )
+# From this share of the examples on, predictions of one class count as constant.
+_NEARLY_ALL = 0.99
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +87,24 @@ class TextTask(Task):
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Returns notes on the targets of a split, for example that all are the same."""
         return ()
+
+
+def constant_predictions(
+    logits: np.ndarray, labels: np.ndarray, names: Sequence[str]
+) -> str | None:
+    """Describes (nearly) constant predictions; None if there are none, or if most are right.
+
+    Args:
+        logits: [N, C].
+        labels: the right classes, int [N].
+        names: the names of the classes.
+    """
+    predicted = logits.argmax(axis=-1)
+    label = np.bincount(predicted).argmax()
+    count, true = (int(np.sum(classes == label)) for classes in (predicted, labels))
+    if count < _NEARLY_ALL * len(predicted) or true >= count:
+        return None
+    return (
+        f'the model predicts "{names[label]}" for {count:,} of {len(predicted):,} examples, but '
+        f"that is right for {true:,}: {IGNORES_INPUT}"
+    )

@@ -124,6 +124,18 @@ def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch)
     ) in capsys.readouterr().out
 
 
+def test_the_row_of_a_run_that_diverged_has_no_figures():
+    """Oracle: the row, by hand."""
+    setting = sweep_module.Setting("", {}, {"seed-7": None, "seed-8": None})
+    results = {"eval_f1": 0.5, "test_f1": 0.25}
+    summary = {name: {"mean": value} for name, value in results.items()}
+    arguments = [setting], {"seed-7": results}, [summary], "seed-7", "eval_f1"
+    assert sweep_module._seeds_table(*arguments)[1:3] == [
+        ["seed-7", "0.5000", "0.2500", "best"],
+        ["seed-8", "diverged", "", ""],
+    ]
+
+
 def test_a_student_without_a_comparison_is_not_finished(tmp_path, trained):
     """Oracle: the runs that compress must finish; it evaluates the teacher last."""
     options = CompressionOptions(
@@ -132,6 +144,8 @@ def test_a_student_without_a_comparison_is_not_finished(tmp_path, trained):
     options = dataclasses.replace(options, random_seed=7)
     sweep(options)
     (tmp_path / "runs" / "seed-8" / COMPRESSION).write_text('{"recipe": "pd"}')
+    for name in ("compression.md", "compression.png"):  # of compress --report
+        (tmp_path / "runs" / name).touch()
     sweep(options)
     assert [run.random_seed for run in trained] == [7, 8, 7]
 

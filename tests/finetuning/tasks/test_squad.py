@@ -90,6 +90,15 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     assert len(_read(run, "predictions_test.json")) == 20
     assert found == [40, 40, 40, 20]
     assert not any(name.startswith("test_") for name in results)
+    _write(tmp_path / "scored.json", 20, seed=2)
+    scored = Options(
+        task="squad2",
+        output_dir=str(run),
+        do_eval=True,
+        test_file=str(tmp_path / "scored.json"),
+    )
+    evaluated = run_finetuning.run(scored)
+    assert evaluated["eval_best_f1"] == results["eval_best_f1"] and evaluated["test_f1"] > 0.9
 
     classifier.run(classifier.Options(checkpoint=str(run), output_dir=str(tmp_path / "answers")))
     card = (tmp_path / "answers" / "README.md").read_text()
@@ -129,11 +138,13 @@ def test_the_threshold_may_change_after_training(tmp_path):
     """The number of windows may not, because the model was trained for them."""
     run = RunFolder(str(tmp_path))
     saved = dict(task="squad2", output_dir=run.path, max_answer_length=9, doc_stride=64)
+    saved |= {"null_score_diff_threshold": -1.5}
     (tmp_path / "flags.json").write_text(json.dumps(saved | {FINISHED: True}))
     options = Options(task="squad2", output_dir=run.path, do_eval=True)
-    changed = dataclasses.replace(options, null_score_diff_threshold=2.0)
-    changed = with_saved_flags(changed, run)
-    assert (changed.null_score_diff_threshold, changed.max_answer_length) == (2.0, 9)
+    for given, expected in ((2.0, 2.0), (0.0, 0.0), (None, -1.5)):
+        changed = dataclasses.replace(options, null_score_diff_threshold=given)
+        changed = with_saved_flags(changed, run)
+        assert (changed.null_score_diff_threshold, changed.max_answer_length) == (expected, 9)
     with pytest.raises(ValueError, match="was trained with --doc_stride=64, not 32: omit the flag"):
         with_saved_flags(dataclasses.replace(options, doc_stride=32), run)
 

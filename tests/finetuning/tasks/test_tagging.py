@@ -272,7 +272,9 @@ def test_data_without_documents_is_said(document_context, tmp_path):
 
 
 def test_missing_files_are_named(tmp_path):
-    """Oracle: the flag or the names of the files."""
+    """Oracle: the flag or the names of the files. Only without any is CoNLL-2003 meant."""
+    assert ConllTask(LABELS, DataFiles()).test_has_targets
+    assert not ConllTask(LABELS, DataFiles(dev_file="x")).test_has_targets
     options = {"task": "ner", "output_dir": "x", "do_eval": True}
     files = DataFiles(train_file="x")
     with pytest.raises(ValueError, match="--task=ner needs --dev_file, or --data_dir with valid.t"):

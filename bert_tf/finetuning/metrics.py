@@ -9,16 +9,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the logarithms of the softmax over the last axis."""
-    return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-
-
-def cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
-    """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
-    return -float(np.take_along_axis(log_softmax(logits), labels[:, None], axis=-1).mean())
-
-
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns the share of predictions that equal their labels, both int [N]."""
     return float(np.mean(labels == predictions))

@@ -8,9 +8,14 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import CLASSIFICATION, cross_entropy, log_softmax
+from bert_tf.finetuning.metrics import CLASSIFICATION
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import write_rows, write_table
+from bert_tf.finetuning.predictions import (
+    cross_entropy,
+    log_softmax,
+    write_rows,
+    write_table,
+)
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
 from bert_tf.models.task_model import BertTaskModel

@@ -11,9 +11,9 @@ from bert_tf.config import Head
 from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
-from bert_tf.finetuning.metrics import accuracy, cross_entropy, log_softmax
+from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.predictions import cross_entropy, log_softmax, write_table
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel

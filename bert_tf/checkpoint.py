@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.run_folder import CONFIG, FLAGS, VOCAB, RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint
@@ -138,8 +138,9 @@ def run_of(checkpoint: Checkpoint) -> RunFolder | None:
     if checkpoint.format:
         return None
     folder = os.path.dirname(checkpoint.config_file)
-    # The best weights are in a subfolder of the run folder.
-    return RunFolder(os.path.dirname(folder) if os.path.basename(folder) == BEST else folder)
+    # The best weights are in a subfolder of the run folder, which has no flags of its own.
+    is_part = os.path.basename(folder) == BEST and not tf.io.gfile.exists(f"{folder}/{FLAGS}")
+    return RunFolder(os.path.dirname(folder) if is_part else folder)
 
 
 def open_init_checkpoint(

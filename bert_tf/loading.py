@@ -92,7 +92,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
     if saved := read_preprocessor(folder):
         vocab, lower_case, length = saved
     else:
-        spec = open_checkpoint(folder).spec
+        spec = open_checkpoint(path).spec
         vocab, lower_case = spec.vocab, spec.lower_case
         length = min(128, spec.config.max_position_embeddings)
         check_length(spec.config, seq_length or length)

@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.inference.options import LITE, TextOptions, VocabularyOptions
+from bert_tf.inference.options import LITE, FineTunedOptions, TextOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
@@ -31,24 +31,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions, VocabularyOptions):
+class Options(TextOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), or a .tflite file of export.lite."
-    )
-    max_seq_length: int | None = option(
-        None,
-        at_least=5,
-        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
-        "read in windows. Default: as in the run; for models of other programs 128 (384 for "
-        "answers to questions), or the most that the model takes.",
-    )
-    pairs: bool = option(
-        False,
-        help="For a model of another program that classifies pairs of texts. A run states it.",
-        rare=True,
     )
     batch_size: int = option(32, at_least=1, help="Examples per batch.", rare=True)
 
@@ -98,7 +86,11 @@ def _module(options: Options) -> "tf.Module":
     from bert_tf.inference.models import load_tokenizer
 
     checkpoint, task, length = open_fine_tuned(
-        options.checkpoint, None, options.max_seq_length, options.pairs
+        options.checkpoint,
+        None,
+        options.max_seq_length,
+        options.pairs,
+        options.null_score_diff_threshold,
     )
     tokenizer = load_tokenizer(checkpoint, options)
     return task.serving(load_task_model(task, checkpoint), tokenizer, length)
@@ -107,10 +99,9 @@ def _module(options: Options) -> "tf.Module":
 def _lite_module(options: Options) -> "tf.Module":
     from bert_tf.inference.lite import open_lite
 
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    for name in ("max_seq_length", "pairs", "vocab_file", "do_lower_case"):
-        if getattr(options, name) != defaults[name]:
-            raise ValueError(f"{options.checkpoint} states its own --{name}: omit the flag")
+    for field in dataclasses.fields(FineTunedOptions):
+        if getattr(options, field.name) != field.default:
+            raise ValueError(f"{options.checkpoint} states its own --{field.name}: omit the flag")
     return open_lite(options.checkpoint)
 
 

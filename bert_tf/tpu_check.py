@@ -4,8 +4,8 @@
 
 The step is that of run_pretraining with the flags of the same names. The compiler is the TPU's own
 (pip install 'jax>=0.10.2' 'libtpu>=0.0.52'), and no data is needed. For the base preset, a
-compilation takes some minutes and 7 GB of memory; the search for the largest batch takes three or
-four compilations.
+compilation takes some minutes and 7 GB of memory; the search for the largest batch takes several
+compilations.
 """
 
 from dataclasses import dataclass

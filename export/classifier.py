@@ -15,7 +15,7 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.inference.options import VocabularyOptions
+from bert_tf.inference.options import FineTunedOptions
 from export.options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -41,19 +41,12 @@ _STORED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ExportOptions, VocabularyOptions):
+class Options(ExportOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, or a fine-tuned model of another program "
         "(docs/checkpoints.md), converted or not."
-    )
-    max_seq_length: int | None = option(
-        None,
-        at_least=5,
-        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
-        "read in windows. Default: as in the run; for models of other programs 128 (384 for "
-        "answers to questions), or the most that the model takes.",
     )
     precision: str = option(
         "float32",
@@ -62,11 +55,6 @@ class Options(ExportOptions, VocabularyOptions):
         "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
         "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
         "little.",
-    )
-    pairs: bool = option(
-        False,
-        help="A model of another program classifies pairs of texts. The task of a run states it.",
-        rare=True,
     )
 
 
@@ -81,6 +69,7 @@ def run(options: Options) -> None:
         options.output_dir,
         max_seq_length=options.max_seq_length,
         pairs=options.pairs,
+        null_score_diff_threshold=options.null_score_diff_threshold,
         precision=options.precision,
         license=options.license,
         vocab_file=options.vocab_file,
@@ -103,6 +92,7 @@ def export_classifier(
     *,
     max_seq_length: int | None = None,
     pairs: bool = False,
+    null_score_diff_threshold: float | None = None,
     precision: str = "float32",
     license: str = UNKNOWN_LICENSE,
     vocab_file: str | None = None,
@@ -117,6 +107,9 @@ def export_classifier(
         max_seq_length: longer texts are truncated, and contexts and tagged texts are read in
             windows. Default: that of the run, or of the task.
         pairs: whether a model of another program classifies pairs of texts.
+        null_score_diff_threshold: for models of SQuAD 2.0: a question gets no answer if "no answer"
+            scores higher than the best answer by more than this. Default: that of the run; a model
+            of another program answers every question.
         precision: the type of the stored weights: "float32", "bfloat16", "float16", or "int8" for
             matrices in 8 bits. Outputs are float32.
         license: the license of the weights, for the model card.
@@ -144,7 +137,9 @@ def export_classifier(
     from tfrecords.vocabulary import load_vocab
 
     check_output(output_dir)
-    checkpoint, task, length = open_fine_tuned(run_folder, task, max_seq_length, pairs)
+    checkpoint, task, length = open_fine_tuned(
+        run_folder, task, max_seq_length, pairs, null_score_diff_threshold
+    )
     config = checkpoint.spec.config
     vocab_file, lower_case = resolve_vocab(checkpoint, vocab_file, do_lower_case)
     vocab = load_vocab(vocab_file)

@@ -1,6 +1,7 @@
 """`bert_tf.load`, against the models that were saved."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -10,12 +11,13 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.registration import MODULES
-from bert_tf.run_folder import RunFolder
+from bert_tf.run_folder import FLAGS, RunFolder
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -102,5 +104,16 @@ def test_a_run_of_unknown_vocabulary_has_no_tokenizer(tmp_path):
 def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no checkpoint"):
         bert_tf.load(str(tmp_path))
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path}: no checkpoint"):
-        bert_tf.load_preprocessor(str(tmp_path))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", tmp_path)
+    for path in (str(tmp_path), archive):
+        with pytest.raises(OSError, match=f"{path}: no checkpoint"):
+            bert_tf.load_preprocessor(path)
+
+
+def test_a_run_folder_may_be_called_best(tmp_path):
+    """Oracle: the folder; `best` in a fine-tuning run has no flags."""
+    folder = tmp_path / "best"
+    save(str(folder), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
+    assert run_of(open_checkpoint(str(folder))).path == str(tmp_path)
+    (folder / FLAGS).write_text("{}")
+    assert run_of(open_checkpoint(str(folder))).path == str(folder)

@@ -100,6 +100,27 @@ def test_the_average_of_a_model_with_all_tasks(add_run, tmp_path, capsys):
     assert row.split() == ["small", *["50.0"] * 10]
 
 
+def test_runs_may_differ_in_what_the_seed_holds_out(add_run, tmp_path, capsys):
+    """Oracle: one row; the checksum of the examples follows from the seed."""
+    for seed in (1, 2):
+        path = tmp_path / "runs" / f"seed-{seed}" / FLAGS
+        add_run(f"seed-{seed}", {"eval_accuracy": 0.5}, task="imdb", random_seed=seed)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"data_checksum": seed}))
+    run(Options(folder=f"{tmp_path}/runs"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["folder", "runs", "eval_accuracy"]
+    assert lines[2].split()[-4:] == ["2", "0.5000", "±", "0.0000"] and len(lines) == 3
+
+
+def test_the_best_setting_is_chosen_by_the_columns_of_the_task(add_run, tmp_path, capsys):
+    """Oracle: of CoLA, the table has the Matthews correlation alone."""
+    for folder, accuracy, matthews, rate in (("a", 0.8, 0.6, 1e-4), ("b", 0.9, 0.55, 1e-3)):
+        results = {"eval_accuracy": accuracy, "eval_matthews": matthews}
+        add_run(folder, results, task="cola", learning_rate=rate)
+    run(Options(folder=f"{tmp_path}/runs"))
+    assert "60.0" in capsys.readouterr().out.rstrip().splitlines()[-1].split()
+
+
 def test_features_of_an_encoder_are_a_model_of_their_own(add_run, tmp_path, capsys):
     """Oracle: a row for each of both approaches, as in table 7 of the paper."""
     for folder, f1, flags in (("tuned", 0.9, {}), ("read", 0.7, {"feature_based": "last"})):

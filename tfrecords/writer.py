@@ -72,6 +72,9 @@ def whole_folder(path: str) -> Iterator[str]:
     path = absolute_path(path).rstrip("/")
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
+        # A killed process with the same number may have left it.
+        if tf.io.gfile.exists(temporary):
+            tf.io.gfile.rmtree(temporary)
         tf.io.gfile.makedirs(temporary)
         yield temporary
         if tf.io.gfile.exists(path):

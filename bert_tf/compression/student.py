@@ -155,7 +155,7 @@ class StudentTask:
     ):
         self._task, self._recipe, self._teacher = task, recipe, teacher
         self._sparsity, self._run_folder = sparsity, run_folder
-        self._keeps_head = keeps_head and not recipe.bilstm
+        self._keeps_head = keeps_head and task.head is not None and not recipe.bilstm
         if recipe.has_teacher and not _is_supported(task):
             raise ValueError(
                 f"--task={task.name}: of tasks of your own, this recipe compresses those whose "

@@ -11,7 +11,8 @@ class Layout:
     Attributes:
         document_separator: what separates documents in plain text: "blank_line"; "file", which
             makes each file one document; or a regular expression. Each line that contains a match
-            begins a document. A line that matches as a whole is a mere separator and is left out.
+            begins a document. A line that matches as a whole only separates documents and is left
+            out.
         unwrap: whether to join the lines of paragraphs, which are broken at a fixed width.
         json_field: the field of JSON lines that holds a document.
 

@@ -8,18 +8,6 @@ from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.wrapping import unwrap, wrap_width
 
 
-def decode(data: bytes) -> tuple[str, int]:
-    """Returns the text and the number of lines that are not valid UTF-8.
-
-    Invalid bytes become U+FFFD, which the tokenizer drops.
-    """
-    try:
-        return data.decode("utf-8"), 0
-    except UnicodeDecodeError:
-        invalid = sum(not _is_utf8(line) for line in data.split(b"\n"))
-        return data.decode("utf-8", "replace"), invalid
-
-
 def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[list[str]]:
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
@@ -88,11 +76,3 @@ def _json_text(line: str, json_field: str, file: str) -> str:
         raise error(f"the field {json_field!r} of a line is not a string")
     # A lone half of a surrogate pair is not a character.
     return re.sub("[\ud800-\udfff]", "\ufffd", value[json_field])
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -45,7 +45,7 @@ class DataOptions(command.Options):
         help="What separates documents in text files: blank_line (the default); file, which makes "
         "each file one document (the default with --unwrap); or a regular expression such as "
         "'^CHAPTER ', where each line that contains a match begins a document. A line that matches "
-        "as a whole is a mere separator and is left out.",
+        "as a whole only separates documents and is left out.",
         rare=True,
     )
     unwrap: bool = option(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -89,7 +90,7 @@ def encode_texts(
         pad_id=tokenizer.vocab.pad_id,
         max_seq_length=max_seq_length,
         num_truncated=int(sum(truncated)),
-        num_not_utf8=sum(not _is_utf8(text) for texts in columns for text in texts),
+        num_not_utf8=sum(not is_utf8(text) for texts in columns for text in texts),
         notes=(*examples.notes, *_note_empty(columns)),
     )
 
@@ -141,11 +142,3 @@ def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int
 
     signature = [tf.TensorSpec([None], tf.string)] * num_columns
     return tf.function(pack, signature, autograph=False)
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

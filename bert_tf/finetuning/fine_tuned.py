@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.registry import default_length, make_task, task_of_run
+from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
@@ -22,7 +22,11 @@ _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
 
 
 def open_fine_tuned(
-    path: str, task: Task | None, max_seq_length: int | None, pairs: bool
+    path: str,
+    task: Task | None,
+    max_seq_length: int | None,
+    pairs: bool,
+    threshold: float | None = None,
 ) -> tuple[Checkpoint, Task, int]:
     """Returns the best weights of a fine-tuned model, its task and the length of its examples.
 
@@ -34,9 +38,13 @@ def open_fine_tuned(
         task: the task, if it is not registered.
         max_seq_length: the length. Default: that of the run, or of the task.
         pairs: whether a classifier of another program takes pairs of texts.
+        threshold: a question gets no answer if "no answer" scores higher than the best answer by
+            more than this. Default: that of the run; for a model of another program, every question
+            gets an answer.
 
     Raises:
-        ValueError: the folder holds something else, or a run without weights.
+        ValueError: the folder holds something else, or a run without weights; or `pairs` or
+            `threshold` does not suit the model.
         OSError: a file cannot be read.
     """
     folder = RunFolder(path)
@@ -48,13 +56,16 @@ def open_fine_tuned(
         folder = run_of(checkpoint)
     flags = folder.read_flags() if folder else {}
     if "task" not in flags:
-        task = _converted_task(checkpoint, path, pairs)
+        task = task or _converted_task(checkpoint, path, pairs, threshold)
     elif pairs:
         raise ValueError(
             "--pairs is only for classifiers of other programs; a run states its task: omit it"
         )
-    else:
-        task = task or task_of_run(folder)
+    elif not task:
+        options = options_of_run(folder)
+        if threshold is not None:
+            options = dataclasses.replace(options, null_score_diff_threshold=threshold)
+        task = make_task(options, folder.read_head())
     config = checkpoint.spec.config
     most = min(default_length(task.name), config.max_position_embeddings)
     length = max_seq_length or flags.get("max_seq_length", most)
@@ -76,11 +87,19 @@ def _warn_if_unfinished(folder: RunFolder) -> None:
         )
 
 
-def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Task:
+def _converted_task(
+    checkpoint: Checkpoint, path: str, pairs: bool, threshold: float | None
+) -> Task:
     head = checkpoint.head
     if not head:
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
+        )
+    if "task_model/head/dense_bias" not in checkpoint.tensors:
+        raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
+    if threshold is not None and head.kind != "span":
+        raise ValueError(
+            "--null_score_diff_threshold is only for models that answer questions: omit it"
         )
     (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
     # Hugging Face's names for classes without names.
@@ -90,7 +109,15 @@ def _converted_task(checkpoint: Checkpoint, path: str, pairs: bool) -> Task:
     if head.kind in _TASKS:
         if pairs:
             raise ValueError(f"--pairs is only for classifiers, but {path} is not one: omit it")
-        options = FineTuningOptions(task=_TASKS[head.kind], output_dir=path, do_predict=True)
+        if head.kind == "span" and threshold is None:
+            print(
+                f"{path} answers every question, as models of SQuAD 1.1 do. If it was trained on "
+                "SQuAD 2.0, give --null_score_diff_threshold=0."
+            )
+        name = "squad2" if threshold is not None else _TASKS[head.kind]
+        options = FineTuningOptions(
+            task=name, output_dir=path, do_predict=True, null_score_diff_threshold=threshold
+        )
         return make_task(options, dataclasses.replace(head, labels=labels))
     if classes == 1:
         return dataclasses.replace(classifier_task((), pairs), head=number_head(head))

@@ -1,6 +1,6 @@
 """Metrics of predictions, computed by scikit-learn and SciPy.
 
-A metric that is undefined, such as the correlation with constant predictions, is 0.
+The correlation of constant labels or predictions, which is undefined, is 0.
 """
 
 import warnings

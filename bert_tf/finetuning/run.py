@@ -133,6 +133,10 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     best = RunFolder(run.file(BEST))
     if best.has_checkpoint():
         return open_checkpoint(best.path, bilstm=True)
+    if several := run.best_of_several():
+        raise ValueError(
+            f"{run.path} holds several runs and no model of its own: use the best run, {several}"
+        )
     if not init or not init.head:
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
@@ -142,7 +146,10 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
 
 
 def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, float]:
-    """Returns the saved results of the run's best weights that remain true."""
+    """Returns the saved results of the run's best weights.
+
+    Leaves out those that this run computes again, and those of other test data.
+    """
     best = RunFolder(run.file(BEST))
     if not best.has_checkpoint():
         return {}

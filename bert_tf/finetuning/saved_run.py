@@ -90,8 +90,7 @@ def data_checksum(splits: Iterable[Features]) -> int:
     checksum = 0
     for features in splits:
         for values in (features.ids, features.types, *features.targets.values()):
-            parts = tf.nest.flatten(values, expand_composites=True)
-            for part in parts:
+            for part in tf.nest.flatten(values, expand_composites=True):
                 checksum = zlib.crc32(np.ascontiguousarray(part), checksum)
     return checksum
 

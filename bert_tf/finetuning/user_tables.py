@@ -72,8 +72,14 @@ def read_table(path: str) -> Table:
     kind = path.rpartition(".")[2].lower()
     if kind not in readers:
         raise ValueError(f"{path}: the name must end in .{', .'.join(readers)}")
-    rows = list(readers[kind](path, _content(path)))
+    content = _content(path)
+    rows = list(readers[kind](path, content))
     if not rows:
+        if "\r" in content and "\n" not in content:
+            raise ValueError(
+                f"{path} is a single line, with carriage returns: save the file with the line ends "
+                "of Unix or Windows"
+            )
         raise ValueError(f"{path} holds no examples")
     lines, values = zip(*rows, strict=True)
     names = dict.fromkeys(name for row in values for name in row)
@@ -149,7 +155,7 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_object)
+            row = json.loads(line, object_pairs_hook=_object, parse_constant=_missing)
         except json.JSONDecodeError as error:
             problem = f"{error.msg} at column {error.colno}"
             raise ValueError(f"{path}, line {number:,} is not JSON: {problem}") from None
@@ -161,6 +167,10 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 '{"text": "...", "label": "..."}'
             )
         yield number, row
+
+
+def _missing(constant: str) -> None:
+    """Replaces NaN, which programs write for empty cells, and Infinity; neither is JSON."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

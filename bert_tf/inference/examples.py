@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.sources import is_json
-from bert_tf.inference.lines import is_utf8, read_chunks
+from bert_tf.corpus.utf8 import is_unicode, is_utf8
+from bert_tf.inference.lines import read_chunks
 from bert_tf.inference.options import TextOptions
 from tfrecords.progress import counted
 
@@ -23,8 +24,9 @@ def read_examples(
 
     An example has a string for every input of the model, or strings if that is of rank 2, and
     possibly an `id`. A line holds them separated by tabs, or a pair by " ||| "; a line of a file
-    whose name ends in .jsonl holds a JSON object. Bytes that are not UTF-8 are dropped, as in
-    fine-tuning; a warning at the end counts their lines.
+    whose name ends in .jsonl holds a JSON object; blank lines there are skipped. Bytes that are not
+    UTF-8 are dropped, as in fine-tuning; a warning at the end counts their lines. The examples
+    before a wrong line are still yielded.
 
     Args:
         signature: the inputs of the model.
@@ -35,17 +37,23 @@ def read_examples(
     """
     parse = _parse_json if is_json(options.input_file or "") else _parse_line
     source = options.input_file or ("the arguments" if options.texts else "standard input")
-    number = not_utf8 = 0
+    number, not_utf8, problem = 0, 0, None
     for lines in read_chunks(options.texts, options.input_file):
         examples = []
         for line in lines:
             number += 1
+            if parse is _parse_json and not line.strip():
+                continue
             not_utf8 += not is_utf8(line)
             try:
                 examples.append(parse(line.decode("utf-8", "ignore"), signature))
             except ValueError as error:
-                raise ValueError(f"{source}, line {number}: {error}") from None
+                # What was read so far is still predicted.
+                problem = f"{source}, line {number}: {error}"
+                break
         yield examples
+        if problem:
+            raise ValueError(problem)
     if not_utf8:
         print(
             f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of "
@@ -59,9 +67,10 @@ def _parse_line(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
     if len(names) == 1:
         return {names[0]: line}
     fields = line.split("\t") if "\t" in line else line.rsplit(PAIR, 1)
-    if signature[-1].shape.rank == 2:
+    is_choice = signature[-1].shape.rank == 2
+    if is_choice:
         fields = [*fields[: len(names) - 1], fields[len(names) - 1 :]]
-    if len(fields) != len(names) or not fields[-1]:
+    if len(fields) != len(names) or (is_choice and not fields[-1]):
         inputs = " and ".join(names)
         raise ValueError(f"the model needs {inputs}: separate them with a tab or{PAIR.rstrip()}")
     return dict(zip(names, fields, strict=True))
@@ -80,6 +89,6 @@ def _parse_json(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
         if not all(isinstance(string, str) for string in strings):
             kind = "a list of strings" if several else "a string"
             raise ValueError(f'the model needs "{spec.name}", {kind}')
-        if not all(is_utf8(string.encode(errors="surrogatepass")) for string in strings):
+        if not all(is_unicode(string) for string in strings):
             raise ValueError(f'"{spec.name}" holds half a surrogate pair, such as \\ud800')
     return {name: row[name] for name in ("id", *(s.name for s in signature)) if name in row}

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.inference.encoding import EncodedLine, encode_lines
-from bert_tf.inference.lines import CHUNK_LINES, in_chunks, is_utf8, read_lines
+from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_lines
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -48,6 +49,8 @@ def extract_file(
     """
     counts, open_file = Counts(), FORMATS[os.path.splitext(output_file)[1]]
     total = sum(1 for _ in read_lines(input_file))
+    if not total:
+        raise ValueError(f"{input_file} is empty")
     with (
         open_file(output_file, extractor.layers, tokenizer.vocab, dtype) as write,
         progress_bar(total=total, desc="Extracting", unit="line", leave=False) as bar,

@@ -47,12 +47,3 @@ def read_lines(file: str) -> Iterator[bytes]:
     for block in read_blocks([file], _BLOCK_BYTES, layout=None):
         for line in block.data.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")
-
-
-def is_utf8(text: bytes) -> bool:
-    """Returns whether all bytes of a text are UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -26,6 +26,31 @@ class VocabularyOptions(command.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FineTunedOptions(VocabularyOptions):
+    """How to read a fine-tuned model: what it does not state, or other values than its run had."""
+
+    max_seq_length: int | None = option(
+        None,
+        at_least=5,
+        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
+        "read in windows. Default: as in the run; for models of other programs 128 (384 for "
+        "answers to questions), or the most that the model takes.",
+    )
+    pairs: bool = option(
+        False,
+        help="For a model of another program that classifies pairs of texts. A run states it.",
+        rare=True,
+    )
+    null_score_diff_threshold: float | None = option(
+        None,
+        help='For models of SQuAD 2.0: a question gets no answer if "no answer" scores higher than '
+        "the best answer by more than this. Default: as in the run; a model of another program "
+        "answers every question.",
+        rare=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TextOptions(command.Options):
     """Where the texts come from, and the form of the answers."""
 

@@ -1,13 +1,15 @@
 """Predicts examples with the module of a fine-tuning task."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 from bert_tf.inference.answers import Answer, answer_of
 from bert_tf.inference.examples import Example
-from bert_tf.inference.lines import in_chunks
+
+# Batches of longer examples are smaller, because all windows of their texts are in memory at once.
+_CHARACTERS = 4096
 
 
 class Predictor:
@@ -15,7 +17,7 @@ class Predictor:
 
     Args:
         module: what `Task.serving` returns.
-        batch_size: examples per call of the model.
+        batch_size: the most examples per call of the model.
 
     Attributes:
         signature: the inputs of the model.
@@ -39,7 +41,7 @@ class Predictor:
         answers: list[Answer | None] = [None] * len(examples)
         order = sorted(range(len(examples)), key=lambda index: self._size(examples[index]))
         for _, same in itertools.groupby(order, lambda index: self._size(examples[index])[0]):
-            for batch in in_chunks(same, self._batch_size):
+            for batch in self._batches(same, examples):
                 names = [spec.name for spec in self.signature]
                 columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
                 if self.truncates:
@@ -51,6 +53,16 @@ class Predictor:
                     text = examples[index][self.signature[0].name]
                     answers[index] = answer_of(own, self._labels, text)
         return answers
+
+    def _batches(self, order: Iterable[int], examples: Sequence[Example]) -> Iterator[list[int]]:
+        batch = []
+        for index in order:
+            longest = max(self._size(examples[index])[1], _CHARACTERS)
+            if batch and (len(batch) + 1) * longest > self._batch_size * _CHARACTERS:
+                yield batch
+                batch = []
+            batch.append(index)
+        yield batch
 
     def _size(self, example: Example) -> tuple[int, int]:
         """Returns the number of strings, which is the same in a batch, and their length."""

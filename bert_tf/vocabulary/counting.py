@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
-from bert_tf.corpus.lines import decode, read_documents
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
+from bert_tf.corpus.utf8 import decode
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import Workers
 from tfrecords.progress import progress_bar

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,6 +33,7 @@ from bert_tf.finetuning.run import read_features
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.runs.comparison import published_tables, read_groups
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
@@ -342,6 +345,26 @@ def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):
     changes = {"recipe": "pd", "augment": 2, "masked_lm": teacher}
     with pytest.raises(ValueError, match="--masked_lm=.* has no masked-LM head"):
         run(make_options(teacher, files, tmp_path / "out", **changes))
+
+
+class _OwnModel(keras.Model):
+    """A model of a user's own: an encoder and one variable, without a `head`."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.encoder = BertEncoder(config)
+        self.kernel = self.add_weight(name="kernel", shape=(config.hidden_size, 2))
+
+
+def test_a_task_of_ones_own_starts_with_the_encoder(teacher, config):
+    """Oracle: the variables of the encoder. Recipes with a teacher refuse such a task."""
+    own = SimpleNamespace(name="own", head=None, objective=None, build_model=_OwnModel)
+    source = open_checkpoint(teacher)
+    task = StudentTask(own, RECIPES["layers"], source, keeps_head=True)
+    model = task.build_model(config)
+    assert task.initial_weights(model) == model.encoder.weights
+    with pytest.raises(ValueError, match="of tasks of your own, .* use --recipe=layers"):
+        StudentTask(own, RECIPES["pd"], source, keeps_head=True)
 
 
 def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path):

@@ -62,6 +62,12 @@ def test_tsv_files_have_no_quoting(tmp_path):
     assert table.lines == [2, 4]
 
 
+def test_nan_is_a_missing_value(tmp_path):
+    """Oracle: pandas writes NaN for an empty cell."""
+    table = read_table(write(tmp_path, "a.jsonl", b'{"label": NaN, "x": [1, NaN]}\n'))
+    assert table.columns == {"label": [None], "x": [[1, None]]}
+
+
 def test_json_lines_may_lack_keys(tmp_path):
     """Oracle: by hand."""
     data = b'\xef\xbb\xbf{"text": "a\\nb", "label": [1, "x"]}\r\n\r\n{"text": null, "id": 7}\n'
@@ -76,6 +82,7 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.txt", b"", "a.txt: the name must end in .csv, .tsv, .json, .jsonl"),
         ("a.csv", b"", "a.csv holds no examples"),
         ("a.csv", b"text,label\n\n", "a.csv holds no examples"),
+        ("a.csv", b"a,b\r1,2\r", "a.csv is a single line, with carriage returns: save the file"),
         ("a.csv", b"\xff\xfet\0", "a.csv is UTF-16: save it as UTF-8"),
         ("a.csv", b"a,b,a\n", "a.csv: the first line names 'a' twice"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", "a.csv, line 3: 3 columns, but the first line has 2"),

@@ -1,5 +1,6 @@
 """extract_features, against the encoder itself."""
 
+import gzip
 import json
 import shutil
 
@@ -206,6 +207,20 @@ def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
         assert path.read_bytes() == b"old"
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"old"
+
+
+def test_an_empty_file_is_named(pretrained, tmp_path):
+    with gzip.open(path := tmp_path / "none.gz", "w"):
+        pass
+    with pytest.raises(ValueError, match="none.gz is empty"):
+        run(
+            Options(
+                checkpoint=pretrained[0],
+                input_file=str(path),
+                output_file=str(tmp_path / "x.jsonl"),
+                max_seq_length=LENGTH,
+            )
+        )
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 10, 30])

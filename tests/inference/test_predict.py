@@ -185,6 +185,7 @@ CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
         (CHOICE, '{"text": "a", "choices": "b"}\n', '"choices", a list of strings'),
         (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2: not a JSON object"),
         (PAIR, '{"text": "a", "text_b": "\\ud800"}\n', 'line 1: "text_b" holds half a surrogate'),
+        (PAIR, '{"text": "a", "text_b": "b"}\n\n{"text":', "x.jsonl, line 3: not a JSON object"),
         (CHOICE, "a\n", "line 1: the model needs text and choices"),
     ],
 )
@@ -211,6 +212,36 @@ def test_bytes_that_are_not_utf8_are_dropped_and_counted(name, data, tmp_path, c
     assert texts == (["caf", "", "d\xe9"] if name == "x.txt" else ["caf"])
     counts = "2 of 3 examples" if name == "x.txt" else "1 of 1 example"
     assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
+def test_examples_before_a_wrong_line_are_predicted(name, tmp_path):
+    """Oracle: the two examples, of which one has an empty text; blank lines are none in JSON."""
+    pairs = [{"text": "a", "text_b": "b"}, {"text": "c", "text_b": ""}]
+    data = "".join(f"{json.dumps(pair)}\n\n" for pair in pairs) + "{"
+    if name == "x.txt":
+        data = "a\tb\nc\t\nd\n"
+    (tmp_path / name).write_text(data)
+    options = Options(checkpoint="x", input_file=str(tmp_path / name))
+    examples = read_examples(options, PAIR)
+    assert next(examples) == pairs
+    with pytest.raises(ValueError, match=f"{name}, line {5 if '{' in data else 3}: "):
+        next(examples)
+
+
+def test_batches_of_long_texts_are_small():
+    """Oracle: by hand: 4 texts of 4,096 characters; of 10,000, only one."""
+    lengths = [1, 10_000, 4096, 9, 10_000, 4096]
+    sizes = []
+
+    def serve(text):
+        sizes.append(sorted(tf.strings.length(text).numpy().tolist()))
+        return {"probabilities": tf.ones([len(text), 1])}
+
+    serve.input_signature = PAIR[:1]
+    predictor = Predictor(types.SimpleNamespace(serving=serve, labels=tf.constant(["a"])), 4)
+    predictor.predict([{"text": "x" * length} for length in lengths])
+    assert sizes == [[1, 9, 4096, 4096], [10_000], [10_000]]
 
 
 def test_choices_are_separated_by_tabs():

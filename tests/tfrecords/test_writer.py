@@ -1,5 +1,7 @@
 """Writing. Oracles: the records read back with TensorFlow, and the contents of the folder."""
 
+import os
+
 import pytest
 import tensorflow as tf
 
@@ -68,6 +70,17 @@ def test_folders_that_cannot_be_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     with pytest.raises(ValueError, match="^. cannot be replaced: name a new folder in it"):
         check_new_folder(".")
+
+
+def test_a_folder_holds_nothing_of_a_killed_process(tmp_path):
+    """Oracle: the file of this process alone; in a container, its number is often the same."""
+    left = tmp_path / f"new.tmp-{os.getpid()}"
+    left.mkdir()
+    (left / "old").touch()
+    with whole_folder(str(tmp_path / "new")) as folder:
+        atomic_write(f"{folder}/file", "text")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
+    assert not left.exists()
 
 
 def test_atomic_write(tmp_path):

@@ -12,12 +12,13 @@ from bert_tf.finetuning.options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.finetuning.saved_run import DATA_CHECKSUM, FINISHED
 from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
 
-# Flags in which the runs of one group may differ.
+# Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
 _VARYING = LOCATION_FLAGS | {
-    "random_seed", "hold_out_seed", "do_train", "do_eval", "do_predict", "eval_batch_size",
+    "random_seed", "hold_out_seed", DATA_CHECKSUM, "do_train", "do_eval", "do_predict",
+    "eval_batch_size",
 }  # fmt: skip
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based")
@@ -233,10 +234,10 @@ def _numbers(score: Score) -> list[str]:
 
 
 def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:
-    chosen = {
-        task: _best(published.columns, [group for group in groups if group.task == task])
-        for task in {column.task for column in published.columns}
-    }
+    chosen = {}
+    for task in {column.task for column in published.columns}:
+        columns = [column for column in published.columns if column.task == task]
+        chosen[task] = _best(columns, [group for group in groups if group.task == task])
     row = [
         chosen[c.task].scores.get(c.metric) if chosen[c.task] else None for c in published.columns
     ]
@@ -246,7 +247,7 @@ def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str |
 
 
 def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
-    """Returns the group with the highest sum of the scores on the dev set."""
+    """Returns the group with the highest sum of its task's scores on the dev set."""
     names = [column.metric for column in columns if column.metric.startswith("eval_")]
 
     def value(group: Group) -> float:

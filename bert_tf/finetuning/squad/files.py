@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_tf.corpus.tfds import prepare
+from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.json_files import read_json
 
@@ -143,17 +144,9 @@ def _get(record: Any, key: str, kind: Any, where: str) -> Any:
     value = record[key]
     if not isinstance(value, kind):
         raise ValueError(f'{where} has an invalid "{key}": {value!r:.40}')
-    if isinstance(value, str) and not _encodes(value):
+    if isinstance(value, str) and not is_unicode(value):
         raise ValueError(f'"{key}" of {where} holds half a surrogate pair, such as \\ud800')
     return value
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:

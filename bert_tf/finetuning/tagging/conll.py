@@ -75,7 +75,7 @@ def has_tags(path: str) -> bool:
 def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
     """Writes word, tag if known, and predicted tag, the input of conlleval, whole or not at all.
 
-    Spaces in words become underscores.
+    Spaces in words and tags become underscores.
 
     Args:
         predicted: the tags of all words.
@@ -85,10 +85,14 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
         if text.marks_documents:
             lines += [" ".join([DOCUMENT, "O", *["O"] * bool(text.tags)]), ""]
         for sentence in document:
-            words = ["_".join(word.split()) or "_" for word in sentence.words]
-            columns = filter(None, (words, sentence.tags, next(tags)))
-            lines += [*map(" ".join, zip(*columns, strict=True)), ""]
+            columns = filter(None, (sentence.words, sentence.tags, next(tags)))
+            rows = zip(*columns, strict=True)
+            lines += [*(" ".join(map(_without_spaces, row)) for row in rows), ""]
     atomic_write(path, "\n".join(lines) + "\n")
+
+
+def _without_spaces(cell: str) -> str:
+    return "_".join(cell.split()) or "_"
 
 
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:

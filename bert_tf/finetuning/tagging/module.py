@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.finetuning.serving import Tensors, in_any_shape
-from bert_tf.finetuning.tagging.raw_words import following, previous, split_words
+from bert_tf.finetuning.tagging.raw_words import following, previous, slices, split_words
 from bert_tf.finetuning.tagging.tags import tag_entities
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.task_model import BertTaskModel
@@ -106,16 +106,19 @@ def _entities(
 ) -> dict[str, tf.RaggedTensor]:
     """Joins words to entities as conlleval does: I-X after another tag begins an entity.
 
+    The tags may be in BIO, IOB1, IOBES or BILOU.
+
     Args:
         rows: the text of each word, int64 [words].
         number: the tag of each word, [words].
         words: what is known of each word, [words] each.
     """
     inside = tf.gather([label != "O" for label in labels], number)
-    begins = tf.gather([label[0] == "B" for label in labels], number)
+    begins = tf.gather([label[0] in "BSU" for label in labels], number)
+    ends = tf.gather([label[0] in "ESLU" for label in labels], number)
     kind = tf.gather([label[2:] for label in labels], number)
     same = previous(inside, False) & (kind == previous(kind, "")) & (rows == previous(rows, -1))
-    new = inside & ~(same & ~begins)
+    new = inside & ~(same & ~begins & ~previous(ends, False))
     # A word ends an entity unless the next one continues it.
     last = inside & (following(new, True) | ~following(inside, False))
     index = tf.cumsum(tf.cast(new, tf.int32)) - 1
@@ -123,7 +126,7 @@ def _entities(
     limits = tf.boolean_mask(words["end"], last)
     probabilities = tf.boolean_mask(words["probability"], inside)
     flat = {
-        "entity": tf.strings.substr(tf.gather(text, rows), starts, limits - starts),
+        "entity": slices(text, rows, starts, limits),
         "entity_type": tf.boolean_mask(kind, new),
         "entity_start": starts,
         "entity_end": limits,

@@ -39,7 +39,7 @@ def split_words(text: tf.Tensor, tokenizer: WordPieceTokenizer) -> RawWords:
     starts = tf.gather(starts.flat_values, pieces.row_starts())
     limits = tf.gather(limits.flat_values, pieces.row_limits() - 1)
     rows = ids.value_rowids()
-    atoms = tf.strings.substr(tf.gather(text, rows), starts, limits - starts)
+    atoms = slices(text, rows, starts, limits)
     new = tf.where(~_continues(atoms, rows, starts, limits))[:, 0]
     last = following(new, tf.size(atoms)) - 1
 
@@ -53,6 +53,22 @@ def split_words(text: tf.Tensor, tokenizer: WordPieceTokenizer) -> RawWords:
         starts=ragged(tf.gather(starts, new)),
         limits=ragged(tf.gather(limits, last)),
     )
+
+
+def slices(text: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
+    """Returns parts of texts, strings [N], in memory that grows with the texts only.
+
+    `tf.strings.substr` needs a copy of the whole text for each part.
+
+    Args:
+        text: strings [B].
+        rows: the text of each part, int64 [N].
+        starts, limits: the byte offsets of each part in its text, int64 [N].
+    """
+    characters = tf.strings.bytes_split(text)
+    first = tf.gather(characters.row_starts(), rows)
+    parts = tf.ragged.range(first + starts, first + limits)
+    return tf.strings.reduce_join(tf.gather(characters.values, parts), axis=-1)
 
 
 def _continues(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.user_tables import Table
 
 ID = "id"
@@ -22,7 +23,8 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
 _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-_FLAGS = {"0": False, "1": True, "false": False, "true": True}
+# Programs write whole numbers as 1.0 in columns with empty cells.
+_FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
 def are_flags(names: Collection[str]) -> bool:
@@ -33,11 +35,6 @@ def are_flags(names: Collection[str]) -> bool:
 def is_empty(value: Any) -> bool:
     """Returns whether a cell holds nothing, or an empty list."""
     return value in (None, []) or (isinstance(value, str) and not value.strip())
-
-
-def is_unicode(name: str) -> bool:
-    """Returns whether a string stands for UTF-8, without lone surrogates."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def check_label(table: Table, row: int, value: Any) -> None:
@@ -187,7 +184,7 @@ def _class_name(table: Table, row: int, value: Any) -> str:
             f"{table.at(row)}: label {_shown(value)} is not a string: lists are for "
             "--label_type=classes"
         )
-    # Programs write whole numbers as 1.0 in columns with empty cells.
+    # See `_FLAGS`.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = value.strip() if isinstance(value, str) else json.dumps(value)
@@ -209,7 +206,9 @@ def _number(table: Table, row: int, value: Any) -> float:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not math.isfinite(number):
+    except OverflowError:
+        number = math.inf
+    if math.isnan(number):
         raise ValueError(f"{table.at(row)}: label {_shown(value)} is not a number")
     if abs(number) > _FLOAT32_MAX:
         raise ValueError(f"{table.at(row)}: label {_shown(value)} is too large for float32")

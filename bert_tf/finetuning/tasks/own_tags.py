@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import Head
+from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.examples import HELD_OUT
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
@@ -15,7 +16,6 @@ from bert_tf.finetuning.tasks.own_labels import (
     OTHER_COLUMN,
     check_label,
     is_empty,
-    is_unicode,
     read_ids,
 )
 from bert_tf.finetuning.tasks.tagging import TaggingTask

@@ -17,6 +17,7 @@ from bert_tf.finetuning.tagging.module import TaggingModule
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, prepare
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
@@ -153,15 +154,12 @@ class TaggingTask(Task):
         return scores | {"invalid_tags": float(sum(len(breaks(tags)) for tags in by_sentence))}
 
     def problem(self, outputs: Logits, features: TaggingFeatures) -> str | None:
-        """Reports that all predictions are the same."""
-        (tag, count), *others = Counter(self._tags(_word_logits(outputs, features))).most_common()
-        if others:
+        """Reports that all predictions are the same and some are wrong."""
+        predicted = self._tags(_word_logits(outputs, features))
+        (tag, count), *others = Counter(predicted).most_common()
+        if others or features.examples.tags == predicted:
             return None
-        return (
-            f'the model predicts "{tag}" for all {count:,} words: it ignores its input. Try '
-            "another --learning_rate (3e-4 for an encoder as small as tiny, 5e-5 for base), more "
-            "epochs, or an --init_checkpoint that was trained for longer."
-        )
+        return f'the model predicts "{tag}" for all {count:,} words: {IGNORES_INPUT}'
 
     def write_predictions(
         self, folder: str, split: str, outputs: Logits, features: TaggingFeatures

@@ -16,7 +16,8 @@ CLASSES_SHOWN = 10
 # The end of a warning about (nearly) constant predictions.
 IGNORES_INPUT = (
     "it ignores its input. Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 "
-    "for base), more epochs, or an --init_checkpoint that was trained for longer."
+    "for base), more steps (a smaller --train_batch_size or more epochs), or an --init_checkpoint "
+    "that was trained for longer."
 )
 # From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
@@ -102,7 +103,7 @@ def constant_predictions(
     predicted = logits.argmax(axis=-1)
     label = np.bincount(predicted).argmax()
     count, true = (int(np.sum(classes == label)) for classes in (predicted, labels))
-    if count < _NEARLY_ALL * len(predicted) or true >= count:
+    if count < _NEARLY_ALL * len(predicted) or true >= count or count == 1:
         return None
     return (
         f'the model predicts "{names[label]}" for {count:,} of {len(predicted):,} examples, but '

@@ -34,7 +34,7 @@ def check(config: BertConfig, source: str) -> None:
         if getattr(config, key) != only:
             raise ValueError(
                 f"{source}: {key} is {not only}, which Hugging Face's MobileBERT cannot compute: "
-                "only run folders hold such a model"
+                "keep it in a run folder"
             )
 
 

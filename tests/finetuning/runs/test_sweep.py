@@ -18,6 +18,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
@@ -158,6 +159,9 @@ def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):
     for open_ in (open_checkpoint, lambda path: open_fine_tuned(path, None, None, False)):
         with pytest.raises(FileNotFoundError, match=line):
             open_(f"{tmp_path}/runs/")
+    options = make_options(tmp_path, do_train=False, do_eval=True)
+    with pytest.raises(ValueError, match=line):
+        fine_tune(dataclasses.replace(options, output_dir=f"{tmp_path}/runs"))
 
 
 def test_finished_runs_are_not_repeated(tmp_path, trained):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_tf.finetuning.tagging.conll import has_tags, read_conll, read_tfds, write_conll
-from bert_tf.finetuning.tagging.tagged_text import label_names, prepare
+from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names, prepare
 
 _TEXT = """-DOCSTART- -X- -X- O
 
@@ -129,6 +129,14 @@ def test_writing_is_the_input_of_conlleval(tmp_path):
         "-DOCSTART- O O\n\nE_U B-ORG O\nrejects O B-LOC\n\nPeter B-PER B-PER\n\n"
         "-DOCSTART- O O\n\nBRUSSELS B-LOC O\n\n"
     )
+
+
+def test_spaces_in_tags_do_not_add_columns(tmp_path):
+    """Oracle: three columns, written down; tags of JSON lines may hold anything."""
+    path = str(tmp_path / "out.conll")
+    text = TaggedText("x", [[Sentence(["a"], ["NOUN PHRASE"], [1])]])
+    write_conll(path, text, ["VERB\tPHRASE"])
+    assert pathlib.Path(path).read_text() == "a NOUN_PHRASE VERB_PHRASE\n\n"
 
 
 def test_real_files_are_read_and_written_line_for_line(tmp_path, shared_data):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import keras
 import numpy as np
@@ -11,6 +12,7 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.run import fine_tune
@@ -145,6 +147,9 @@ def test_one_tag_for_all_words_is_reported():
     message = _task().problem(_outputs(features, ["O"] * 5), features)
     assert message.startswith('the model predicts "O" for all 5 words')
     assert _task().problem(_outputs(features, ["O"] * 4 + ["B-X"]), features) is None
+    right = TaggedText("x", [[Sentence(["a", "b"], ["O", "O"], [1, 2])]])
+    features = _task().featurize(right, TOKENIZER, 8)
+    assert _task().problem(_outputs(features, ["O", "O"]), features) is None
 
 
 def test_other_tags_are_measured_by_accuracy():
@@ -157,11 +162,15 @@ def test_other_tags_are_measured_by_accuracy():
     assert scores["accuracy"] == pytest.approx(2 / 3)
 
 
-def test_served_tags_are_those_of_evaluation():
-    """Oracle: the evaluation of the same words; seqeval's entities, cut from the text."""
+@pytest.mark.parametrize("labels", [LABELS, ("S-X", "B-X", "E-X")])
+def test_served_tags_are_those_of_evaluation(labels):
+    """Oracle: the evaluation of the same words; seqeval's entities, cut from the text.
+
+    A model of another program may have tags in IOBES.
+    """
     keras.utils.set_random_seed(1)
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
-    model, task = BertTaskModel(config, 3, "tagger"), _task()
+    model, task = BertTaskModel(config, 3, "tagger"), ConllTask(labels, DataFiles())
     texts = ["ab c dab e f g h a b h g f e c", "", "h"]
     sentences = [Sentence(t.split(), ["O"] * len(t.split()), range(20)) for t in texts if t]
     features = task.featurize(TaggedText("t", [[s] for s in sentences]), TOKENIZER, 8)
@@ -178,7 +187,7 @@ def test_served_tags_are_those_of_evaluation():
     words = served["end"] > 0
     assert words.sum(axis=1).tolist() == [14, 0, 1]
     tags = [tag.decode() for tag in served["tag"][words]]
-    assert tags == [LABELS[i] for i in expected.argmax(axis=1)] and len(set(tags)) == 3
+    assert tags == [labels[i] for i in expected.argmax(axis=1)] and len(set(tags)) == 3
     np.testing.assert_allclose(served["probability"][words], expected.max(axis=1), 1e-4)
     probabilities = expected.max(axis=1)
     for row, begin, end in ((0, 0, 14), (1, 14, 14), (2, 14, 15)):
@@ -246,6 +255,9 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
         _conll(sentences, tmp_path / f"{name}.txt", 16, seed)
     options = _options(files, tmp_path, feature_based="last", num_train_epochs=1)
     fine_tune(options)
+    shutil.copytree(f"{options.output_dir}/best", alone := f"{tmp_path}/alone")
+    with pytest.raises(ValueError, match="alone lacks the flags.json of its run: give the run's"):
+        open_fine_tuned(alone, None, None, pairs=False)
     tensors = saved_tensors(best := latest_checkpoint(f"{options.output_dir}/best"))
     keras.utils.set_random_seed(options.random_seed)
     task = task_of_run(RunFolder(options.output_dir))

@@ -120,6 +120,18 @@ def test_a_model_without_a_pooler_is_used_as_a_fine_tuned_model(tmp_path, name):
         classifier.export_classifier(path, str(tmp_path / "exported"))
 
 
+def test_a_model_of_squad2_may_leave_questions_without_an_answer(tmp_path, capsys):
+    """Oracle: the note; the task, whose answers have `null_odds`."""
+    path = with_vocab(unpack("BertForQuestionAnswering", tmp_path / "model"))
+    assert open_fine_tuned(path, None, None, pairs=False)[1].name == "squad"
+    assert "give --null_score_diff_threshold=0." in capsys.readouterr().out
+    assert open_fine_tuned(path, None, None, pairs=False, threshold=0.0)[1].name == "squad2"
+    assert capsys.readouterr().out == ""
+    tagger = with_vocab(unpack("BertForTokenClassification", tmp_path / "tagger"))
+    with pytest.raises(ValueError, match="only for models that answer questions: omit it"):
+        open_fine_tuned(tagger, None, None, pairs=False, threshold=0.0)
+
+
 def test_an_encoder_without_a_pooler_is_published_with_a_warning(tmp_path, capsys):
     """Oracles: the warnings; the form for transformers has the parts of the source."""
     path = with_vocab(unpack("BertForMaskedLM", tmp_path / "model"))

@@ -134,8 +134,8 @@ for second in "he bought a gallon of milk", "penguins are flightless birds":
 # %% [markdown]
 # ## Two meanings of a word
 #
-# Before the first layer, *apple* has the same vector in every sentence. Each layer mixes in the words
-# around it, until the fruit and the company lie apart.
+# Before the first layer, the vectors of *apple* differ only because of its position. Each layer mixes in
+# the words around it, until the fruit and the company lie apart.
 
 # %%
 FRUIT, COMPANY = "fruit", "company"

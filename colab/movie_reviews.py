@@ -79,6 +79,9 @@ for text, label in train.take(3):
 # A model of TensorFlow Hub is a pair of SavedModels. The *preprocessor* splits text into WordPiece
 # tokens and packs them into batches of one length; the *encoder* maps those to vectors. The same two
 # commands export your own pre-trained encoder.
+#
+# The folders are for one choice of settings. Before you export with others, delete them (`!rm -r encoder
+# preprocessor`); otherwise the commands end with an error, and the cells below use the old folders.
 
 # %%
 # !python -m export.encoder --checkpoint="{MODEL}" --output_dir=encoder
@@ -114,7 +117,7 @@ hub_model = tf_keras.Model(text_input, tf_keras.layers.Dense(1, name="sentiment"
 hub_model.summary()
 
 # %% [markdown]
-# BERT is fine-tuned with a small learning rate that rises briefly and then falls to 0.
+# BERT is fine-tuned with a small learning rate that falls to 0.
 
 # %%
 BATCH_SIZE = 32

@@ -19,8 +19,8 @@
 #
 # `TEXT` is a file with one sentence per line and a blank line between documents. Without it, the
 # notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that every
-# machine has. `STRATEGY` is where to train: `auto` takes the GPUs if there are any, `tpu` the TPU of
-# this notebook (*Runtime > Change runtime type*).
+# machine has. `STRATEGY` is where to train: `auto` takes the GPUs if there are any. `tpu` needs
+# [another environment](https://github.com/bert-tf/bert_tf/blob/main/docs/tpu.md), in which only training runs.
 
 # %% tags=["parameters"]
 TEXT = ""  # @param {type:"string"}
@@ -84,8 +84,9 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # %% [markdown]
 # ## Pre-train
 #
-# The command holds out one example in a hundred and evaluates on them. Run the cell again to resume an
-# interrupted run: on a CPU, the weights will be the same to the last bit.
+# The command holds out one example in a hundred and evaluates on them. The model still reads their text,
+# because `--dupe_factor=4` makes four examples of it, so its accuracy on new text may be lower. Run
+# the cell again to resume an interrupted run: on a CPU, the weights will be the same to the last bit.
 #
 # At first, the model only learns which tokens are frequent; its accuracy stays below 0.15. Then
 # it begins to use the words around the hidden one.
@@ -128,7 +129,9 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # ## Export
 #
 # Two SavedModels, as on TensorFlow Hub: the encoder, and the preprocessor that maps text to its inputs.
-# The other notebooks take the folder `encoder` as their `MODEL`.
+# *movie_reviews*, *glue*, *squad* and *ner* take the folder `encoder` as their `MODEL`. On Colab, copy it
+# to Google Drive first, because each notebook has a machine of its own. An export needs a new folder:
+# before you repeat it, delete the old ones (`!rm -r encoder preprocessor`).
 
 # %%
 # !python -m export.encoder --checkpoint=run --output_dir=encoder

@@ -18,7 +18,8 @@
 #
 # `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
 # With `hf:google-bert/bert-base-uncased`, set the learning rate to 3e-5. `DATA_DIR` holds
-# `train-v2.0.json` and `dev-v2.0.json`; without it, the next cells download them.
+# `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
+# where that cell writes the articles that the notebook uses.
 #
 # The stored outputs are those of ten training articles, which have few questions without an answer. So
 # that model hardly ever refuses to answer.
@@ -85,7 +86,9 @@ for name in "exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh":
 # ## Ask your own questions
 #
 # The exported model maps raw strings to answers. It cuts them out of the text unchanged and says where
-# they are: `start` and `end` count bytes of the text.
+# they are: `start` and `end` count bytes of the text. Before you train and export again with other
+# settings, delete the old folders (`!rm -r run answers`); otherwise the commands end with an error, and
+# the cells show the old model.
 
 # %%
 # !python -m export.classifier --checkpoint=run --output_dir=answers

@@ -1,6 +1,7 @@
 """The weights of classes in the loss."""
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,7 +26,9 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
         ValueError: a label or a weight is wrong, or a label occurs twice.
     """
     if value != BALANCED:
-        parsed = [_parse(item, labels) for item in value.split(",")]
+        # A label may hold commas, a weight none.
+        items = re.sub("(=[^,]*),", "\\1\n", value).split("\n")
+        parsed = [_parse(item, labels) for item in items]
         stated = dict(parsed)
         if len(stated) < len(parsed):
             raise ValueError(f"--class_weights={value} names a class twice")

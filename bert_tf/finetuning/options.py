@@ -1,7 +1,7 @@
 """The flags of run_finetuning.
 
-They have the names and defaults of google-research/bert's run_classifier and run_squad, except
-that --eval_batch_size is 32 instead of 8. `absent_flags` lists the flags that are missing here.
+They have the names and defaults of google-research/bert's run_classifier and run_squad, except for
+those in docs/differences.md. `absent_flags` lists the flags that are missing here.
 """
 
 import dataclasses
@@ -275,6 +275,10 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         super().__post_init__()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
+        if self.freeze_encoder and self.feature_based:
+            raise ValueError("--feature_based freezes the encoder: omit --freeze_encoder")
+        if self.layer_decay != 1 and (self.freeze_encoder or self.feature_based):
+            raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
         if self.is_sweep and not self.do_train:
             raise ValueError(
                 "--num_seeds and --grid are for training: add --do_train, or give the folder of "

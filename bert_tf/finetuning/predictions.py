@@ -1,21 +1,18 @@
-"""Probabilities and the loss of logits, and files with predictions."""
+"""The loss of logits, and files with predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax
 
 from tfrecords.writer import atomic_write
 
 
-def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns the logarithms of the softmax over the last axis."""
-    return logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
-
-
 def cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
     """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
-    return -float(np.take_along_axis(log_softmax(logits), labels[:, None], axis=-1).mean())
+    chosen = np.take_along_axis(log_softmax(logits, axis=-1), labels[:, None], axis=-1)
+    return -float(chosen.mean())
 
 
 def write_table(folder: str, name: str, columns: Mapping[str, Sequence[Any]]) -> str:

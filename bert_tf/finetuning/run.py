@@ -109,7 +109,7 @@ def _fine_tune(
     else:
         results, evaluator = _train(options, task, spec, splits, init, mapping, strategy)
     files = []
-    for split in reported:
+    for split in [name for name in reported if name in splits]:
         metrics, names = evaluator.report(split, run.path)
         results |= metrics
         files += names

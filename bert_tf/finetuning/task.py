@@ -70,7 +70,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """Reads the examples of some splits.
+        """Reads the examples of some splits; may leave out test splits that need not exist.
 
         Args:
             names: some of "train", `dev_splits` and `test_splits`.

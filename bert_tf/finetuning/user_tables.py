@@ -61,7 +61,8 @@ def read_table(path: str) -> Table:
     - `.tsv`: the first line names the columns; tabs separate the fields, and quotes are text.
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 
-    Blank lines are skipped, and so is a byte order mark. Line ends may be those of Windows.
+    Blank lines are skipped, except in a file of a single column, where they are empty cells. A byte
+    order mark is skipped, too. Line ends may be those of Windows.
     Prints the number of fields with line breaks, if any: stray quotes also cause them.
 
     Raises:
@@ -125,8 +126,8 @@ def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[
 
 def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
     # The csv module and splitlines also split at a lone carriage return, which is text here.
-    lines = (line.removesuffix("\r") for line in content.split("\n"))
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line)
+    lines = (line.removesuffix("\r") for line in content.removesuffix("\n").split("\n"))
+    rows = ((number, line.split("\t") if line else []) for number, line in enumerate(lines, 1))
     yield from _named(path, rows)
 
 
@@ -135,12 +136,14 @@ def _named(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     names = None
     for line, fields in rows:
-        if not fields:
+        if not fields and not (names and len(names) == 1):
             continue
         if names is None:
             names = [name.strip() for name in fields]
             if twice := {name for name in names if name and names.count(name) > 1}:
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
+        elif not fields:
+            yield line, {names[0]: ""}
         elif len(fields) != len(names):
             raise ValueError(
                 f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line has "

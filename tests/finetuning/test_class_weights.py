@@ -24,6 +24,8 @@ def test_stated_weights():
     assert class_weights("spam=4,a=b=0.5", LABELS, TARGETS) == (1.0, 4.0, 0.5)
     line = "Class weights: ham 1 (17 examples), spam 4 (2 examples), a=b 0.5 (5 examples)."
     assert describe((1.0, 4.0, 0.5), LABELS, TARGETS) == line
+    # The name of a class may hold a comma.
+    assert class_weights("x, y=2,z=3,a,b=4", ("x, y", "z", "a,b"), TARGETS) == (2.0, 3.0, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -84,12 +84,11 @@ def test_layer_decay_is_electras(monkeypatch):
     depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
     given = []
 
-    class Recording(optimizers.AdamW):
-        def __init__(self, variables, rate_factors, **others):
-            given.extend(zip([v.path for v in variables], rate_factors, strict=True))
-            super().__init__(variables, rate_factors=rate_factors, **others)
+    def record(variables, rate_factors, **others):
+        given.extend(zip([v.path for v in variables], rate_factors, strict=True))
+        return optimizers.AdamW(variables, rate_factors=rate_factors, **others)
 
-    monkeypatch.setattr(task_module, "AdamW", Recording)
+    monkeypatch.setattr(task_module, "AdamW", record)
     make_tuner(layer_decay=0.8)
     assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
     for path, factor in given:
@@ -97,6 +96,30 @@ def test_layer_decay_is_electras(monkeypatch):
     given.clear()
     make_tuner()
     assert {factor for _, factor in given} == {1.0}
+
+
+@pytest.mark.parametrize(("flags", "corrects"), [({}, True), ({"bias_correction": False}, False)])
+def test_bias_correction_is_the_default(monkeypatch, flags, corrects):
+    """Oracle: Mosbach et al. (arXiv:2006.04884); `optimizers.AdamW` is tested on its own."""
+    given = []
+    monkeypatch.setattr(
+        task_module,
+        "AdamW",
+        lambda variables, **values: given.append(values) or optimizers.AdamW(variables, **values),
+    )
+    make_tuner(**flags)
+    assert [values["bias_correction"] for values in given] == [corrects]
+
+
+@pytest.mark.parametrize("patience", [None, 2])
+def test_early_stopping_and_the_metric_of_the_task_reach_the_driver(monkeypatch, patience):
+    """Oracle: the flags; the paper's metric for MRPC. `Driver` is tested on its own."""
+    chosen = {}
+    monkeypatch.setattr(
+        "bert_tf.finetuning.fine_tuner.Driver", lambda *_, **values: chosen.update(values)
+    )
+    make_tuner(TASKS["mrpc"], early_stopping=patience)
+    assert chosen["patience"] == patience and chosen["best_metric"] == "eval_f1"
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):

@@ -62,6 +62,15 @@ def test_tsv_files_have_no_quoting(tmp_path):
     assert table.lines == [2, 4]
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blank_lines_of_a_single_column_are_empty_cells(name, end, tmp_path):
+    """Oracle: by hand; predictions for the lines must not move up."""
+    data = end.join(["text", "a", "", "b", ""]).encode()
+    table = read_table(write(tmp_path, name, data))
+    assert table.columns == {"text": ["a", "", "b"]} and table.lines == [2, 3, 4]
+
+
 def test_nan_is_a_missing_value(tmp_path):
     """Oracle: pandas writes NaN for an empty cell."""
     table = read_table(write(tmp_path, "a.jsonl", b'{"label": NaN, "x": [1, NaN]}\n'))

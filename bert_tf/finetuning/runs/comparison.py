@@ -251,7 +251,8 @@ def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
     names = [column.metric for column in columns if column.metric.startswith("eval_")]
 
     def value(group: Group) -> float:
-        return sum(_rank(group.scores[name]) for name in names if name in group.scores)
+        ranks = [_rank(group.scores[name]) for name in names if name in group.scores]
+        return sum(ranks) if ranks else -np.inf
 
     return max(groups, key=value, default=None)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from bert_tf.finetuning.squad.features import SquadFeatures
 from bert_tf.finetuning.squad.windows import Windows, has_most_context
@@ -174,7 +175,7 @@ def _answer(
     if not best:
         return Answer("", odds, [Candidate("", 0.0, 0.0, 0.0)])
     scores = np.array([sum(logits) for logits in best.values()])
-    probabilities = np.exp(scores - np.logaddexp.reduce(scores)).tolist()
+    probabilities = softmax(scores).tolist()
     return Answer(
         text,
         odds,

@@ -174,16 +174,17 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
         context = contexts.setdefault(row.context, len(contexts))
         answers = None if row.answers is None else tuple(text for text, _ in row.answers)
         questions.append(Question(row.id, row.text, context, answers, span))
-    if not questions:
-        raise ValueError(f"no questions to use for {split}")
     unknown = sum(question.answers is None for question in questions)
     # Such a file is only predicted.
     counts[_UNKNOWN] = unknown if unknown < len(questions) else 0
+    notes = tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text])
+    if not questions:
+        raise ValueError("; ".join([f"no questions to use for {split}", *notes]))
     return SquadExamples(
         [context.encode() for context in contexts],
         questions,
         not unknown,
-        tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text]),
+        notes,
     )
 
 

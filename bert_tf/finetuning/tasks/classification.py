@@ -5,17 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import softmax
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import CLASSIFICATION
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import (
-    cross_entropy,
-    log_softmax,
-    write_rows,
-    write_table,
-)
+from bert_tf.finetuning.predictions import cross_entropy, write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
 from bert_tf.models.task_model import BertTaskModel
@@ -81,7 +77,7 @@ class ClassificationTask(TextTask):
         if labels is not None:
             columns["label"] = [self.labels[label] for label in labels]
         columns["prediction"] = [self.labels[label] for label in predictions]
-        probabilities = np.exp(log_softmax(logits))
+        probabilities = softmax(logits, axis=-1)
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
         columns |= features.examples.text_columns
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]

@@ -1,18 +1,23 @@
 """The GLUE tasks (arXiv:1804.07461), with the files of predictions that its server takes."""
 
-from collections.abc import Mapping
+import abc
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from bert_tf.finetuning.examples import TfdsSource
+from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.glue_files import GlueFiles
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.tasks.text_task import TextTask
+from tfrecords.progress import say
 
+# The split of GLUE's diagnostic test set, which belongs to MNLI.
+_AX = "ax"
 # The files of a submission, with the number of examples of each test set.
 SUBMISSION = {
     "CoLA.tsv": 1_063,
@@ -41,6 +46,18 @@ class _GlueTask(TextTask):
     files: GlueFiles
     submissions: Mapping[str, str] = field(default_factory=dict)
 
+    def read_splits(
+        self, names: Collection[str], files: DataFiles, seed: int
+    ) -> dict[str, TextExamples]:
+        """Reads splits; AX, which is not in the archive of MNLI, only if it is there."""
+        if _AX in names and files.data_dir:
+            try:
+                self.files.find(files.data_dir, _AX)
+            except FileNotFoundError as error:
+                say(f"WARNING: no predictions for AX: {error}.")
+                names = [name for name in names if name != _AX]
+        return super().read_splits(names, files, seed)
+
     def write_predictions(
         self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
     ) -> list[str]:
@@ -49,6 +66,10 @@ class _GlueTask(TextTask):
             return written
         columns = {"index": features.examples.index, "prediction": self._submitted(outputs)}
         return [*written, write_table(folder, self.submissions[split], columns)]
+
+    @abc.abstractmethod
+    def _submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        """Returns the predictions as the server expects them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +107,7 @@ _SENTENCES = dict(text_a="sentence1", text_b="sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
 _COLA_HEADER = ("source", "label", "original_label", "sentence")
-_AX = tuple(
+_AX_FILES = tuple(
     f"{folder}{name}"
     for folder in ("", "AX/", "../AX/", "diagnostic/", "../diagnostic/")
     for name in ("diagnostic.tsv", "AX.tsv")
@@ -120,7 +141,7 @@ _MNLI = GlueFiles(
     names={
         "dev": ("dev_matched.tsv",),
         "test": ("test_matched.tsv",),
-        "ax": _AX,
+        _AX: _AX_FILES,
     },
 )
 _QNLI = GlueFiles(folder="QNLI", text_a="question", text_b="sentence", labels=_ENTAILMENT)
@@ -132,12 +153,12 @@ _MNLI_SPLITS = {
     "dev_mismatched": "validation_mismatched",
     "test": "test_matched",
     "test_mismatched": "test_mismatched",
-    "ax": "glue/ax:test",
+    _AX: "glue/ax:test",
 }
 _MNLI_OPTIONS = _options(_MNLI, text_a="premise", text_b="hypothesis", splits=_MNLI_SPLITS) | dict(
     dev_splits=("dev", "dev_mismatched"),
-    test_splits=("test", "test_mismatched", "ax"),
-    submissions={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv", "ax": "AX.tsv"},
+    test_splits=("test", "test_mismatched", _AX),
+    submissions={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv", _AX: "AX.tsv"},
 )
 
 # Of the metrics, the first chooses the best weights: the one in table 1 of the BERT paper.

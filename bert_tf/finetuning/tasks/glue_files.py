@@ -53,7 +53,7 @@ class GlueFiles:
             FileNotFoundError: the file is in neither folder.
             ValueError: a column is missing or a label unknown; the message names file and line.
         """
-        path = self._find(data_dir, split)
+        path = self.find(data_dir, split)
         names = [name for name in (self.text_a, self.text_b) if name]
         labelled = split in _LABELLED
         table = _Table(path, self.headers.get(split))
@@ -67,7 +67,12 @@ class GlueFiles:
             texts[0], texts[1] if self.text_b else None, targets, ids, (*notes, *id_notes)
         )
 
-    def _find(self, data_dir: str, split: str) -> str:
+    def find(self, data_dir: str, split: str) -> str:
+        """Returns the path of a split's file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
         names = self.names.get(split, (f"{split}.tsv",))
         candidates = [*names, *(f"{self.folder}/{name}" for name in names if "/" not in name)]
         for candidate in candidates:
@@ -100,7 +105,7 @@ class GlueFiles:
                 f"not from {low} to {high}, the first in line {lines[0]}. They stay as they are."
             )
 
-    def target(self, label: str) -> float:
+    def target(self, label: str) -> int | float:
         """Returns the index of a class, or the number, that is written in the files as `label`.
 
         Raises:

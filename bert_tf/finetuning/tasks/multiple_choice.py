@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import softmax
 
 from bert_tf.config import Head
 from bert_tf.finetuning.choice_module import ChoiceModule
@@ -13,7 +14,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import cross_entropy, log_softmax, write_table
+from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
@@ -135,7 +136,7 @@ class MultipleChoiceTask(Task):
         if labels is not None:
             columns["label"] = labels
         columns["prediction"] = predictions
-        probabilities = np.exp(log_softmax(logits))
+        probabilities = softmax(logits, axis=-1)
         columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         if labels is not None:

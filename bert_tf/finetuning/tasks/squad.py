@@ -80,6 +80,11 @@ class SquadTask(Task):
             return read_file(path, split, self._nulls)
         if split == "test":
             raise ValueError("SQuAD's test set is not public: give --test_file")
+        if files.train_file or files.dev_file:
+            raise ValueError(
+                f"--task={self.name} needs --{split}_file, or --data_dir with "
+                f"{split}-{self._version}.json"
+            )
         return read_tfds(f"squad/{self._version}", split, self._nulls)
 
     def featurize(

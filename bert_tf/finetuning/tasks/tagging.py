@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
+from scipy.special import softmax
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import TaggingObjective
-from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, prepare
@@ -139,10 +140,9 @@ class TaggingTask(Task):
         logits, gold = _word_logits(outputs, features), features.examples.tags
         predicted = self._tags(logits)
         known = np.flatnonzero([tag in self._index for tag in gold])
-        targets = [self._index[gold[number]] for number in known]
-        losses = np.logaddexp.reduce(logits[known], axis=-1) - logits[known, targets]
+        targets = np.array([self._index[gold[number]] for number in known])
         scores = {
-            "loss": float(losses.mean()),
+            "loss": cross_entropy(targets, logits[known]),
             "accuracy": float(np.mean(np.equal(gold, predicted))),
         }
         if not self.has_entities:
@@ -178,7 +178,7 @@ class TaggingTask(Task):
         if gold:
             columns["tag"] = gold
         columns["prediction"] = predicted
-        columns["probability"] = np.exp(logits.max(axis=-1) - np.logaddexp.reduce(logits, axis=-1))
+        columns["probability"] = softmax(logits, axis=-1).max(axis=-1)
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         files.append(f"predictions_{split}.conll")
         write_conll(f"{folder}/{files[-1]}", text, predicted)

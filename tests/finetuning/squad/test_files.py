@@ -155,6 +155,13 @@ def test_bad_files_are_named_in_one_line(content, message, write_squad):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_without_any_usable_question_says_why(write_squad):
+    """Oracle: by hand; "Bob" is not in the context."""
+    path = write_squad(_file(_question(answers=_answer("Bob", 2))))
+    with pytest.raises(ValueError, match="questions to use for train; .* not in the context: 1$"):
+        read_file(path, "train", False)
+
+
 def test_broken_and_missing_files_are_named(tmp_path):
     (tmp_path / "cut.json").write_text(json.dumps(_file(_question()), indent=1)[:70])
     with pytest.raises(ValueError, match="cut.json is damaged .*line 6"):

@@ -161,6 +161,13 @@ def test_where_the_files_are():
             task.read_splits(["test"], DataFiles(), 0)
 
 
+def test_a_training_file_alone_needs_a_dev_file():
+    """Oracle: the message; questions of another data set must not choose the best epoch."""
+    task = make_task(Options(task="squad2", train_file="x", output_dir="x", do_train=True))
+    with pytest.raises(ValueError, match="squad2 needs --dev_file, or --data_dir with dev-v2.0.js"):
+        task.read_splits(["dev"], DataFiles(train_file="x"), 0)
+
+
 def test_the_default_length_is_that_of_the_original():
     """Oracle: the flags of google-research/bert's run_classifier.py and run_squad.py."""
     options = Options(task="squad", output_dir="run", do_eval=True)

@@ -1,5 +1,6 @@
 """Tagging: every word is learned and predicted once, from its first token."""
 
+import itertools
 import json
 import pathlib
 import shutil
@@ -27,6 +28,7 @@ from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.weights.loading import load_weights
+from export import classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LABELS = ("O", "B-X", "I-X")
@@ -249,7 +251,9 @@ def test_conll_end_to_end(sentences, files, tmp_path):
 
 
 def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
-    """Oracle: the encoder's weights are those it began with; the best weights fit the model."""
+    """Oracles: the encoder's weights are those it began with; the best weights fit the model; the
+    exported module predicts what the evaluation predicted.
+    """
     monkeypatch.setattr(feature_tagger, "_UNITS", 8)
     for seed, name in enumerate(("train", "valid")):
         _conll(sentences, tmp_path / f"{name}.txt", 16, seed)
@@ -267,6 +271,19 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     kernel = model.head.kernel.numpy()
     load_weights(best, tensors, model.weights)
     assert (model.head.kernel.numpy() != kernel).all()
+
+    classifier.export_classifier(options.output_dir, exported := str(tmp_path / "exported"))
+    rows = [
+        line.split("\t")
+        for line in (tmp_path / "run/predictions_dev.tsv").read_text().splitlines()[1:]
+    ]
+    texts = [
+        " ".join(row[1] for row in sentence)
+        for _, sentence in itertools.groupby(rows, key=lambda row: row[0])
+    ]
+    served = tf.saved_model.load(exported)(texts)
+    found = [tag.decode() for tag in served["tag"].numpy()[served["end"] > 0]]
+    assert found == [row[3] for row in rows]
 
 
 @pytest.mark.parametrize("document_context", [True, False])

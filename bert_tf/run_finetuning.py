@@ -28,8 +28,8 @@ Tasks:
   csv            classes, numbers or tags in your own .csv, .tsv or .jsonl files with the columns
                  text and label. --label_type and --label_column say what to predict.
 
-Flags have the names and defaults of google-research/bert's run_classifier and run_squad, except
-that --eval_batch_size is 32.
+Flags have the names and defaults of google-research/bert's run_classifier and run_squad, with some
+differences (docs/differences.md).
 """
 
 from bert_tf.finetuning.options import FineTuningOptions as Options

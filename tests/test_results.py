@@ -127,7 +127,9 @@ def test_runs_may_differ_in_what_the_seed_holds_out(add_run, tmp_path, capsys):
     for seed in (1, 2):
         path = tmp_path / "runs" / f"seed-{seed}" / FLAGS
         add_run(f"seed-{seed}", {"eval_accuracy": 0.5}, task="imdb", random_seed=seed)
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"data_checksum": seed}))
+        path.write_text(
+            json.dumps(json.loads(path.read_text()) | {"data_checksums": {"train": seed}})
+        )
     run(Options(folder=f"{tmp_path}/runs"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split() == ["folder", "runs", "eval_accuracy"]

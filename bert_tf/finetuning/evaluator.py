@@ -45,6 +45,9 @@ class Evaluator:
         results = self._score(split, outputs) if features.targets else {}
         if not is_chief(self._trainer.strategy):
             return results, []
+        if not features.targets and tf.io.gfile.exists(f"{folder}/confusion_{split}.png"):
+            # It shows an earlier file, which had targets.
+            tf.io.gfile.remove(f"{folder}/confusion_{split}.png")
         return results, self._task.write_predictions(folder, split, outputs, features)
 
     def _score(self, split: str, outputs: Outputs) -> dict[str, float]:

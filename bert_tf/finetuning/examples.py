@@ -130,7 +130,10 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
         count = min(max(1, round(HELD_OUT * len(indices))), len(indices) - 1)
         held_out[random.choice(indices, count, replace=False)] = True
     if not held_out.any():
-        raise ValueError(f"too few training examples to hold out a tenth: {len(examples)}")
+        raise ValueError(
+            f"cannot hold out a tenth of {len(examples):,} training examples, because no class has "
+            "two: give --dev_file, or more examples"
+        )
     rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
     # The notes count all examples.
     return rest, dataclasses.replace(tenth, notes=())

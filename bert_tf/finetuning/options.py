@@ -313,6 +313,25 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         return steps
 
 
+@dataclass(frozen=True)
+class DataCheck:
+    """Checks that the data of a finished run has not changed; see `run_process.Run`."""
+
+    options: FineTuningOptions
+
+    @property
+    def output_dir(self) -> str:
+        """The folder of the run."""
+        return self.options.output_dir
+
+    def start(self, task: "Task | None" = None) -> dict[str, float]:
+        """Makes the check; see `bert_tf.finetuning.run.check_data_of`."""
+        from bert_tf.finetuning.run import check_data_of
+
+        check_data_of(self.options, task)
+        return {}
+
+
 def check_task_flags(options: TaskOptions, flags: tuple[str, ...]) -> None:
     """Checks that only flags are set which the task reads.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint, open_init_checkpoint
+from bert_tf.checkpoint import open_checkpoint, open_init_checkpoint, run_of
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
@@ -15,11 +15,13 @@ from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import (
-    DATA_CHECKSUM,
+    DATA_CHECKSUMS,
     FINISHED,
     check_resumable,
     check_same_data,
-    data_checksum,
+    compared_splits,
+    data_checksums,
+    with_lengths_of,
     with_saved_flags,
 )
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -83,14 +85,17 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
-    options = with_length(with_saved_flags(options, run), options.task)
-    trains = options.do_train and not check_resumable(options, run)
+    options = with_saved_flags(options, run)
+    trains = options.do_train and not check_resumable(with_length(options, options.task), run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     init = init or open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
+    if init and not options.do_train:
+        options = with_lengths_of(options, run_of(init))
+    options = with_length(options, options.task)
     trained = None if trains else _open_trained(run, init)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
@@ -101,8 +106,9 @@ def _fine_tune(
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     set_precision(options.precision)
     reported = _reported_splits(options, task)
-    trained_on = [] if trained else [TRAIN, task.dev_splits[0]]
-    splits = read_features(options, task, spec, list(dict.fromkeys([*trained_on, *reported])), say)
+    compared = compared_splits(options, run, task)
+    splits = read_features(options, task, spec, list(dict.fromkeys([*compared, *reported])), say)
+    check_same_data(run, data_checksums({name: splits[name] for name in compared}))
     if trained:
         results = _earlier_results(options, run)
         evaluator = load_evaluator(options, task, spec, trained, splits, strategy)
@@ -122,6 +128,21 @@ def _fine_tune(
     if not trained:
         say(next_step(task, run.path))
     return results
+
+
+def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
+    """Checks that the data of a finished run has not changed.
+
+    Raises:
+        ValueError: see `check_same_data`.
+    """
+    run = RunFolder(options.output_dir)
+    # In compress, the teacher's.
+    options = dataclasses.replace(options, hold_out_seed=run.read_flags().get("hold_out_seed"))
+    task = task or make_task(options, run.read_head())
+    names = compared_splits(options, run, task)
+    splits = read_features(options, task, run.read(), names, lambda line: None)
+    check_same_data(run, data_checksums(splits))
 
 
 def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
@@ -155,8 +176,11 @@ def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, fl
         return {}
     results = run.read_json(EVAL_RESULTS_JSON) | read_results(best.file(EVAL_RESULTS))
     saved = run.read_flags()
-    other_test = any(getattr(options, x) != saved.get(x) for x in ("data_dir", "test_file"))
-    replaced = ("eval_",) * options.do_eval + ("test_",) * other_test
+    other_test = any(
+        getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")
+    )
+    # Predictions for the test set replace the earlier ones, whose metrics they need not have.
+    replaced = ("eval_",) * options.do_eval + ("test_",) * (other_test or options.do_predict)
     return {name: value for name, value in results.items() if not name.startswith(replaced)}
 
 
@@ -186,10 +210,9 @@ def _train(
             f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
-    checksum = data_checksum([splits[TRAIN], splits[task.dev_splits[0]]])
-    check_same_data(run, checksum)
     tuner.set_initial_weights(init, mapping, say)
-    flags = dataclasses.asdict(options) | {DATA_CHECKSUM: checksum}
+    checksums = data_checksums({name: splits[name] for name in (TRAIN, task.dev_splits[0])})
+    flags = dataclasses.asdict(options) | {DATA_CHECKSUMS: checksums}
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
         best = RunFolder(run.file(BEST))

@@ -1,29 +1,32 @@
 """The flags of a fine-tuning run that exists already."""
 
 import dataclasses
+import functools
 import zlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.folder_lock import LOCK
 from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for whether all steps were taken.
 FINISHED = "finished"
-# The key in flags.json for the checksum of the training and dev examples.
-DATA_CHECKSUM = "data_checksum"
+# The key in flags.json for the checksums of the training and dev examples.
+DATA_CHECKSUMS = "data_checksums"
 # The folder of the results that `compress` computes before training.
 PRECOMPUTED = "precomputed"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
 # Flags that say how to read the model's output, and so may be given anew.
 _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_threshold"})
+# Flags that say how much of a text the model reads.
+_LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
 # Flags that may differ in addition if the run is only evaluated.
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 
@@ -59,6 +62,18 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
     return dataclasses.replace(options, **values)
 
 
+def with_lengths_of(options: FineTuningOptions, run: RunFolder | None) -> FineTuningOptions:
+    """Returns the flags for an evaluation of another run's model: its lengths, if none are given.
+
+    Args:
+        run: that run; None for a model of another program.
+    """
+    saved = run.read_flags() if run else {}
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
+    unset = [name for name in _LENGTHS if getattr(options, name) == defaults[name]]
+    return dataclasses.replace(options, **{name: saved[name] for name in unset if name in saved})
+
+
 def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     """Returns whether the run in the output folder took all its steps.
 
@@ -85,26 +100,47 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     return saved[FINISHED]
 
 
-def data_checksum(splits: Iterable[Features]) -> int:
-    """Returns a checksum of tokenized examples and their targets."""
-    checksum = 0
-    for features in splits:
-        for values in (features.ids, features.types, *features.targets.values()):
-            for part in tf.nest.flatten(values, expand_composites=True):
-                checksum = zlib.crc32(np.ascontiguousarray(part), checksum)
-    return checksum
+def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> list[str]:
+    """Returns the splits whose examples must be those that a run began with.
+
+    The training examples of a finished run of `compress` are left out: some recipes change them.
+    """
+    dev, saved = task.dev_splits[0], run.read_flags()
+    if options.do_train:
+        return [dev] if saved.get(FINISHED) and "recipe" in saved else [TRAIN, dev]
+    same_files = all(getattr(options, x) == saved.get(x) for x in DataFiles._fields[:3])
+    # A tenth of other training examples would hold some that the model was trained on.
+    return [dev] if same_files and not task.has_dev else []
 
 
-def check_same_data(run: RunFolder, checksum: int) -> None:
-    """Checks that a run resumes with the examples it began with, given their `data_checksum`.
+def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
+    """Returns a checksum of the tokenized examples and targets of each split."""
+    checksums = {}
+    for name, features in splits.items():
+        values = (features.ids, features.types, *features.targets.values())
+        parts = [part for x in values for part in tf.nest.flatten(x, expand_composites=True)]
+        checksums[name] = functools.reduce(
+            lambda checksum, part: zlib.crc32(np.ascontiguousarray(part), checksum), parts, 0
+        )
+    return checksums
+
+
+def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
+    """Checks that splits hold the examples that a run began with, given their `data_checksums`.
 
     Raises:
         ValueError: they are others.
     """
-    if run.has_checkpoint() and run.read_flags().get(DATA_CHECKSUM, checksum) != checksum:
+    saved = run.read_flags()
+    if not (saved.get(FINISHED) or run.has_checkpoint()):
+        return
+    before = saved.get(DATA_CHECKSUMS, {})
+    if changed := [
+        name for name in checksums if before.get(name, checksums[name]) != checksums[name]
+    ]:
         raise ValueError(
-            f"the training or dev examples have changed since {run.path} began to train: restore "
-            "the files, or choose another --output_dir"
+            f"the {' and '.join(changed)} examples have changed since {run.path} began to train: "
+            "restore the files, or choose another --output_dir"
         )
 
 

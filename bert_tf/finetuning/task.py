@@ -49,7 +49,8 @@ class Task(abc.ABC):
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
         test_has_targets: whether `test_splits` have targets.
-        dev_set: what to call the first of `dev_splits` in messages.
+        has_dev: whether there is a dev set; otherwise the first of `dev_splits` is a tenth of
+            "train" that is held out.
         token_outputs: names of the outputs that have an entry per token.
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
@@ -63,10 +64,15 @@ class Task(abc.ABC):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     test_has_targets: bool = False
-    dev_set: str = "the dev set"
+    has_dev: bool = True
     token_outputs: tuple[str, ...] = ()
     long_inputs: str = "Examples are truncated to {} tokens."
     flags: tuple[str, ...] = ()
+
+    @property
+    def dev_set(self) -> str:
+        """What to call the first of `dev_splits` in messages."""
+        return "the dev set" if self.has_dev else "the held-out tenth of the training set"
 
     @abc.abstractmethod
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:

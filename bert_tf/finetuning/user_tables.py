@@ -158,7 +158,7 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_object, parse_constant=_missing)
+            row = parse_json(line)
         except json.JSONDecodeError as error:
             problem = f"{error.msg} at column {error.colno}"
             raise ValueError(f"{path}, line {number:,} is not JSON: {problem}") from None
@@ -170,6 +170,15 @@ def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 '{"text": "...", "label": "..."}'
             )
         yield number, row
+
+
+def parse_json(line: str) -> Any:
+    """Returns the value of a line of JSON; NaN is None.
+
+    Raises:
+        ValueError: it is not JSON, or names a key twice.
+    """
+    return json.loads(line, object_pairs_hook=_object, parse_constant=_missing)
 
 
 def _missing(constant: str) -> None:

@@ -59,9 +59,14 @@ def line_of(answer: Answer, example: Mapping[str, Any]) -> str:
         example: the inputs by name.
     """
     if "words" in answer:
-        return _tagged(answer, example["text"])
+        return _one_line(_tagged(answer, example["text"]))
     texts = [example[name] for name in ("text", "text_b", "question") if name in example]
-    return f"{_shown(answer)}\t{PAIR.join(texts)}"
+    return f"{_one_line(_shown(answer))}\t{_one_line(PAIR.join(texts))}"
+
+
+def _one_line(text: str) -> str:
+    """Returns a text with spaces in place of tabs and line ends, as in files of predictions."""
+    return " ".join(text.replace("\t", " ").splitlines())
 
 
 def _shown(answer: Answer) -> str:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.sources import is_json
 from bert_tf.corpus.utf8 import is_unicode, is_utf8
+from bert_tf.finetuning.user_tables import parse_json
 from bert_tf.inference.lines import read_chunks
 from bert_tf.inference.options import TextOptions
 from tfrecords.progress import counted
@@ -78,8 +79,8 @@ def _parse_line(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
 
 def _parse_json(line: str, signature: Sequence[tf.TensorSpec]) -> Example:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = parse_json(line)
+    except (json.JSONDecodeError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")

@@ -1,5 +1,6 @@
 """Reads the texts that commands are given, in chunks."""
 
+import codecs
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
     A chunk is a single line if someone types in a terminal, who thus gets each answer at once.
 
     Raises:
-        ValueError, OSError: the file cannot be read.
+        ValueError, OSError: the file cannot be read, or the text is UTF-16.
     """
     if texts:
         # Arguments that are not UTF-8 arrive with surrogates.
@@ -24,11 +25,18 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
     elif input_file:
         lines = read_lines(input_file)
     else:
-        lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        lines = _standard_input()
     typed = not texts and not input_file and sys.stdin.isatty()
     if typed:
         print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
     return in_chunks(lines, 1 if typed else CHUNK_LINES)
+
+
+def _standard_input() -> Iterator[bytes]:
+    for number, line in enumerate(sys.stdin.buffer):
+        if number == 0 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ValueError("standard input is UTF-16: convert it to UTF-8")
+        yield (line if number else line.removeprefix(codecs.BOM_UTF8)).rstrip(b"\r\n")
 
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:

@@ -1,6 +1,7 @@
 """A figure that notebooks show."""
 
 import io
+import warnings
 
 from matplotlib.figure import Figure
 
@@ -17,5 +18,8 @@ class Picture(Figure):
     def png(self) -> bytes:
         """Returns the picture as a PNG file."""
         file = io.BytesIO()
-        self.savefig(file, format="png")
+        with warnings.catch_warnings():
+            # Characters that no font has become boxes, and very long names leave less room.
+            warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
+            self.savefig(file, format="png")
         return file.getvalue()

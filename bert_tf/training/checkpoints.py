@@ -100,10 +100,14 @@ class Checkpointer:
         return path
 
     def tidy(self) -> None:
-        """Lists the restored checkpoint as the newest, as a killed run may not have done."""
+        """Lists the restored checkpoint as the newest, and removes what a killed run left."""
         path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
         if self._writes and path in _checkpoints_of(self._directory):
             self._keep_newest(path)
+            for data in tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*.data-*")):
+                unfinished = data.rpartition(".")[0]
+                if not tf.io.gfile.exists(f"{unfinished}.index"):
+                    _remove_unfinished(unfinished)
 
     def restore_from(self, path: str) -> None:
         """Restores one checkpoint; raises what `restore` raises."""

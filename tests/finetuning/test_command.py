@@ -246,6 +246,9 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
         json.dumps(results | test | {"eval_f1_of_other_data": 0.5})
     )
     assert run(dataclasses.replace(again, data_dir=None)) == results | test
+    # Predictions of a test set without labels replace those to which a metric belonged.
+    unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
+    assert _earlier_results(unlabelled, RunFolder(folder)) == results
     new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
     assert _earlier_results(new, RunFolder(folder)) == results
     for index in pathlib.Path(folder).glob("ckpt-*"):
@@ -253,8 +256,9 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):
         run(dataclasses.replace(finished, output_dir=folder))
 
+    # The lengths are those of the run.
     elsewhere = str(tmp_path / "elsewhere")
-    run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere, max_seq_length=24))
+    run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere))
     assert pathlib.Path(elsewhere, "predictions_dev.tsv").read_text() == predictions
     rows = [line.split("\t") for line in predictions.splitlines()]
     assert rows[0] == ["index", "label", "prediction", "p(negative)", "p(positive)", "text"]
@@ -296,6 +300,25 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     best = f"--checkpoint={tmp_path}/seed-1234"
     assert predict.startswith(f"  python -m bert_tf.predict {best}")
     assert export.startswith(f"  python -m export.classifier {best}")
+
+
+def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
+    """Oracle: the message; the file of the finished run has changed, and another seed is missing.
+
+    The same goes for the run alone, which would be evaluated on other examples.
+    """
+    data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
+    folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
+    folder.write(folder.read(), folder.read_flags() | {"data_dir": str(data)})
+    (file,) = data.rglob("dev.tsv")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    options = dataclasses.replace(finished, data_dir=str(data), num_seeds=2)
+    match = "the dev examples have changed since .*seed-12345 began to train: restore"
+    with pytest.raises(ValueError, match=match):
+        run(dataclasses.replace(options, output_dir=str(tmp_path / "runs")))
+    assert not (tmp_path / "runs/seed-12346").exists()
+    with pytest.raises(ValueError, match=match):
+        run(dataclasses.replace(options, output_dir=folder.path, num_seeds=1))
 
 
 def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):

@@ -186,6 +186,7 @@ CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
         (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2: not a JSON object"),
         (PAIR, '{"text": "a", "text_b": "\\ud800"}\n', 'line 1: "text_b" holds half a surrogate'),
         (PAIR, '{"text": "a", "text_b": "b"}\n\n{"text":', "x.jsonl, line 3: not a JSON object"),
+        (PAIR, '{"text": "a", "text_b": "b", "text": "c"}', "line 1: it names 'text' twice"),
         (CHOICE, "a\n", "line 1: the model needs text and choices"),
     ],
 )
@@ -198,6 +199,25 @@ def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
     with pytest.raises(ValueError, match=line):
         list(read_examples(Options(checkpoint="x", input_file=file), signature))
+
+
+def test_standard_input_in_utf16_is_refused(monkeypatch):
+    """Oracle: the message; a byte order mark of UTF-8 is no part of the text."""
+    options = Options(checkpoint="x")
+    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16")):
+        file = io.TextIOWrapper(io.BytesIO(data.encode(encoding)))
+        monkeypatch.setattr(sys, "stdin", file)
+        if encoding == "utf-8-sig":
+            assert list(read_examples(options, PAIR[:1])) == [[{"text": "a"}]]
+            continue
+        with pytest.raises(ValueError, match="standard input is UTF-16: convert it to UTF-8"):
+            list(read_examples(options, PAIR[:1]))
+
+
+def test_an_answer_is_one_line():
+    """Oracle: by hand; JSON may hold tabs and line ends."""
+    answer = {"label": "x", "probabilities": {"x": 1.0}}
+    assert line_of(answer, {"text": "a\nb\tc"}) == "x 100.0%\ta b c"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 import bert_tf
 from bert_tf import plots
 from bert_tf.plots.compression import Compressed, compressed_models
+from bert_tf.plots.confusion import draw_confusion
 
 RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
@@ -204,3 +205,10 @@ def test_a_confusion_matrix_counts_pairs():
     cells = [text.get_text() for text in axes.texts]
     assert cells[:3] == ["1\n33.3%", "2\n66.7%", "0\n0.0%"] and cells[8] == "1\n100.0%"
     np.testing.assert_allclose(axes.images[0].get_array()[2], [0, 0, 1])
+
+
+def test_characters_without_a_glyph_are_drawn_without_a_warning(tmp_path):
+    """Oracle: warnings are errors; a label may hold anything."""
+    for name in ("\U0001f642 中", "x" * 900):
+        draw_confusion(np.array([0, 1]), np.array([0, 0]), ["a", name], str(tmp_path / "a.png"))
+        assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

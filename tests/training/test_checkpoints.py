@@ -150,8 +150,12 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     checkpointer = make_checkpointer(tmp_path, trainer)
     checkpointer.restore()
     assert not (tmp_path / "checkpoint").exists()
+    # A kill amid a save leaves data without an index.
+    (tmp_path / "ckpt-5.data-00000-of-00001").touch()
+    (tmp_path / "ckpt-5_temp").mkdir()
     checkpointer.tidy()
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
+    assert not list(tmp_path.glob("ckpt-5*"))
 
 
 def test_what_is_found_in_place_of_a_checkpoint_is_named(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON, DataCheck, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
@@ -75,13 +75,16 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     _check_folder(options.output_dir)
     given, task = task, task or make_task(options)
     runs = {folder: run for setting in settings for folder, run in setting.runs.items()}
+    finished = {folder: _finished_results(run, task) for folder, run in runs.items()}
+    if folder := next(filter(finished.get, runs), None):
+        # All runs have the same files.
+        run_apart(DataCheck(runs[folder]), given)
     results: dict[str, Results] = {}
     for number, (folder, run) in enumerate(runs.items(), start=1):
-        finished = _finished_results(run, task)
-        note = " is finished." if finished else ""
+        note = " is finished." if finished[folder] else ""
         say(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}")
         try:
-            results[folder] = finished or run_apart(run, given)
+            results[folder] = finished[folder] or run_apart(run, given)
         except Diverged as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
     if not results:

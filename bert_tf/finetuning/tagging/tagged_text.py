@@ -82,14 +82,17 @@ class TaggedText:
         sentence = next(sentence for sentence in self.sentences if tag in sentence.tags)
         return sentence.lines[list(sentence.tags).index(tag)]
 
-    def in_bio(self) -> tuple["TaggedText", str]:
+    def in_bio(self, has_entities: bool = False) -> tuple["TaggedText", str]:
         """Returns the text with tags of entities in BIO, and the scheme they were in.
+
+        Args:
+            has_entities: whether the tags must be of entities. By default, one such tag decides.
 
         Raises:
             ValueError: a tag is of no scheme, but others are.
         """
         tags = set(self.tags)
-        if not tag_entities(tags):
+        if not (has_entities or tag_entities(tags)):
             return self, "BIO"
         for tag in sorted(tags):
             if not is_entity_tag(tag):
@@ -129,7 +132,7 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     Raises:
         ValueError: a tag is malformed, or none is known.
     """
-    text, scheme = text.in_bio()
+    text, scheme = text.in_bio(tag_entities(labels) and any(map(is_entity_tag, text.tags)))
     if scheme != "BIO":
         say(f"{text.path}: converted the tags from {scheme} to BIO.")
     if tag_entities(labels):

@@ -150,11 +150,11 @@ class _Table:
         # The index is read, too, where there is one.
         columns = [*columns, *[index] * (index in self.header)]
         needed = max(map(self.header.index, columns))
-        rows, short, long = [], 0, 0
+        rows, short, long = [], 0, []
         for line, fields in enumerate(self._fields, self._first):
             if not b"".join(fields).strip():
                 continue
-            long += len(fields) > len(self.header)
+            long += [line] * (len(fields) > len(self.header))
             if len(fields) > needed:
                 rows.append((line, fields))
             elif skips_short:
@@ -165,7 +165,12 @@ class _Table:
                     f"be {len(self.header)}"
                 )
         notes = [f"skipped lines that lack columns: {short:,}"] if short else []
-        return rows, notes + ([f"lines with too many columns: {long:,}"] if long else [])
+        if long:
+            notes.append(
+                f"lines with too many columns, of which the last are ignored: {len(long):,}, the "
+                f"first is line {long[0]:,}"
+            )
+        return rows, notes
 
     def ids(self, column: str, rows: _Rows) -> tuple[list[str] | None, list[str]]:
         """Returns the values of the column that numbers the examples, if any, and notes on it."""

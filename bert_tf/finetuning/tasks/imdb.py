@@ -5,6 +5,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import progress_bar
 
 LABELS = ("neg", "pos")
@@ -17,7 +18,8 @@ def read_files(data_dir: str, split: str) -> TextExamples:
         data_dir: the folder aclImdb, or its parent.
 
     Raises:
-        FileNotFoundError: a folder is missing.
+        FileNotFoundError: a folder is missing, or a name is not that of a file.
+        OSError: a file cannot be read.
         ValueError: a folder contains no reviews.
     """
     root = f"{data_dir}/aclImdb" if tf.io.gfile.isdir(f"{data_dir}/aclImdb") else data_dir
@@ -28,8 +30,7 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     paths = [path for part in names for path in part]
     with progress_bar(total=len(paths), desc="Reading", unit="file", leave=False, delay=5) as bar:
         for path in paths:
-            with tf.io.gfile.GFile(f"{root}/{path}", "rb") as file:
-                texts.append(file.read())
+            texts.append(read_user_file(f"{root}/{path}"))
             bar.update()
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)

@@ -188,7 +188,8 @@ class _Layout:
         if split != _TEST:
             return True
         cells = [value for name in self.labels for value in table.columns.get(name, [])]
-        return not all(map(own_labels.is_empty, cells))
+        # An empty list says that a row has no class.
+        return not all(value != [] and own_labels.is_empty(value) for value in cells)
 
 
 def _open(path: str | None, split: str) -> Table:

@@ -69,11 +69,22 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
     rows = []
     for row, value in enumerate(table.column(column, OTHER_COLUMN)):
         if isinstance(value, str):
-            value = [part for part in value.split(separator) if part.strip()]
+            found = _json_list(value)
+            parts = [part for part in value.split(separator) if part.strip()]
+            value = parts if found is None else found
         items = value if isinstance(value, list) else [] if value is None else [value]
         names = (_class_name(table, row, item) for item in items)
         rows.append(tuple(dict.fromkeys(names)))
     return rows
+
+
+def _json_list(cell: str) -> list | None:
+    """Returns the list that a cell of a table holds, or None."""
+    try:
+        value = json.loads(cell)
+    except ValueError:
+        return None
+    return value if isinstance(value, list) else None
 
 
 def read_flags(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
@@ -137,7 +148,8 @@ def read_ids(table: Table) -> tuple[list[str] | None, tuple[str, ...]]:
     for row, value in enumerate(ids):
         if not is_unicode(value):
             raise ValueError(f"{table.at(row)}: the {ID} is not UTF-8: save the file as UTF-8")
-    repeated = len(ids) - len(set(ids))
+    known = list(filter(None, ids))
+    repeated = len(known) - len(set(known))
     return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
 

@@ -38,7 +38,7 @@ class OwnTaggingTask(TaggingTask):
 
     def __init__(self, options: FineTuningOptions, head: Head | None):
         self._columns = options.text_column or "tokens", options.label_column or "tags"
-        self._has_dev = bool(options.dev_file or not options.train_file)
+        self.has_dev = bool(options.dev_file or not options.train_file)
         # Reading shows whether it has tags; without them, it is predicted all the same.
         self.test_has_targets = bool(options.test_file)
         self._texts: dict[str, TaggedText] = {}
@@ -46,14 +46,10 @@ class OwnTaggingTask(TaggingTask):
             self._texts[TRAIN] = self._read(DataFiles.of(options), TRAIN)
         super().__init__(head.labels if head else label_names(self._texts[TRAIN]))
 
-    @property
-    def dev_set(self) -> str:
-        return "the dev set" if self._has_dev else "the held-out tenth of the training set"
-
     def read_texts(
         self, names: Collection[str], files: DataFiles, seed: int
     ) -> dict[str, TaggedText]:
-        if "dev" not in names or self._has_dev:
+        if "dev" not in names or self.has_dev:
             return {name: self._read(files, name) for name in names}
         texts = {name: self._read(files, name) for name in {TRAIN, *names} - {"dev"}}
         texts[TRAIN], texts["dev"] = _hold_out(texts[TRAIN], seed)

@@ -34,8 +34,7 @@ class TextTask(Task):
         read_own: maps the user's files and a split to its examples; replaces `read_files`.
         tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
-        has_dev: whether there is a dev set; otherwise a tenth of "train" is held out.
-        dev_splits, test_splits, test_has_targets, flags: see `Task`.
+        has_dev, dev_splits, test_splits, test_has_targets, flags: see `Task`.
     """
 
     name: str
@@ -48,10 +47,6 @@ class TextTask(Task):
     test_splits: tuple[str, ...] = ("test",)
     test_has_targets: bool = False
     flags: tuple[str, ...] = ("data_dir",)
-
-    @property
-    def dev_set(self) -> str:
-        return "the dev set" if self.has_dev else "the held-out tenth of the training set"
 
     def read_splits(
         self, names: Collection[str], files: DataFiles, seed: int

@@ -131,6 +131,13 @@ def test_writing_is_the_input_of_conlleval(tmp_path):
     )
 
 
+def test_tags_of_a_model_of_entities_must_be_of_entities():
+    """Oracle: the message; in lower case, tags are of no scheme."""
+    text = TaggedText("x.txt", [[Sentence(["a", "b"], ["O", "b-LOC"], [1, 2])]])
+    with pytest.raises(ValueError, match='x.txt, line 2: the tag "b-LOC" is neither "O" nor'):
+        prepare(text, ("O", "B-LOC"))
+
+
 def test_spaces_in_tags_do_not_add_columns(tmp_path):
     """Oracle: three columns, written down; tags of JSON lines may hold anything."""
     path = str(tmp_path / "out.conll")

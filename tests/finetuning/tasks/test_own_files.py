@@ -119,6 +119,7 @@ def test_tests_with_a_part_of_their_labels(write, head, label_type, labels):
     [
         ("a.csv", 'text,label\na,"x,y"\nb,\nc, y\n', {}),
         ("a.csv", "text,label\na,x|y\nb,|\nc,y|y\n", {"label_separator": "|"}),
+        ("a.tsv", 'text\tlabel\na\t["x", "y"]\nb\t[]\nc\ty\n', {}),
         ("a.csv", "text,x,y\na,1,1\nb,0,0\nc,0,1\n", {"label_column": "x,y"}),
         ("a.csv", "text,x,y\na,1.0,1\nb,0.0,0\nc,0,1\n", {"label_column": "x,y"}),
         (

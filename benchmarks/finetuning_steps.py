@@ -47,6 +47,8 @@ def main() -> None:
     if options.replay:
         _replay(options.task, pathlib.Path(options.replay))
         return
+    if not (options.task and options.data_dir and options.model and options.huggingface):
+        parser.error("give --task, --data_dir, --model and --huggingface")
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(_compare(options, pathlib.Path(folder)), indent=2))
 

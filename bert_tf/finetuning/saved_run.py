@@ -25,6 +25,8 @@ PRECOMPUTED = "precomputed"
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
 # Flags that say how to read the model's output, and so may be given anew.
 _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_threshold"})
+# Flags that say where the training and dev examples are.
+_TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
 _LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
 # Flags that may differ in addition if the run is only evaluated.
@@ -44,7 +46,7 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
     if options.do_train or FINISHED not in saved:
         return options
     values = {}
-    if not (options.data_dir or options.train_file or options.dev_file):
+    if not any(getattr(options, name) for name in _TRAINED_ON):
         values = {name: saved[name] for name in DataFiles._fields if name in saved}
         values["test_file"] = options.test_file or saved.get("test_file")
     for field in dataclasses.fields(options):
@@ -108,7 +110,7 @@ def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> l
     dev, saved = task.dev_splits[0], run.read_flags()
     if options.do_train:
         return [dev] if saved.get(FINISHED) and "recipe" in saved else [TRAIN, dev]
-    same_files = all(getattr(options, x) == saved.get(x) for x in DataFiles._fields[:3])
+    same_files = all(getattr(options, x) == saved.get(x) for x in _TRAINED_ON)
     # A tenth of other training examples would hold some that the model was trained on.
     return [dev] if same_files and not task.has_dev else []
 

@@ -5,9 +5,9 @@
   python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
 
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
-(docs/checkpoints.md), or a .tflite file that export.lite wrote of one of these. Examples are
+(docs/checkpoints.md), or a .tflite file that export.lite wrote from one of these. Examples are
 arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
-question and its context, by a tab or " ||| ". An --input_file named .jsonl has one JSON object per
+question and its context, with a tab or " ||| ". An --input_file named .jsonl has one JSON object per
 line: {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context":
 "..."}. --json prints such objects with the prediction added, and with the "id" if there is one.
 """

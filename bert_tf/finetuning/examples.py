@@ -132,7 +132,7 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
     if not held_out.any():
         raise ValueError(
             f"cannot hold out a tenth of {len(examples):,} training examples, because no class has "
-            "two: give --dev_file, or more examples"
+            "two examples: give --dev_file, or more examples"
         )
     rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
     # The notes count all examples.

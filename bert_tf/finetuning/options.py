@@ -77,7 +77,7 @@ class TaskOptions(command.Options):
     feature_based: str | None = option(
         None,
         choices=FEATURES,
-        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of it, as in "
+        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of the encoder, as in "
         "table 7 of the paper, with a --learning_rate such as 1e-3. By default the encoder trains.",
         rare=True,
     )
@@ -120,7 +120,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
         "predict_file": "use --dev_file if it has answers and --test_file otherwise",
-        "save_checkpoints_steps": "the command saves after each epoch and 1,000 steps, so omit it",
+        "save_checkpoints_steps": "the command saves every 1,000 steps and after each epoch, so omit it",
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
@@ -236,7 +236,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     early_stopping: int | None = option(
         None,
         at_least=1,
-        help="End training after this many epochs in a row that were no better on the dev set.",
+        help="End training after this many epochs in a row without improvement on the dev set.",
         rare=True,
     )
     class_weights: str | None = option(

@@ -78,7 +78,7 @@ def read_table(path: str) -> Table:
     if not rows:
         if "\r" in content and "\n" not in content:
             raise ValueError(
-                f"{path} is a single line, with carriage returns: save the file with the line ends "
+                f"{path} is a single line with carriage returns: save the file with the line ends "
                 "of Unix or Windows"
             )
         raise ValueError(f"{path} holds no examples")

@@ -87,7 +87,7 @@ def test_hold_out_takes_a_tenth_of_every_group():
     kept, tenth = hold_out(rare, seed=3)
     assert np.bincount(kept.targets["labels"])[2] == 1 and len(tenth) == 40
     with pytest.raises(
-        ValueError, match="a tenth of 2 training examples, because no class has two: give"
+        ValueError, match="a tenth of 2 training examples, because no class has two examples: give"
     ):
         hold_out(rare.take(np.array([0, 399])), seed=3)
     single = TextExamples(texts, None, {"labels": labels})

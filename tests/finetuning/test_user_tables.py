@@ -91,7 +91,7 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.txt", b"", "a.txt: the name must end in .csv, .tsv, .json, .jsonl"),
         ("a.csv", b"", "a.csv holds no examples"),
         ("a.csv", b"text,label\n\n", "a.csv holds no examples"),
-        ("a.csv", b"a,b\r1,2\r", "a.csv is a single line, with carriage returns: save the file"),
+        ("a.csv", b"a,b\r1,2\r", "a.csv is a single line with carriage returns: save the file"),
         ("a.csv", b"\xff\xfet\0", "a.csv is UTF-16: save it as UTF-8"),
         ("a.csv", b"a,b,a\n", "a.csv: the first line names 'a' twice"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", "a.csv, line 3: 3 columns, but the first line has 2"),

@@ -179,7 +179,7 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     counts[_UNKNOWN] = unknown if unknown < len(questions) else 0
     notes = tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text])
     if not questions:
-        raise ValueError("; ".join([f"no questions to use for {split}", *notes]))
+        raise ValueError("; ".join([f"no usable questions for {split}", *notes]))
     return SquadExamples(
         [context.encode() for context in contexts],
         questions,
@@ -188,14 +188,14 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     )
 
 
-_MOVED = "answers moved from a wrong offset to the nearest place with their text: {}"
+_MOVED = "answers moved from a wrong offset to the nearest occurrence of their text: {}"
 _ABSENT = "questions left out because their answer is not in the context: {}"
 _ELSEWHERE = "answers at a wrong offset: {}"
 _NOWHERE = "answers that are not in the context: {}"
 _DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
 _UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false: {}'
 _SAME_ID = "questions with a repeated id: {}"
-_UNKNOWN = 'questions without "answers", because of which none is scored: {}'
+_UNKNOWN = 'questions without "answers", so no question is scored: {}'
 _EMPTY = "empty questions: {}"
 _NOTES = (
     *(_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY),

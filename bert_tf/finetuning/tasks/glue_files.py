@@ -167,7 +167,7 @@ class _Table:
         notes = [f"skipped lines that lack columns: {short:,}"] if short else []
         if long:
             notes.append(
-                f"lines with too many columns, of which the last are ignored: {len(long):,}, the "
+                f"lines with too many columns, whose extra columns are ignored: {len(long):,}, the "
                 f"first is line {long[0]:,}"
             )
         return rows, notes

@@ -68,7 +68,7 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
         ("4", (19, 23)),
     ]
     assert examples.notes == (
-        "answers moved from a wrong offset to the nearest place with their text: 3",
+        "answers moved from a wrong offset to the nearest occurrence of their text: 3",
         "questions left out because their answer is not in the context: 1",
         "questions with a repeated id: 1",
         "empty questions: 1",
@@ -119,7 +119,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
     path = write_squad(_file(_question(), unknown))
     test = read_file(path, "test", False)
     assert not test.has_answers and [x.answers for x in test.questions] == [("Ann",), None]
-    assert test.notes == ('questions without "answers", because of which none is scored: 1',)
+    assert test.notes == ('questions without "answers", so no question is scored: 1',)
     assert read_file(write_squad(_file(unknown)), "test", False).notes == ()
     path = write_squad(_file(_question(), none, impossible))
     examples = read_file(path, "train", True)
@@ -143,7 +143,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
         (_file(_question(question="\ud800")), '"question" of question 1 holds half a surrogate'),
         (_file(_question(answers=[5])), "an answer of question 1 is not an object, but 5"),
         (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is not an object, but 'Who"),
-        (_file(), "no questions to use for dev"),
+        (_file(), "no usable questions for dev"),
         ({"data": [{}]}, r'data\[0\] has no "paragraphs"'),
         ({}, 'the file has no "data"'),
     ],
@@ -158,7 +158,7 @@ def test_bad_files_are_named_in_one_line(content, message, write_squad):
 def test_a_file_without_any_usable_question_says_why(write_squad):
     """Oracle: by hand; "Bob" is not in the context."""
     path = write_squad(_file(_question(answers=_answer("Bob", 2))))
-    with pytest.raises(ValueError, match="questions to use for train; .* not in the context: 1$"):
+    with pytest.raises(ValueError, match="usable questions for train; .* not in the context: 1$"):
         read_file(path, "train", False)
 
 

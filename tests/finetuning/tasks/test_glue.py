@@ -103,7 +103,7 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
     assert examples.texts_a == [b"a", b""] and examples.ids == ["5", "5"]
     assert examples.notes == (
         "skipped lines that lack columns: 2",
-        "lines with too many columns, of which the last are ignored: 1, the first is line 5",
+        "lines with too many columns, whose extra columns are ignored: 1, the first is line 5",
         "1 with a repeated id",
     )
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")

@@ -77,8 +77,9 @@ class TaskOptions(command.Options):
     feature_based: str | None = option(
         None,
         choices=FEATURES,
-        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of the encoder, as in "
-        "table 7 of the paper, with a --learning_rate such as 1e-3. By default the encoder trains.",
+        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of the "
+        "encoder, as in table 7 of the paper, with a --learning_rate such as 1e-3. By default, the "
+        "encoder trains.",
         rare=True,
     )
 
@@ -120,7 +121,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = DeviceOptions.absent_flags | {
         "predict_file": "use --dev_file if it has answers and --test_file otherwise",
-        "save_checkpoints_steps": "the command saves every 1,000 steps and after each epoch, so omit it",
+        "save_checkpoints_steps": "the command saves every 1,000 steps and each epoch, so omit it",
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }

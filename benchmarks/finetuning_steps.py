@@ -25,7 +25,7 @@ import numpy as np
 
 TASKS = ("mrpc", "rte", "ner", "squad")
 BATCHES, RATES, LOSSES = "batches", "rates.npy", "losses.npy"
-START, END = "start", "end"
+RUN, START, END = "run", "start", "end"
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     flags = {name: getattr(options, name) for name in ("task", "data_dir", "random_seed", *names)}
     if options.task == "ner":
         flags["document_context"] = False
-    flags = FineTuningOptions(output_dir=str(folder / "run"), do_train=True, **flags)
+    flags = FineTuningOptions(output_dir=str(folder / RUN), do_train=True, **flags)
     init, task, strategy = open_checkpoint(options.model), make_task(flags), make_strategy("cpu")
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     config = dataclasses.replace(init.spec.config, **dict.fromkeys(dropouts, 0.0))
@@ -85,11 +85,13 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     tuner = FineTuner(flags, task, config, splits, strategy)
     tuner.set_initial_weights(init, None, print)
 
-    RunFolder(str(folder / START)).write(spec)
-    RunFolder(str(folder / START)).write_head(task.head)
-    state = {"step": tuner.trainer.step}
-    Checkpointer(str(folder / START), tuner.model, state).save()
-    huggingface.write(open_checkpoint(str(folder / START)), str(folder / BATCHES))
+    run = RunFolder(str(folder / RUN))
+    run.write(spec)
+    run.write_head(task.head)
+    Checkpointer(run.path, tuner.model, {"step": tuner.trainer.step}).save()
+    for name in (START, BATCHES):
+        (folder / name).mkdir()
+    huggingface.write(open_checkpoint(run.path), str(folder / START))
 
     losses, rates, trainer = [], [], tuner.trainer
     size = options.train_batch_size
@@ -132,7 +134,7 @@ def _replay(task: str, folder: pathlib.Path) -> None:
         "squad": transformers.AutoModelForQuestionAnswering,
     }
     kind = classes.get(task, transformers.AutoModelForSequenceClassification)
-    model = kind.from_pretrained(folder / BATCHES).train()
+    model = kind.from_pretrained(folder / START).train()
     weights = list(model.named_parameters())
     groups = [
         {
@@ -162,7 +164,7 @@ def _replay(task: str, folder: pathlib.Path) -> None:
     np.save(folder / LOSSES, losses)
     model.save_pretrained(folder / END)
     for name in ("vocab.txt", "tokenizer_config.json"):
-        (folder / END / name).write_bytes((folder / BATCHES / name).read_bytes())
+        (folder / END / name).write_bytes((folder / START / name).read_bytes())
 
 
 def _decays(name: str) -> bool:

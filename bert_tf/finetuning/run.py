@@ -24,7 +24,7 @@ from bert_tf.finetuning.saved_run import (
     with_lengths_of,
     with_saved_flags,
 )
-from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
@@ -93,10 +93,10 @@ def _fine_tune(
     init = init or open_init_checkpoint(
         options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
     )
-    if init and not options.do_train:
+    trained = None if trains else _open_trained(run, init)
+    if trained and trained is init:
         options = with_lengths_of(options, run_of(init))
     options = with_length(options, options.task)
-    trained = None if trains else _open_trained(run, init)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
     task = task or make_task(options, head)
@@ -108,12 +108,13 @@ def _fine_tune(
     reported = _reported_splits(options, task)
     compared = compared_splits(options, run, task)
     splits = read_features(options, task, spec, list(dict.fromkeys([*compared, *reported])), say)
-    check_same_data(run, data_checksums({name: splits[name] for name in compared}))
+    checksums = data_checksums({name: splits[name] for name in compared})
+    check_same_data(run, checksums)
     if trained:
         results = _earlier_results(options, run)
         evaluator = load_evaluator(options, task, spec, trained, splits, strategy)
     else:
-        results, evaluator = _train(options, task, spec, splits, init, mapping, strategy)
+        results, evaluator = _train(options, task, spec, splits, checksums, init, mapping, strategy)
     files = []
     for split in [name for name in reported if name in splits]:
         metrics, names = evaluator.report(split, run.path)
@@ -197,6 +198,7 @@ def _train(
     task: Task,
     spec: ModelSpec,
     splits: dict[str, Features],
+    checksums: dict[str, int],
     init: Checkpoint | None,
     mapping: VocabularyMapping | None,
     strategy: tf.distribute.Strategy,
@@ -211,7 +213,6 @@ def _train(
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
     tuner.set_initial_weights(init, mapping, say)
-    checksums = data_checksums({name: splits[name] for name in (TRAIN, task.dev_splits[0])})
     flags = dataclasses.asdict(options) | {DATA_CHECKSUMS: checksums}
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})

@@ -110,9 +110,11 @@ def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> l
     dev, saved = task.dev_splits[0], run.read_flags()
     if options.do_train:
         return [dev] if saved.get(FINISHED) and "recipe" in saved else [TRAIN, dev]
-    same_files = all(getattr(options, x) == saved.get(x) for x in _TRAINED_ON)
-    # A tenth of other training examples would hold some that the model was trained on.
-    return [dev] if same_files and not task.has_dev else []
+    if not options.do_eval or task.has_dev:
+        return []
+    # A tenth of changed training examples would hold some that the model was trained on.
+    same_files = all(getattr(options, name) == saved.get(name) for name in _TRAINED_ON)
+    return [dev] if same_files else []
 
 
 def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
@@ -137,9 +139,8 @@ def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
     if not (saved.get(FINISHED) or run.has_checkpoint()):
         return
     before = saved.get(DATA_CHECKSUMS, {})
-    if changed := [
-        name for name in checksums if before.get(name, checksums[name]) != checksums[name]
-    ]:
+    changed = [name for name, value in checksums.items() if before.get(name, value) != value]
+    if changed:
         raise ValueError(
             f"the {' and '.join(changed)} examples have changed since {run.path} began to train: "
             "restore the files, or choose another --output_dir"

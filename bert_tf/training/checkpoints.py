@@ -104,10 +104,11 @@ class Checkpointer:
         path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
         if self._writes and path in _checkpoints_of(self._directory):
             self._keep_newest(path)
-            for data in tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*.data-*")):
-                unfinished = data.rpartition(".")[0]
-                if not tf.io.gfile.exists(f"{unfinished}.index"):
-                    _remove_unfinished(unfinished)
+            for pattern in ("ckpt-*.data-*", "ckpt-*_temp*"):
+                for name in tf.io.gfile.glob(os.path.join(self._directory, pattern)):
+                    unfinished = re.sub(r"(\.data-[^/]*|_temp[^/]*)$", "", name)
+                    if not tf.io.gfile.exists(f"{unfinished}.index"):
+                        _remove_unfinished(unfinished)
 
     def restore_from(self, path: str) -> None:
         """Restores one checkpoint; raises what `restore` raises."""

@@ -1,5 +1,6 @@
 """The splits of classification tasks: from tensorflow-datasets, and held out."""
 
+import json
 import types
 
 import numpy as np
@@ -9,8 +10,10 @@ import tensorflow_datasets as tfds
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task
+from bert_tf.finetuning.saved_run import compared_splits
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.run_folder import FLAGS, RunFolder
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -67,6 +70,27 @@ def test_a_task_without_files_or_tfds_source_needs_a_folder():
     task = ClassificationTask(name="mine", labels=("a", "b"), read_files=lambda *_: None)
     with pytest.raises(ValueError, match="--task=mine needs --data_dir"):
         task.read_splits(["train"], DataFiles(), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("task", "flags", "saved", "expected"),
+    [
+        ("imdb", {"do_train": True}, {}, ["train", "dev"]),
+        ("imdb", {"do_train": True}, {"finished": True}, ["train", "dev"]),
+        ("imdb", {"do_train": True}, {"finished": True, "recipe": "pd"}, ["dev"]),
+        # The held-out tenth must not hold examples that the model was trained on.
+        ("imdb", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, ["dev"]),
+        ("imdb", {"do_eval": True, "data_dir": "b"}, {"data_dir": "a"}, []),
+        ("sst2", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, []),
+        # A prediction needs no training file, which may be gone.
+        ("imdb", {"do_predict": True, "data_dir": "a"}, {"data_dir": "a"}, []),
+    ],
+)
+def test_which_examples_must_be_those_of_training(task, flags, saved, expected, tmp_path):
+    """Oracle: by hand."""
+    (tmp_path / FLAGS).write_text(json.dumps(saved))
+    options = FineTuningOptions(task=task, output_dir=str(tmp_path), **flags)
+    assert compared_splits(options, RunFolder(str(tmp_path)), TASKS[task]) == expected
 
 
 def test_hold_out_takes_a_tenth_of_every_group():

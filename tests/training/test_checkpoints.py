@@ -153,9 +153,10 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     # A kill amid a save leaves data without an index.
     (tmp_path / "ckpt-5.data-00000-of-00001").touch()
     (tmp_path / "ckpt-5_temp").mkdir()
+    (tmp_path / "ckpt-6_temp").mkdir()
     checkpointer.tidy()
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
-    assert not list(tmp_path.glob("ckpt-5*"))
+    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"checkpoint", "ckpt-0"}
 
 
 def test_what_is_found_in_place_of_a_checkpoint_is_named(

@@ -82,7 +82,7 @@ def _json_list(cell: str) -> list | None:
     """Returns the list that a cell of a table holds, or None."""
     try:
         value = json.loads(cell)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, list) else None
 

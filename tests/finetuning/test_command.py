@@ -7,6 +7,7 @@ import json
 import pathlib
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -502,3 +503,16 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     for folder in (tmp_path / "full", pathlib.Path(pretrained)):
         with pytest.raises(ValueError, match="not empty and holds no fine-tuning run"):
             run(make_options(files, folder, bert_config_file=f"{pretrained}/bert_config.json"))
+
+
+def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):
+    """Oracle: the files; the new test set has no labels, to which the picture could belong."""
+    for name in ("confusion_test.png", "confusion_dev.png"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(Evaluator, "_predict", lambda self, split: {})
+    task = types.SimpleNamespace(write_predictions=lambda *arguments: ["predictions_test.tsv"])
+    trainer = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
+    splits = {"test": types.SimpleNamespace(targets={})}
+    evaluator = Evaluator(task, trainer, splits, batch_size=1)
+    assert evaluator.report("test", str(tmp_path)) == ({}, ["predictions_test.tsv"])
+    assert [path.name for path in tmp_path.iterdir()] == ["confusion_dev.png"]

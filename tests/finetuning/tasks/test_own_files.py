@@ -41,16 +41,17 @@ def read(head: Head | None = None, names=("train", "dev"), **flags):
 def test_classes_are_those_of_the_training_file(write):
     """Oracle: by hand. Numbers are in the order of their values; the only other column is text."""
     train = write("train.csv", "id,mail,label\n1,one, 10 \n2,two,9\n2,three,10\n")
-    dev = write("dev.jsonl", '{"mail": "four", "label": 9, "id": 7}\n{"label": "10"}\n')
-    task, splits = read(train_file=train, dev_file=dev)
+    rows = '{"mail": "four", "label": 9, "id": 7}\n{"label": "10"}\n{"label": "9"}\n'
+    task, splits = read(train_file=train, dev_file=write("dev.jsonl", rows))
     assert task.labels == ("9", "10") and task.head == Head("classifier", ("9", "10"))
     assert splits["train"].texts_a == [b"one", b"two", b"three"]
     assert splits["train"].targets["labels"].tolist() == [1, 0, 1]
     assert splits["train"].ids == ["1", "2", "2"]
     assert splits["train"].notes == ("1 with the id of an earlier one",)
-    assert splits["dev"].texts_a == [b"four", b""]
-    assert splits["dev"].ids == ["7", ""]
-    assert splits["dev"].targets["labels"].tolist() == [0, 1]
+    assert splits["dev"].texts_a == [b"four", b"", b""]
+    # Examples without an id do not share one.
+    assert splits["dev"].ids == ["7", "", ""] and splits["dev"].notes == ()
+    assert splits["dev"].targets["labels"].tolist() == [0, 1, 0]
 
 
 def test_a_tenth_is_held_out_without_a_dev_file(write):
@@ -80,6 +81,16 @@ def test_pairs_and_named_columns(write):
     task, splits = read(train_file=train, dev_file=train, **flags)
     assert task.pairs and task.labels == ("no", "yes")
     assert splits["dev"].texts_a == [b"why", b"how"] and splits["dev"].texts_b == [b"so", b"thus"]
+
+
+def test_an_empty_list_of_classes_is_a_label(write):
+    """Oracle: by hand; a row may have no class, but null says that its classes are unknown."""
+    head = Head("classifier", ("x", "y"), multi_label=True)
+    for label, known in (("[]", True), ("null", False)):
+        test = write("test.jsonl", f'{{"text": "a", "label": {label}}}\n' * 2)
+        _, splits = read(head, ["test"], test_file=test, label_type="classes")
+        assert bool(splits["test"].targets) == known
+    assert splits["test"].notes == ("no labels in 'label'",)
 
 
 def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):

@@ -59,14 +59,17 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--output_dir", help="Where to save the last model of each seed")
     options = parser.parse_args()
     tokenizer = BertTokenizerFast.from_pretrained(options.model)
     task = TASKS[options.task](options, tokenizer)
     for seed in options.seeds:
-        print(json.dumps({"seed": seed} | _fine_tune(options, task, seed)), flush=True)
+        print(json.dumps({"seed": seed} | _fine_tune(options, task, tokenizer, seed)), flush=True)
 
 
-def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]:
+def _fine_tune(
+    options: argparse.Namespace, task, tokenizer: BertTokenizerFast, seed: int
+) -> dict[str, float]:
     """Returns the metrics of the best epoch and the seconds of training without evaluation."""
     set_seed(seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -102,6 +105,10 @@ def _fine_tune(options: argparse.Namespace, task, seed: int) -> dict[str, float]
         trainer.add_callback(_AtEpochEnds(evaluate))
         started = time.perf_counter()
         trainer.train()
+    if options.output_dir:
+        folder = os.path.join(options.output_dir, str(seed))
+        trainer.model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
     best = max(results, key=lambda result: result[task.metric])
     return best | {"train_seconds": round(seconds, 1)}
 

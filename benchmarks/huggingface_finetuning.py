@@ -106,9 +106,9 @@ def _fine_tune(
         started = time.perf_counter()
         trainer.train()
     if options.output_dir:
-        folder = os.path.join(options.output_dir, str(seed))
-        trainer.model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        path = os.path.join(options.output_dir, str(seed))
+        trainer.model.save_pretrained(path)
+        tokenizer.save_pretrained(path)
     best = max(results, key=lambda result: result[task.metric])
     return best | {"train_seconds": round(seconds, 1)}
 

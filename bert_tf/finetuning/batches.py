@@ -15,8 +15,9 @@ from bert_tf.finetuning.features import Features
 
 # Batches are padded to a multiple of this, so that there are few different shapes.
 _LENGTH_STEP = 8
-# Within this many batches, examples are sorted by length. More batches mean less padding, but so
-# little variety within a batch that models learn worse from small data; see docs/results.md.
+# With `group_by_length`, examples are sorted by length within this many batches. More batches mean
+# less padding, but so little variety within a batch that models learn worse from small data; see
+# docs/results.md.
 _BATCHES_PER_POOL = 4
 
 
@@ -27,23 +28,25 @@ def train_batches(
     num_batches: int,
     seed: int,
     *,
+    group_by_length: bool = True,
     skip: int = 0,
     static_length: bool = False,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Returns batches of examples that are reshuffled in every epoch; the seed decides the order.
 
-    Examples of similar length share a batch, so that little padding is computed.
-
     Args:
         batch_size: examples per step, over all replicas.
         num_batches: number of batches, including skipped ones.
+        group_by_length: whether examples of similar length share a batch, so that little padding is
+            computed.
         skip: number of batches to skip, to resume training.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
         context: input context from `distribute_datasets_from_function`.
     """
     lengths = _padded_lengths(features, static_length)
-    order = train_order(lengths, batch_size, num_batches, seed)[skip * batch_size :]
+    order = train_order(lengths, batch_size, num_batches, seed, group_by_length=group_by_length)
+    order = order[skip * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
     lengths = tf.constant(lengths)
@@ -56,33 +59,45 @@ def train_batches(
     return batches.map(lambda batch: batch | {"mean_tags": means})
 
 
-def train_order(lengths: np.ndarray, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
+def train_order(
+    lengths: np.ndarray,
+    batch_size: int,
+    num_batches: int,
+    seed: int,
+    *,
+    group_by_length: bool = True,
+) -> np.ndarray:
     """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
 
-    Every epoch holds every example once, in random order. Then the examples of every 4 batches are
-    sorted by length, and these batches are shuffled. A batch may span two epochs.
+    Every epoch holds every example once, in random order. With `group_by_length`, the examples of
+    every 4 batches are then sorted by length, and these batches are shuffled. A batch may span two
+    epochs.
 
     Args:
         lengths: lengths of the examples [N].
     """
     count, total = len(lengths), num_batches * batch_size
+    batches = _BATCHES_PER_POOL if group_by_length else 1
     epochs = [
-        _epoch_order(lengths, batch_size, -epoch * count % batch_size, (seed, epoch))
+        _epoch_order(lengths, batch_size, batches, -epoch * count % batch_size, (seed, epoch))
         for epoch in range(-(-total // count))
     ]
     return np.concatenate([np.zeros(0, np.int64), *epochs])[:total]
 
 
 def _epoch_order(
-    lengths: np.ndarray, batch_size: int, first: int, seed: tuple[int, int]
+    lengths: np.ndarray, batch_size: int, batches: int, first: int, seed: tuple[int, int]
 ) -> np.ndarray:
-    """Returns the order of an epoch whose first `first` examples complete a batch."""
+    """Returns the order of an epoch whose first `first` examples complete a batch.
+
+    The examples of every `batches` batches are sorted by length.
+    """
     random = np.random.default_rng(seed)
     order = random.permutation(len(lengths))
     limit = first + max(0, len(order) - first) // batch_size * batch_size
     parts = [order[:first]]
-    for start in range(first, limit, batch_size * _BATCHES_PER_POOL):
-        pool = order[start : min(start + batch_size * _BATCHES_PER_POOL, limit)]
+    for start in range(first, limit, batch_size * batches):
+        pool = order[start : min(start + batch_size * batches, limit)]
         pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
         parts.append(random.permutation(pool).ravel())
     return np.concatenate([*parts, order[limit:]])

@@ -163,6 +163,7 @@ class FineTuner:
                 options.train_batch_size,
                 self.num_train_steps,
                 options.random_seed,
+                group_by_length=options.group_by_length,
                 skip=skip,
                 static_length=static,
                 context=context,

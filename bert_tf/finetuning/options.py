@@ -234,6 +234,13 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "google-research/bert does not: --nobias_correction.",
         rare=True,
     )
+    group_by_length: bool = option(
+        True,
+        help="Train on batches of examples of similar length, which need little padding. "
+        "--nogroup_by_length: random batches, which take longer but sometimes teach a little more "
+        "on small data.",
+        rare=True,
+    )
     early_stopping: int | None = option(
         None,
         at_least=1,

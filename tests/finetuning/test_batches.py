@@ -116,6 +116,28 @@ def test_training_order_holds_every_example_once_per_epoch(count, batch_size):
     assert -0.5 < np.corrcoef(longest[:-1], longest[1:])[0, 1] < 0.3
 
 
+def test_without_grouping_a_batch_holds_the_examples_that_shuffling_put_there():
+    """Oracles: NumPy's shuffled order, and its padding."""
+    lengths = np.random.default_rng(0).integers(5, 129, 4001)
+    order = train_order(lengths, 32, 376, seed=1, group_by_length=False)
+    for epoch in range(3):
+        assert sorted(order[epoch * 4001 :][:4001]) == list(range(4001))
+    shuffled = np.random.default_rng((1, 0)).permutation(4001)[:4000].reshape(-1, 32)
+    batches = order[:4000].reshape(-1, 32)
+    np.testing.assert_array_equal(np.sort(batches), np.sort(shuffled))
+    longest, expected = (lengths[rows].max(axis=1).sum() for rows in (batches, shuffled))
+    assert longest == expected
+
+
+def test_random_batches_of_training():
+    """Oracle: `train_order`."""
+    encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
+    batches = train_batches(encoded, 8, 12, seed=5, group_by_length=False)
+    seen = np.concatenate([batch["example_index"] for batch in batches.as_numpy_iterator()])
+    order = train_order(encoded.lengths, 8, 12, 5, group_by_length=False)
+    np.testing.assert_array_equal(np.sort(seen.reshape(-1, 8)), np.sort(order.reshape(-1, 8)))
+
+
 def test_static_length_is_known_to_the_graph():
     examples = make_examples()
     dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, static_length=True)

@@ -111,6 +111,18 @@ def test_bias_correction_is_the_default(monkeypatch, flags, corrects):
     assert [values["bias_correction"] for values in given] == [corrects]
 
 
+@pytest.mark.parametrize(("flags", "groups"), [({}, True), ({"group_by_length": False}, False)])
+def test_batches_of_similar_length_are_the_default(monkeypatch, flags, groups):
+    """Oracle: the flag; `train_batches` is tested on its own."""
+    given = []
+    monkeypatch.setattr(
+        "bert_tf.finetuning.fine_tuner.train_batches",
+        lambda *_, **values: given.append(values) or tf.data.Dataset.from_tensors(make_batch()),
+    )
+    make_tuner(**flags)._batches(skip=0)
+    assert [values["group_by_length"] for values in given] == [groups]
+
+
 @pytest.mark.parametrize("patience", [None, 2])
 def test_early_stopping_and_the_metric_of_the_task_reach_the_driver(monkeypatch, patience):
     """Oracle: the flags; the paper's metric for MRPC. `Driver` is tested on its own."""

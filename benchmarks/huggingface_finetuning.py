@@ -9,9 +9,8 @@
 
 Both use AdamW with bias correction, weight decay 0.01 except for biases and layer normalization,
 the original BERT's warm-up over a tenth of the steps and linear decay, clipping at norm 1 and
-dropout 0.1; both evaluate after every epoch and report the best one. Trainer's batches are random,
-and so are those of run_finetuning with --nogroup_by_length. The script prints one line of JSON per
-seed.
+dropout 0.1; both evaluate after every epoch and report the best one. Trainer makes random batches;
+--nogroup_by_length makes run_finetuning do so, too. The script prints one line of JSON per seed.
 
   mrpc, rte  BertForSequenceClassification; F1 and accuracy, and accuracy
   ner        BertForTokenClassification, sentence by sentence as with --nodocument_context; seqeval

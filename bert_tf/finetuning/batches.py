@@ -69,35 +69,36 @@ def train_order(
 ) -> np.ndarray:
     """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
 
-    Every epoch holds every example once, in random order. With `group_by_length`, the examples of
-    every 4 batches are then sorted by length, and these batches are shuffled. A batch may span two
-    epochs.
+    Every epoch holds every example once, in random order. With `group_by_length`, the examples of 4
+    batches at a time are then sorted by length, and these batches are shuffled. Without it, only
+    the examples within a batch are sorted. A batch may span two epochs.
 
     Args:
         lengths: lengths of the examples [N].
     """
     count, total = len(lengths), num_batches * batch_size
-    batches = _BATCHES_PER_POOL if group_by_length else 1
+    pool_size = _BATCHES_PER_POOL if group_by_length else 1
     epochs = [
-        _epoch_order(lengths, batch_size, batches, -epoch * count % batch_size, (seed, epoch))
+        _epoch_order(lengths, batch_size, pool_size, -epoch * count % batch_size, (seed, epoch))
         for epoch in range(-(-total // count))
     ]
     return np.concatenate([np.zeros(0, np.int64), *epochs])[:total]
 
 
 def _epoch_order(
-    lengths: np.ndarray, batch_size: int, batches: int, first: int, seed: tuple[int, int]
+    lengths: np.ndarray, batch_size: int, pool_size: int, first: int, seed: tuple[int, int]
 ) -> np.ndarray:
     """Returns the order of an epoch whose first `first` examples complete a batch.
 
-    The examples of every `batches` batches are sorted by length.
+    The examples of each pool of `pool_size` batches are sorted by length. With 1, batches stay
+    random.
     """
     random = np.random.default_rng(seed)
     order = random.permutation(len(lengths))
     limit = first + max(0, len(order) - first) // batch_size * batch_size
     parts = [order[:first]]
-    for start in range(first, limit, batch_size * batches):
-        pool = order[start : min(start + batch_size * batches, limit)]
+    for start in range(first, limit, batch_size * pool_size):
+        pool = order[start : min(start + batch_size * pool_size, limit)]
         pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
         parts.append(random.permutation(pool).ravel())
     return np.concatenate([*parts, order[limit:]])

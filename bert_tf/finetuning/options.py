@@ -237,8 +237,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     group_by_length: bool = option(
         True,
         help="Train on batches of examples of similar length, which need little padding. "
-        "--nogroup_by_length: random batches, which take longer but sometimes teach a little more "
-        "on small data.",
+        "--nogroup_by_length: random batches, which need more padding and take longer; on small "
+        "data, the model is sometimes slightly better.",
         rare=True,
     )
     early_stopping: int | None = option(

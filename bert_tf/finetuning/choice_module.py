@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.serving import without_shared_padding
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.packing import pack_segments, with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
@@ -37,6 +37,7 @@ class ChoiceModule(tf.Module):
             ],
         )
         def serve(text, choices):
+            text, choices = with_equal_rows(text, choices)
             shape = tf.shape(choices)
             rows = tf.repeat(tf.range(shape[0]), shape[1])
             segments = [

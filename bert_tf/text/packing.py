@@ -27,19 +27,37 @@ def pack_segments(
 
     Raises:
         ValueError: there are not one or two segments, or `seq_length` is too small.
-        tf.errors.InvalidArgumentError: `seq_length` is too small and known only at run time.
+        tf.errors.InvalidArgumentError: `seq_length` is too small and known only at run time, or the
+            segments have different numbers of rows.
     """
     if len(segments) not in (1, 2):
         raise ValueError(f"got {len(segments)} segments, expected one or two")
     special = len(segments) + 1
     _check_length(seq_length, special + len(segments))
     segments = [x if x.shape.rank == 2 else x.merge_dims(1, -1) for x in segments]
+    # Given different numbers of rows, the trimmer drops rows or ends the process.
+    segments = with_equal_rows(*segments)
     trimmed = tf_text.RoundRobinTrimmer(seq_length - special).trim(segments)
     ids, types = tf_text.combine_segments(trimmed, vocab.cls_id, vocab.sep_id)
     ids, mask = tf_text.pad_model_inputs(ids, seq_length, pad_value=vocab.pad_id)
     types, _ = tf_text.pad_model_inputs(types, seq_length)
     packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
     return {name: tf.cast(values, tf.int32) for name, values in packed.items()}
+
+
+def with_equal_rows(*values: tf.Tensor | tf.RaggedTensor) -> list[tf.Tensor | tf.RaggedTensor]:
+    """Returns the values, checked to have the same number of rows before anything reads them.
+
+    Raises:
+        tf.errors.InvalidArgumentError: they have not.
+    """
+    rows = [
+        x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x, tf.int64)[0] for x in values
+    ]
+    message = "the inputs have different numbers of rows"
+    checks = [tf.debugging.assert_equal(rows[0], other, message) for other in rows[1:]]
+    with tf.control_dependencies(checks):
+        return [tf.identity(x) for x in values]
 
 
 def _check_length(seq_length: int | tf.Tensor, least: int) -> None:

@@ -63,6 +63,9 @@ def test_classifies_pairs_of_any_length(tmp_path):
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)
     empty = tf.constant([], tf.string)
     assert loaded(empty, empty)["probabilities"].shape == (0, 3)
+    for unequal in ((texts_a, texts_b[:1]), (texts_a[:1], texts_b)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+            loaded(*unequal)
 
 
 def test_a_converted_regression_model_is_exported(tmp_path, run_card):

@@ -105,6 +105,14 @@ def test_truncated_choices_are_counted(vocab):
     assert count(tf.constant(["a b", "a"]), tf.constant([["c", "c d e"], ["c d", "c"]])) == 1
 
 
+def test_choices_for_another_number_of_texts_are_an_error(vocab):
+    """Oracle: the error itself; without it, the second text disappears."""
+    model = types.SimpleNamespace(variables=[])
+    module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        module.serving.python_function(tf.constant(["a b", "a"]), tf.constant([["c", "c d e"]]))
+
+
 def test_tags_of_words(fine_tuned):
     """Oracles: the exported module on each text alone; the words, by hand."""
     _, module = fine_tuned("ner", TAGS)

@@ -94,3 +94,17 @@ def test_invalid_input_is_named(vocab):
         pack_segments([a, a], tf.constant(4), vocab)
     with pytest.raises(ValueError, match="got 3 segments"):
         pack_segments([a, a, a], 9, vocab)
+
+
+@pytest.mark.parametrize("rows", [(1, 2), (2, 1), (0, 1)])
+@pytest.mark.parametrize("graph", [False, True])
+def test_segments_with_different_numbers_of_rows_are_an_error(vocab, rows, graph):
+    """Oracle: the error itself; without it, rows disappear or the process ends."""
+
+    @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)] * 2)
+    def pack(*segments):
+        return pack_segments(segments, 9, vocab)
+
+    segments = [tf.RaggedTensor.from_tensor(tf.ones([count, 3], tf.int32)) for count in rows]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        (pack if graph else pack.python_function)(*segments)

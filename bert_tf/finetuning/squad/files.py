@@ -124,7 +124,8 @@ def _row(question: Any, context: str, where: str) -> _Row:
     id_ = str(_get(question, "id", (str, int), where))
     where = f"question {id_}"
     answers, faults, of = None, (), f"an answer of {where}"
-    impossible = question.get("is_impossible")
+    mark = "is_impossible"
+    impossible = _get({mark: None} | question, mark, (bool, type(None)), where)
     if impossible:
         answers, faults = [], (_DROPPED,) * bool(question.get("answers"))
     elif "answers" in question:

@@ -17,6 +17,7 @@ from bert_tf.finetuning.squad.windows import (
     make_windows,
 )
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.packing import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The score of the empty answer where every question has an answer.
@@ -70,6 +71,7 @@ class AnswerModule(tf.Module):
 
         @tf.function(autograph=False, input_signature=_SIGNATURE)
         def serve(question, context):
+            question, context = with_equal_rows(question, context)
             queries = tokenizer.tokenize_flat(question)[:, : windows.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
             ids, starts, token_limits = (values.merge_dims(1, 2) for values in tokens)

@@ -184,7 +184,8 @@ class _Table:
 
 def _number(text: str) -> float:
     try:
-        value = float(text)
+        # Python reads 1_000 as 1000.
+        value = np.nan if "_" in text else float(text)
     except ValueError:
         value = np.nan
     if not np.isfinite(value):

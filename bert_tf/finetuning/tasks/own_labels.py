@@ -215,7 +215,8 @@ def _flag(table: Table, row: int, name: str, value: Any) -> bool:
 def _number(table: Table, row: int, value: Any) -> float:
     check_label(table, row, value)
     try:
-        number = math.nan if isinstance(value, bool) else float(value)
+        # Python's own notations: True, and 1_000 for 1000.
+        number = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     except OverflowError:

@@ -60,5 +60,7 @@ def test_the_module_answers_as_the_evaluation(
         np.testing.assert_allclose(served["null_odds"], odds, rtol=1e-3, atol=1e-4)
         assert 0 < predictions.count("") < len(predictions)
 
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        serve(questions, contexts[1:])
     odd = serve(["", "a", "a b", ""], ["", "", "\u200b", "a"])
     assert odd["text"][:3].numpy().tolist() == [b""] * 3

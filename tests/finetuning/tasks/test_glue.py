@@ -201,7 +201,7 @@ def test_bad_files_are_named(tmp_path, data, match):
     assert "dev.tsv" in str(caught.value)
 
 
-@pytest.mark.parametrize("score", ["five", "nan", ""])
+@pytest.mark.parametrize("score", ["five", "nan", "1_0", ""])
 def test_scores_must_be_numbers(tmp_path, score):
     data = f"index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n1\ta\tb\t{score}\n"
     with pytest.raises(ValueError, match=f"dev.tsv, line 3: score '{score}' is not a number"):

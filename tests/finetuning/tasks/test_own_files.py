@@ -177,6 +177,7 @@ def test_numbers(write):
         (("1", "2e39"), "line 2: label 2e+39 is too large for float32"),
         (("1", "1" + "0" * 400), "is too large for float32"),
         (("1", '"nan"'), 'line 2: label "nan" is not a number'),
+        (("1", '"1_000"'), 'line 2: label "1_000" is not a number'),
         (("1", "NaN"), "line 2 has no label"),
     ],
 )

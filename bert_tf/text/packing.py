@@ -46,10 +46,10 @@ def pack_segments(
 
 
 def with_equal_rows(*values: tf.Tensor | tf.RaggedTensor) -> list[tf.Tensor | tf.RaggedTensor]:
-    """Returns the values, checked to have the same number of rows before anything reads them.
+    """Returns the values, and checks that they have the same number of rows before they are read.
 
     Raises:
-        tf.errors.InvalidArgumentError: they have not.
+        tf.errors.InvalidArgumentError: they have different numbers of rows.
     """
     rows = [
         x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x, tf.int64)[0] for x in values

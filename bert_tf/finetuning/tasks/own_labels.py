@@ -215,7 +215,7 @@ def _flag(table: Table, row: int, name: str, value: Any) -> bool:
 def _number(table: Table, row: int, value: Any) -> float:
     check_label(table, row, value)
     try:
-        # Python's own notations: True, and 1_000 for 1000.
+        # Python reads True as 1 and 1_000 as 1000.
         number = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
     except (TypeError, ValueError):
         number = math.nan

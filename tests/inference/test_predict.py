@@ -106,7 +106,7 @@ def test_truncated_choices_are_counted(vocab):
 
 
 def test_choices_for_another_number_of_texts_are_an_error(vocab):
-    """Oracle: the error itself; without it, the second text disappears."""
+    """Oracle: the error itself; without the check, the outputs lack the second text."""
     model = types.SimpleNamespace(variables=[])
     module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):

@@ -99,7 +99,7 @@ def test_invalid_input_is_named(vocab):
 @pytest.mark.parametrize("rows", [(1, 2), (2, 1), (0, 1)])
 @pytest.mark.parametrize("graph", [False, True])
 def test_segments_with_different_numbers_of_rows_are_an_error(vocab, rows, graph):
-    """Oracle: the error itself; without it, rows disappear or the process ends."""
+    """Oracle: the error itself; without the check, rows disappear or the process ends."""
 
     @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)] * 2)
     def pack(*segments):

@@ -38,8 +38,8 @@ class TaskOptions(command.Options):
     )
     text_column: str | None = option(
         None,
-        help="Column of the text in files of --task=csv. Default: text, or the only column that is "
-        "neither label nor id.",
+        help="Column of the text in files of --task=csv. Default: text, in any case, or what is "
+        "left beside the label.",
         rare=True,
     )
     text_b_column: str | None = option(

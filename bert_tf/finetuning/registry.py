@@ -6,7 +6,7 @@ from collections.abc import Callable
 from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import glue, imdb, ner, own_files, squad, swag
+from bert_tf.finetuning.tasks import csv_tables, glue, imdb, ner, squad, swag
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.run_folder import RunFolder
 
@@ -17,7 +17,7 @@ MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
     "ner": ner.make_ner,
     "squad": squad.squad,
     "squad2": squad.squad2,
-    own_files.NAME: own_files.make_task,
+    csv_tables.NAME: csv_tables.make_task,
 }
 # Source: google-research/bert run_classifier.py and run_squad.py.
 _MAX_SEQ_LENGTHS = {"squad": 384, "squad2": 384}

@@ -21,6 +21,7 @@ from bert_tf.finetuning.saved_run import (
     check_same_data,
     compared_splits,
     data_checksums,
+    with_columns_of,
     with_lengths_of,
     with_saved_flags,
 )
@@ -85,7 +86,7 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
-    options = with_saved_flags(options, run)
+    options = with_saved_flags(with_columns_of(options, run), run)
     trains = options.do_train and not check_resumable(with_length(options, options.task), run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
@@ -139,7 +140,9 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     """
     run = RunFolder(options.output_dir)
     # In compress, the teacher's.
-    options = dataclasses.replace(options, hold_out_seed=run.read_flags().get("hold_out_seed"))
+    options = dataclasses.replace(
+        with_columns_of(options, run), hold_out_seed=run.read_flags().get("hold_out_seed")
+    )
     task = task or make_task(options, run.read_head())
     names = compared_splits(options, run, task)
     splits = read_features(options, task, run.read(), names, lambda line: None)
@@ -213,7 +216,7 @@ def _train(
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
     tuner.set_initial_weights(init, mapping, say)
-    flags = dataclasses.asdict(options) | {DATA_CHECKSUMS: checksums}
+    flags = dataclasses.asdict(options) | dict(task.columns) | {DATA_CHECKSUMS: checksums}
     if is_chief(strategy):
         run.write(spec, flags | {FINISHED: False})
         best = RunFolder(run.file(BEST))

@@ -29,6 +29,8 @@ _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_thres
 _TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
 _LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
+# Flags that name columns; the run may have found these in its training file.
+_COLUMNS = ("text_column", "label_column")
 # Flags that may differ in addition if the run is only evaluated.
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 
@@ -62,6 +64,13 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
             )
         values[name] = saved[name]
     return dataclasses.replace(options, **values)
+
+
+def with_columns_of(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
+    """Returns the flags with the columns that a run reads where none are given."""
+    saved = run.read_flags() if run.has_checkpoint() else {}
+    unset = [name for name in _COLUMNS if getattr(options, name) is None]
+    return dataclasses.replace(options, **{name: saved.get(name) for name in unset})
 
 
 def with_lengths_of(options: FineTuningOptions, run: RunFolder | None) -> FineTuningOptions:

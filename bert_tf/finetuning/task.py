@@ -4,6 +4,7 @@ import abc
 import contextlib
 from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -55,6 +56,7 @@ class Task(abc.ABC):
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
         flags: names of the `TaskOptions` that the task reads.
+        columns: values of flags for columns that the training file's contents showed.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Task(abc.ABC):
     token_outputs: tuple[str, ...] = ()
     long_inputs: str = "Examples are truncated to {} tokens."
     flags: tuple[str, ...] = ()
+    columns: Mapping[str, str] = MappingProxyType({})
 
     @property
     def dev_set(self) -> str:

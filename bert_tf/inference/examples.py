@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.sources import is_json
 from bert_tf.corpus.utf8 import is_unicode, is_utf8
-from bert_tf.finetuning.user_tables import parse_json
+from bert_tf.finetuning.tables import parse_json
 from bert_tf.inference.lines import read_chunks
 from bert_tf.inference.options import TextOptions
 from tfrecords.progress import counted

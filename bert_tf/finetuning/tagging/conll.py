@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
+from bert_tf.finetuning.tables import read_file
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
-from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -97,7 +97,7 @@ def _without_spaces(cell: str) -> str:
 
 def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yields the number and the columns of every line, and a blank line at the end."""
-    lines = read_user_file(path).split(b"\n")
+    lines = read_file(path).split(b"\n")
     for number, line in enumerate([*lines, b""], start=1):
         if b"\r" in line.rstrip(b"\r"):
             raise ValueError(

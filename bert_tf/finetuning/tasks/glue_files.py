@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.user_files import read_user_file
+from bert_tf.finetuning.tables import read_file
 from tfrecords.progress import counted, say
 
 _LABELLED = ("train", "dev", "dev_mismatched")
@@ -130,7 +130,7 @@ class _Table:
     """
 
     def __init__(self, path: str, header: tuple[str, ...] | None):
-        data = read_user_file(path)
+        data = read_file(path)
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ValueError(f"{path} is UTF-16: save it as UTF-8")
         # The csv module and splitlines also split at a lone carriage return, which is text.

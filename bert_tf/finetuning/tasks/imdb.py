@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
+from bert_tf.finetuning.tables import read_file
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.user_files import read_user_file
 from tfrecords.progress import progress_bar
 
 LABELS = ("neg", "pos")
@@ -30,7 +30,7 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     paths = [path for part in names for path in part]
     with progress_bar(total=len(paths), desc="Reading", unit="file", leave=False, delay=5) as bar:
         for path in paths:
-            texts.append(read_user_file(f"{root}/{path}"))
+            texts.append(read_file(f"{root}/{path}"))
             bar.update()
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)

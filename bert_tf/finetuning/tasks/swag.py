@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning.tables import Table, read_table
 from bert_tf.finetuning.tasks.multiple_choice import ChoiceExamples, MultipleChoiceTask
-from bert_tf.finetuning.user_tables import Table, read_table
 from tfrecords.progress import counted
 
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")

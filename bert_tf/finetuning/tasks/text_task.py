@@ -34,7 +34,7 @@ class TextTask(Task):
         read_own: maps the user's files and a split to its examples; replaces `read_files`.
         tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
-        has_dev, dev_splits, test_splits, test_has_targets, flags: see `Task`.
+        has_dev, dev_splits, test_splits, test_has_targets, flags, columns: see `Task`.
     """
 
     name: str
@@ -47,6 +47,7 @@ class TextTask(Task):
     test_splits: tuple[str, ...] = ("test",)
     test_has_targets: bool = False
     flags: tuple[str, ...] = ("data_dir",)
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read_splits(
         self, names: Collection[str], files: DataFiles, seed: int

@@ -1,19 +1,24 @@
-"""Reads the tables that users bring: CSV, TSV and JSON lines."""
+"""Reads the files that users bring, and tables in them: CSV, TSV and JSON lines."""
 
+import codecs
 import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bert_tf.finetuning.user_files import read_user_file
+import tensorflow as tf
+
 from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t"
+# The most characters of a column's name that a message shows.
+_LONGEST_NAME = 40
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,57 @@ class Table:
 
     def names(self) -> str:
         """Returns the names of the columns, for messages."""
-        return ", ".join(map(repr, self.columns))
+        return ", ".join(map(shortened, self.columns))
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the number of the line and the cells of each row."""
+        for line, *cells in zip(self.lines, *self.columns.values(), strict=True):
+            yield line, dict(zip(self.columns, cells, strict=True))
+
+    def texts(self, name: str) -> list[bytes]:
+        """Returns the texts of a column; an empty one where there is none.
+
+        Raises:
+            ValueError: there is no such column, or a cell holds something else.
+        """
+        texts = ["" if value is None else value for value in self.column(name)]
+        for row, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ValueError(f"{self.at(row)}: {name!r} is {shown(text)}, not a string")
+        # Lone surrogates stand for bytes that are not UTF-8; the report counts such texts.
+        return [text.encode(errors="surrogatepass") for text in texts]
+
+
+def read_file(path: str) -> bytes:
+    """Returns the content of a file, without its UTF-8 byte order mark if it has one.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError: it cannot be read.
+    """
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read().removeprefix(codecs.BOM_UTF8)
+    except tf.errors.OpError as error:
+        raise OSError(f"cannot read {path}: {error.message}") from None
+
+
+def shown(value: Any) -> str:
+    """Returns the beginning of a cell, for messages."""
+    return json.dumps(value)[:50]
+
+
+def shortened(name: str) -> str:
+    """Returns the name of a column in quotes, for messages."""
+    return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}...")
+
+
+def fold(name: str) -> str:
+    """Returns a name without what readers do not see, or do not mind: case, spaces, marks."""
+    name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join("".join(c for c in name if unicodedata.category(c) != "Cf").split())
 
 
 def read_table(path: str) -> Table:
@@ -88,7 +143,7 @@ def read_table(path: str) -> Table:
 
 
 def _content(path: str) -> str:
-    data = read_user_file(path)
+    data = read_file(path)
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"{path} is UTF-16: save it as UTF-8")
     return data.decode(errors="surrogateescape")

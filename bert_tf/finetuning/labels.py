@@ -1,21 +1,20 @@
-"""What the label columns of the user's own tables hold: classes or numbers.
+"""What the cells of the user's own tables mean: one class, several, a number, tags of words.
 
 A row's classes are a tuple of names: one, or any number of them.
 """
 
 import json
 import math
+import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.corpus.utf8 import is_unicode
-from bert_tf.finetuning.user_tables import Table
+from bert_tf.finetuning.columns import ID
+from bert_tf.finetuning.tables import Table, shown
 
-ID = "id"
-# Advice for a file that lacks the column of labels.
-OTHER_COLUMN = ": name another one with --label_column; only --test_file may lack labels"
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
 # Limits of the standard deviation, so that float32 can also hold sums of squares.
@@ -56,7 +55,7 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     Raises:
         ValueError: a cell is empty or holds something else; the message names the line.
     """
-    values = table.column(column, OTHER_COLUMN)
+    values = table.column(column)
     return [(_class_name(table, row, value),) for row, value in enumerate(values)]
 
 
@@ -67,7 +66,7 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
         ValueError: a cell holds something else; the message names the line.
     """
     rows = []
-    for row, value in enumerate(table.column(column, OTHER_COLUMN)):
+    for row, value in enumerate(table.column(column)):
         if isinstance(value, str):
             found = _json_list(value)
             parts = [part for part in value.split(separator) if part.strip()]
@@ -87,17 +86,20 @@ def _json_list(cell: str) -> list | None:
     return value if isinstance(value, list) else None
 
 
-def read_flags(table: Table, columns: Sequence[str]) -> list[tuple[str, ...]]:
+def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, ...]]:
     """Returns the classes of each row, from a column with 0 or 1 for each class.
+
+    Args:
+        names: the names of the classes.
 
     Raises:
         ValueError: a cell holds something else; the message names the line.
     """
-    cells = [table.column(name, OTHER_COLUMN) for name in columns]
+    cells = [table.column(column) for column in columns]
     return [
         tuple(
             name
-            for name, values in zip(columns, cells, strict=True)
+            for name, values in zip(names, cells, strict=True)
             if _flag(table, row, name, values[row])
         )
         for row in range(len(table))
@@ -110,7 +112,7 @@ def read_numbers(table: Table, column: str) -> np.ndarray:
     Raises:
         ValueError: a cell holds something else; the message names the line.
     """
-    values = table.column(column, OTHER_COLUMN)
+    values = table.column(column)
     return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float64)
 
 
@@ -134,7 +136,13 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
     return mean, deviation
 
 
-def read_ids(table: Table) -> tuple[list[str] | None, tuple[str, ...]]:
+def has_labels(table: Table, columns: Sequence[str]) -> bool:
+    """Returns whether a table has labels in some row. An empty list says that there is no class."""
+    cells = [value for name in columns for value in table.columns.get(name, [])]
+    return not all(value != [] and is_empty(value) for value in cells)
+
+
+def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
     """Returns the id of each row, "" if it has none, and notes on repeated ids.
 
     Without a column of ids, the ids are None.
@@ -142,9 +150,9 @@ def read_ids(table: Table) -> tuple[list[str] | None, tuple[str, ...]]:
     Raises:
         ValueError: an id is not UTF-8; the message names the line.
     """
-    if ID not in table.columns:
+    if column is None:
         return None, ()
-    ids = ["" if value is None else str(value) for value in table.columns[ID]]
+    ids = ["" if value is None else str(value) for value in table.columns[column]]
     for row, value in enumerate(ids):
         if not is_unicode(value):
             raise ValueError(f"{table.at(row)}: the {ID} is not UTF-8: save the file as UTF-8")
@@ -170,7 +178,8 @@ def class_indices(
     Raises:
         ValueError: a row has a class that is not one of `labels`; the message names the line.
     """
-    indices = {name: index for index, name in enumerate(labels)}
+    # A model may have been trained with decomposed names.
+    indices = {class_name(name): index for index, name in enumerate(labels)}
     for row, names in enumerate(rows):
         for name in names:
             if name not in indices:
@@ -189,17 +198,22 @@ def class_matrix(rows: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
     return matrix
 
 
+def class_name(text: str) -> str:
+    """Returns the name of a class without spaces around it, composed (NFC)."""
+    return unicodedata.normalize("NFC", text.strip())
+
+
 def _class_name(table: Table, row: int, value: Any) -> str:
     check_label(table, row, value)
     if isinstance(value, list | dict):
         raise ValueError(
-            f"{table.at(row)}: label {_shown(value)} is not a string: lists are for "
+            f"{table.at(row)}: label {shown(value)} is not a string: lists are for "
             "--label_type=classes"
         )
     # See `_FLAGS`.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    name = value.strip() if isinstance(value, str) else json.dumps(value)
+    name = class_name(value) if isinstance(value, str) else json.dumps(value)
     if not is_unicode(name):
         raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")
     return name
@@ -208,7 +222,7 @@ def _class_name(table: Table, row: int, value: Any) -> str:
 def _flag(table: Table, row: int, name: str, value: Any) -> bool:
     key = str(value).strip().lower()
     if key not in _FLAGS:
-        raise ValueError(f"{table.at(row)}: {name!r} is {_shown(value)}, neither 0 nor 1")
+        raise ValueError(f"{table.at(row)}: {name!r} is {shown(value)}, neither 0 nor 1")
     return _FLAGS[key]
 
 
@@ -222,11 +236,7 @@ def _number(table: Table, row: int, value: Any) -> float:
     except OverflowError:
         number = math.inf
     if math.isnan(number):
-        raise ValueError(f"{table.at(row)}: label {_shown(value)} is not a number")
+        raise ValueError(f"{table.at(row)}: label {shown(value)} is not a number")
     if abs(number) > _FLOAT32_MAX:
-        raise ValueError(f"{table.at(row)}: label {_shown(value)} is too large for float32")
+        raise ValueError(f"{table.at(row)}: label {shown(value)} is too large for float32")
     return number
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value)[:50]

@@ -8,21 +8,17 @@ import numpy as np
 
 from bert_tf.config import Head
 from bert_tf.corpus.utf8 import is_unicode
+from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import HELD_OUT
+from bert_tf.finetuning.labels import check_label, has_labels, read_ids
 from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.tables import Table
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
-from bert_tf.finetuning.tasks.own_labels import (
-    OTHER_COLUMN,
-    check_label,
-    is_empty,
-    read_ids,
-)
 from bert_tf.finetuning.tasks.tagging import TaggingTask
-from bert_tf.finetuning.user_tables import Table, read_table
 
 
-class OwnTaggingTask(TaggingTask):
+class CsvTaggingTask(TaggingTask):
     """Tags the words of JSON lines, `{"tokens": [...], "tags": [...]}`; see `TaggingTask`.
 
     Args:
@@ -37,7 +33,8 @@ class OwnTaggingTask(TaggingTask):
     flags = ("train_file", "dev_file", "test_file", "text_column", "label_column", "label_type")
 
     def __init__(self, options: FineTuningOptions, head: Head | None):
-        self._columns = options.text_column or "tokens", options.label_column or "tags"
+        labels = tuple(filter(None, [options.label_column]))
+        self._wanted = Columns(options.text_column, labels=labels)
         self.has_dev = bool(options.dev_file or not options.train_file)
         # Reading shows whether it has tags; without them, it is predicted all the same.
         self.test_has_targets = bool(options.test_file)
@@ -65,15 +62,12 @@ class OwnTaggingTask(TaggingTask):
             raise ValueError(
                 f"{path}: --label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"
             )
-        table = read_table(path)
-        words, tags = self._columns
-        table.column(words)
-        if split != "test":
-            table.column(tags, OTHER_COLUMN)
+        table, columns = open_table(path, self._wanted, split != "test", ("tokens", "tags"))
+        (tags,) = columns.labels
+        words, known = columns.text, has_labels(table, columns.labels)
         rows = range(len(table))
-        known = not all(map(is_empty, table.columns.get(tags, [])))
         documents = [[_sentence(table, row, words, tags if known else None)] for row in rows]
-        _, notes = read_ids(table)
+        _, notes = read_ids(table, columns.id)
         return TaggedText(path, documents, notes=notes)
 
 

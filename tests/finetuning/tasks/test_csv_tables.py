@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.saved_run import with_columns_of
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -81,6 +83,70 @@ def test_pairs_and_named_columns(write):
     task, splits = read(train_file=train, dev_file=train, **flags)
     assert task.pairs and task.labels == ("no", "yes")
     assert splits["dev"].texts_a == [b"why", b"how"] and splits["dev"].texts_b == [b"so", b"thus"]
+
+
+@pytest.mark.parametrize(
+    ("header", "flags", "guessed"),
+    [
+        ("Label,SMS", {}, "SMS"),
+        ("\ufeff LABEL\u00a0, Te\u200bxt ", {}, None),
+        ("Label,text,TEXT", {"text_column": "text"}, None),
+        ("Gold,TEXT", {"label_column": "gold"}, None),
+        ("cafe\u0301,text", {"label_column": "CAFÉ"}, None),
+        ("gold,Text", {}, "gold"),
+        ("v1,v2,,,", {}, "v1"),
+        (",v1,v2,ID", {}, "v2"),
+        ("v1,v2,Unnamed: 2", {}, "v2"),
+    ],
+)
+def test_columns_are_found_whatever_their_case(write, header, flags, guessed, capsys):
+    """Oracle: by hand. A guess is printed, and nothing else is."""
+    rows = (("ham", "Go until jurong"), ("spam", "Free entry now"), ("ham", "Ok lar"))
+    label = 1 if header.startswith(",") else 0
+    lines = [
+        ",".join(["7"] * label + [*row] + [""] * (header.count(",") - label - 1)) for row in rows
+    ]
+    path = write("a.csv", "\n".join([header, *lines]))
+    task, splits = read(train_file=path, dev_file=path, **flags)
+    assert task.labels == ("ham", "spam")
+    assert splits["train"].targets["labels"].tolist() == [0, 1, 0]
+    assert splits["train"].texts_a == [text.encode() for _, text in rows]
+    out = capsys.readouterr().out
+    assert repr(guessed) in out and "_column would name" in out if guessed else not out
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        ([{"x": "a b c", "y": "u"}, {"x": "d e", "y": "u"}], ("x", "y")),
+        ([{"y": 1.5, "x": "a"}, {"y": 22.25, "x": "a"}], ("x", "y")),
+        ([{"y": ["u", "v"], "x": "some longer text"}, {"y": ["u"], "x": "more"}], ("x", "y")),
+        ([{"x": "a long text", "y": None}] * 2, ("x", "y")),
+        ([{"x": "long and repeated", "y": "u"}, {"x": "long and repeated", "y": "v"}], None),
+    ],
+)
+def test_contents_show_which_column_holds_the_text(write, rows, columns):
+    """Oracle: by hand; the text is longer and varies more, or is no number."""
+    path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
+    if not columns:
+        with pytest.raises(ValueError, match="'x', 'y': name the right one with --text_column and"):
+            open_table(path)
+        return
+    assert open_table(path)[1] == Columns(columns[0], labels=columns[1:])
+
+
+def test_a_run_keeps_the_columns_of_its_training_file(write, tmp_path):
+    """Oracle: by hand; the contents of the dev file would show the opposite."""
+    train = write("train.csv", "v1,v2\nham,Go until jurong\nspam,Free entry now\nham,Ok lar\n")
+    dev = write("dev.csv", "v1,v2\nham,a\nspam,a\n")
+    task, splits = read(train_file=train, dev_file=dev)
+    assert splits["dev"].targets["labels"].tolist() == [0, 1]
+    assert task.columns == {"text_column": "v2", "label_column": "v1"}
+    options = FineTuningOptions(task="csv", output_dir=str(tmp_path), do_train=True)
+    (tmp_path / "ckpt-1.index").touch()
+    run = RunFolder(str(tmp_path))
+    (tmp_path / "flags.json").write_text(json.dumps(dataclasses.asdict(options) | task.columns))
+    assert with_columns_of(options, run).label_column == "v1"
 
 
 def test_an_empty_list_of_classes_is_a_label(write):
@@ -231,8 +297,8 @@ def test_tags_of_words(write):
             "a.jsonl, line 1: the id is not UTF-8",
         ),
         ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
-        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': name another"),
-        ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens', only 'words'"),
+        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': name the"),
+        ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens' or 'tags', only 'words'"),
         ("a.conll", {}, "--label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"),
     ],
 )
@@ -259,8 +325,20 @@ GOOD = "text,label\na,ham\nb,spam\n"
 @pytest.mark.parametrize(
     ("train", "dev", "flags", "message"),
     [
-        ("text,gold\na,x\n", GOOD, {}, "no column 'label', only 'text', 'gold': name another one"),
-        ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "which column holds the text? Give --text_column"),
+        ("text,a,b\na,x,y\n", GOOD, {}, "no column 'label', only 'text', 'a', 'b': name the right"),
+        ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "no column 'text', only 'a', 'b', 'label': name"),
+        ("a,b,c\n1,2,x\n", GOOD, {}, "no column 'text' or 'label', only 'a', 'b', 'c': name the"),
+        ("a,b\nx,y\n", GOOD, {}, "the right one with --text_column and --label_column"),
+        ("Text,TEXT,label\n1,2,x\n", GOOD, {}, "has the columns 'Text' and 'TEXT': choose one as"),
+        (
+            "text,Label,label\n1,2,x\n",
+            GOOD,
+            {},
+            "'Label' and 'label': choose one as --label_column",
+        ),
+        (GOOD, GOOD, {"text_b_column": "body"}, "train.csv has no column 'body', only 'text'"),
+        ("ham,Go until\nham,Ok lar\nspam,Free entry\n", GOOD, {}, "'ham' looks like a value"),
+        ("4.5,Go until\n1,Ok lar\n", GOOD, {"label_type": "number"}, "'4.5' looks like a value"),
         (GOOD, GOOD, {"text_column": "body"}, "train.csv has no column 'body', only 'text'"),
         (
             "text,label\na,x\nb,x\n",
@@ -274,7 +352,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
             GOOD,
             "text\na\n",
             {},
-            "dev.csv has no column 'label', only 'text': name another one",
+            "dev.csv has no column 'label', only 'text': name the right one",
         ),
         (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),

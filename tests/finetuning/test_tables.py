@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from bert_tf.finetuning.user_tables import read_table
+from bert_tf.finetuning.tables import read_table
 
 TEXTS = [
     'a "quoted" word',

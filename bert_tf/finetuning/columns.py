@@ -1,0 +1,153 @@
+"""Finds the columns of a table that hold texts and labels."""
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+
+from bert_tf.finetuning.tables import Table, fold, read_table, shortened
+from tfrecords.progress import say
+
+ID = "id"
+# Advice for a file that lacks the column of labels.
+OTHER_COLUMN = ": name another one with --label_column; only --test_file may lack labels"
+# pandas writes its index without a name, and reads such a column under this one.
+_NAMELESS = re.compile(r"(unnamed: \d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns that hold what.
+
+    Attributes:
+        text: the text; None to find it.
+        text_b: the second text; None for single texts.
+        labels: what to predict; () to find it.
+        id: what identifies a row; None if nothing does.
+    """
+
+    text: str | None = None
+    text_b: str | None = None
+    labels: tuple[str, ...] = ()
+    id: str | None = None
+
+
+def open_table(
+    path: str,
+    wanted: Columns = Columns(),  # noqa: B008
+    labelled: bool = True,
+    names: tuple[str, str] = ("text", "label"),
+) -> tuple[Table, Columns]:
+    """Reads a table and finds its columns, whatever the case of their names.
+
+    `wanted` names columns. The text is otherwise in the column `text`, or in the only one that is
+    left, and the label likewise. Of two columns that have other names, the contents show which one
+    holds the text: more and longer values, or no numbers. Prints what it guessed.
+
+    Args:
+        labelled: whether the table must have labels.
+        names: the names of the columns of the text and the label if `wanted` states none.
+
+    Returns:
+        the table, and the names of its columns as the file spells them. Without labels, `labels`
+        are the names that would hold them.
+
+    Raises:
+        ValueError: the table is malformed, or a column cannot be found; the message lists the
+            columns, and names the flag that states the right one.
+        OSError: the file cannot be read.
+    """
+    table = read_table(path)
+    text, text_b = (
+        name and (_find(table, name, flag) or table.column(name))
+        for name, flag in ((wanted.text, "text"), (wanted.text_b, "text_b"))
+    )
+    labels = [(name, _find(table, name, "label")) for name in wanted.labels]
+    if labelled:
+        for name, found in labels:
+            if not found:
+                table.column(name, OTHER_COLUMN)
+    text = text or _find(table, names[0], "text", exact=False)
+    if not labels and (label := _find(table, names[1], "label", exact=False)):
+        labels = [(label, label)]
+    found = Columns(text, text_b, tuple(x or name for name, x in labels), _find(table, ID, ID))
+    if not found.text or (labelled and not found.labels):
+        found = _guess(table, found, labelled, names)
+    return table, found if found.labels else dataclasses.replace(found, labels=(names[1],))
+
+
+def _find(table: Table, name: str, flag: str, exact: bool = True) -> str | None:
+    """Returns the name of a column as the file spells it; None if there is none.
+
+    Args:
+        exact: whether a column of exactly this name is preferred to others.
+    """
+    if exact and name in table.columns:
+        return name
+    same = [other for other in table.columns if fold(other) == fold(name)]
+    if len(same) > 1:
+        raise ValueError(
+            f"{table.path} has the columns {' and '.join(map(repr, same))}: "
+            + (f"choose one as --{flag}_column" if flag != ID else "rename all but one")
+        )
+    return same[0] if same else None
+
+
+def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str]) -> Columns:
+    """Returns the columns with those that are left in place of what is missing, and prints them."""
+    taken = (known.text, known.text_b, known.id, *known.labels)
+    rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
+    found = {}
+    if len(rest) == 2 and not known.text and not known.labels:
+        found = _by_content(table, *rest)
+    elif len(rest) == 1 and not known.text and (known.labels or not labelled):
+        found = {"text": rest[0]}
+    elif len(rest) == 1 and known.text:
+        found = {"label": rest[0]}
+    for name in found.values() or rest:
+        _check_is_name(table, name)
+    if not found:
+        missing = {"text": names[0]} if not known.text else {}
+        missing |= {"label": names[1]} if labelled and not known.labels else {}
+        flags = " and ".join(f"--{what}_column" for what in missing)
+        raise ValueError(
+            f"{table.path} has no column {' or '.join(map(repr, missing.values()))}, only "
+            f"{table.names()}: name the right one with {flags}"
+            + ("; only --test_file may lack labels" if "label" in missing else "")
+        )
+    guessed = " and ".join(f"the {what} in {shortened(name)}" for what, name in found.items())
+    flags = " and ".join(f"--{what}_column" for what in found)
+    say(f"{table.path}: found {guessed}; {flags} would name another column.")
+    labels = (found["label"],) if "label" in found else known.labels
+    return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)
+
+
+def _by_content(table: Table, *names: str) -> dict[str, str]:
+    """Returns which of two columns holds the text and which the label; {} if that is unclear."""
+    columns = [table.columns[name] for name in names]
+    cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
+    numeric = [all(map(_is_number, column)) for column in cells]
+    distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
+    for text, label in ((0, 1), (1, 0)):
+        larger = distinct[text] >= distinct[label] and length[text] > length[label]
+        if numeric[label] and not numeric[text] or (larger and numeric[text] == numeric[label]):
+            return {"text": names[text], "label": names[label]}
+    return {}
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell or "0")
+    except ValueError:
+        return False
+    return True
+
+
+def _check_is_name(table: Table, name: str) -> None:
+    """Checks that the first line of a file is not an example."""
+    if name in table.columns[name] or (_is_number(name) and not name.isdigit()):
+        raise ValueError(
+            f"{table.path}: the first line must name the columns, such as text and label, but "
+            f"{shortened(name)} looks like a value: add such a line, or give --text_column and "
+            "--label_column if it is a name"
+        )

@@ -1,0 +1,157 @@
+"""The user's own tables: one class, several, or a number for each text or pair of texts."""
+
+import functools
+from collections.abc import Mapping
+
+import numpy as np
+
+from bert_tf.config import Head
+from bert_tf.finetuning import labels
+from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.tables import Table, fold
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.csv_tags import CsvTaggingTask
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
+from tfrecords.progress import counted
+
+NAME = "csv"
+_FLAGS = (
+    *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
+    *("label_column", "label_type", "label_separator"),
+)
+_TEST = "test"
+
+
+def make_task(options: FineTuningOptions, head: Head | None) -> Task:
+    """Creates the task of the user's files.
+
+    Args:
+        head: the head of the trained model; without one, the training file names the classes.
+
+    Raises:
+        ValueError: flags contradict each other, or the training file is malformed.
+        OSError: the training file cannot be read.
+    """
+    if options.label_type == "tags":
+        return CsvTaggingTask(options, head)
+    reader = _Reader(options)
+    head = head or reader.head(options.train_file)
+    shared = dict(
+        name=NAME,
+        pairs=bool(options.text_b_column),
+        has_dev=bool(options.dev_file or not options.train_file),
+        # Reading shows whether it has targets; without them, it is predicted all the same.
+        test_has_targets=bool(options.test_file),
+        flags=_FLAGS,
+        columns=reader.guessed,
+        read_own=functools.partial(reader.read, head.labels),
+    )
+    if options.label_type == "number":
+        return RegressionTask(head=number_head(head), **shared)
+    if not head.labels:
+        raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
+    if options.label_type == "classes":
+        return MultiLabelTask(labels=head.labels, separator=reader.separator, **shared)
+    return ClassificationTask(labels=head.labels, **shared)
+
+
+class _Reader:
+    """Reads the user's tables.
+
+    Attributes:
+        separator: goes between the classes in a cell.
+        guessed: the flags that name the columns which the training file's contents showed.
+    """
+
+    def __init__(self, options: FineTuningOptions):
+        several, column = options.label_type == "classes", options.label_column
+        if options.label_separator and not several:
+            raise ValueError("--label_separator is only for --label_type=classes: omit it")
+        names = column.split(",") if several and column else filter(None, [column])
+        names = tuple(map(labels.class_name, names))
+        if len(set(names)) < len(names):
+            raise ValueError(f"--label_column={column} names a column twice")
+        self._type, self.separator = options.label_type, options.label_separator or ","
+        self._wanted = Columns(options.text_column, options.text_b_column, names)
+        self._tables: dict[str, tuple[Table, Columns]] = {}
+        self.guessed: Mapping[str, str] = {}
+
+    def head(self, train_file: str | None) -> Head:
+        """Returns a head with the classes of the training file, or the scale of its numbers.
+
+        Classes are sorted, or the names of their columns.
+        """
+        if len(self._wanted.labels) > 1:
+            return Head("classifier", self._wanted.labels)
+        table, columns = self._tables[train_file] = self._open(train_file, TRAIN)
+        (column,) = columns.labels
+        if not self._wanted.labels and fold(column) != "label":
+            self._wanted = columns
+            self.guessed = {"text_column": columns.text, "label_column": column}
+        rows = self._parse(table, columns)
+        if self._type == "number":
+            mean, deviation = labels.measure_numbers(table.path, column, rows)
+            return Head("classifier", mean=mean, deviation=deviation)
+        found = {name for names in rows for name in names}
+        if len(found) < 2:
+            raise ValueError(
+                f"{table.path} has {counted(len(found), 'label')} in {column!r}"
+                f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
+            )
+        if self._type == "classes" and labels.are_flags(found):
+            raise ValueError(
+                f"{table.path}: {column!r} holds {' and '.join(sorted(found))}, no names of "
+                "classes: use --label_type=class, or give --label_column the columns of all classes"
+            )
+        return Head("classifier", labels.sorted_classes(found))
+
+    def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
+        """Reads the examples of a split.
+
+        Args:
+            names: the classes of the model.
+
+        Raises:
+            ValueError, OSError: the file is missing or malformed; the message names the line.
+        """
+        path = getattr(files, f"{split}_file")
+        table, columns = self._tables.pop(path, None) or self._open(path, split)
+        ids, notes = labels.read_ids(table, columns.id)
+        targets = {}
+        if split != _TEST or labels.has_labels(table, columns.labels):
+            targets = self._targets(names, table, columns)
+        else:
+            notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
+        texts_b = table.texts(columns.text_b) if columns.text_b else None
+        return TextExamples(table.texts(columns.text), texts_b, targets, ids, notes)
+
+    def _open(self, path: str | None, split: str) -> tuple[Table, Columns]:
+        if not path:
+            raise ValueError(f"--task={NAME} needs --{split}_file")
+        return open_table(path, self._wanted, labelled=split != _TEST)
+
+    def _parse(self, table: Table, columns: Columns) -> list[tuple[str, ...]] | np.ndarray:
+        """Returns the classes of each row, or the numbers [N]."""
+        if len(columns.labels) > 1:
+            return labels.read_flags(table, columns.labels, self._wanted.labels)
+        (column,) = columns.labels
+        if self._type == "number":
+            return labels.read_numbers(table, column)
+        if self._type == "classes":
+            return labels.read_several(table, column, self.separator)
+        return labels.read_single(table, column)
+
+    def _targets(
+        self, names: tuple[str, ...], table: Table, columns: Columns
+    ) -> dict[str, np.ndarray]:
+        rows = self._parse(table, columns)
+        if self._type == "number":
+            return {"values": rows.astype(np.float32)}
+        indices = labels.class_indices(table, rows, names)
+        if self._type == "classes":
+            return {"labels": labels.class_matrix(indices, len(names))}
+        return {"labels": np.array([index for (index,) in indices], np.int32)}

@@ -249,7 +249,7 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ),
         ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect with --masking=wordpiece"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),
-        ({"masking": "entity", "lexicon_file": "{}/none.txt"}, "lexicon .*none.txt"),
+        ({"masking": "entity", "lexicon_file": "{}/none.txt"}, "cannot read .*none.txt"),
         ({"segmenter": "nowhere:cut", "masking": "whole_word"}, "nowhere"),
         ({"segmenter": "whitespace"}, "--segmenter has no effect with --masking=wordpiece"),
         ({"max_seq_length": 4}, "max_seq_length is 4"),

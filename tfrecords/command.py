@@ -75,8 +75,8 @@ class Options:
         if_out_of_memory: what needs less memory.
 
     Raises:
-        ValueError: a value has the wrong type, a number is out of range, a string is empty or not
-            a choice; names the flag.
+        ValueError: a value has the wrong type, a number is out of range, a string is empty, not
+            UTF-8, not a choice or the name of a pipe; names the flag.
     """
 
     absent_flags: ClassVar[Mapping[str, str]] = {}
@@ -87,8 +87,8 @@ class Options:
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
                 raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[value_type(field)]}")
-            if value == "":
-                raise ValueError(f"--{name} is empty: give it a value or omit it")
+            if isinstance(value, str):
+                _check_string(name, value)
             choices = field.metadata["choices"]
             if choices and value is not None and value not in choices:
                 raise ValueError(f"--{name}={value}: choose one of {', '.join(choices)}")
@@ -316,6 +316,19 @@ def _define_flag(field: dataclasses.Field) -> None:
         define[value_type(field)](**arguments)
     for alias in field.metadata["aliases"]:
         flags.DEFINE_alias(alias, field.name)
+
+
+def _check_string(name: str, value: str) -> None:
+    """Raises a ValueError for a value that no flag can have; it may name files."""
+    if value == "":
+        raise ValueError(f"--{name} is empty: give it a value or omit it")
+    if value != value.encode(errors="ignore").decode():
+        raise ValueError(f"--{name} is {ascii(value)}, which is not UTF-8: rename the file")
+    for path in [value, *value.split(",")]:
+        if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+            raise ValueError(
+                f"--{name}: {path} is a pipe or device: save its content as a file and name that"
+            )
 
 
 def _fits(value: Any, field: dataclasses.Field) -> bool:

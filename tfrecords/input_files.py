@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -11,30 +11,55 @@ from tfrecords.manifest import MANIFEST_END, manifest_path, unfinished_path
 from tfrecords.writer import absolute_path
 
 
-def expand_files(patterns: str, allow_empty: bool = False) -> list[str]:
+def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_file") -> list[str]:
     """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
 
-    Globs do not match manifests.
-
     Args:
-        patterns: comma-separated names and globs.
+        patterns: as for `match_files`.
         allow_empty: whether some files, though not all, may be empty.
+        flag: the flag with this value, for errors.
 
     Raises:
-        ValueError: a name or glob matches nothing, or a file is empty, a directory or named twice.
+        ValueError: a name or glob matches nothing, or a file is empty, unreadable, no regular file
+            or named twice.
     """
-    files = [file for pattern in _split(patterns) for file in _matches(pattern)]
-    if not files:
-        raise ValueError("no input file given")
-    stats = {file: tf.io.gfile.stat(file) for file in files}
-    for file, stat in stats.items():
-        if stat.is_directory:
-            raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
-    empty = [file for file in files if stats[file].length == 0]
-    if empty and not (allow_empty and len(empty) < len(files)):
-        raise ValueError(f"{empty[0]} is empty: leave it out")
-    _check_named_once(files)
+    try:
+        files = [file for _, matches in match_files(patterns) for file in matches]
+        if not files:
+            raise ValueError("no input file given")
+        empty = [file for file in files if not _size(file)]
+        if empty and not (allow_empty and len(empty) < len(files)):
+            raise ValueError(f"{empty[0]} is empty: leave it out")
+        _check_named_once(files)
+    except ValueError as error:
+        raise ValueError(f"--{flag}: {error}") from None
     return files
+
+
+def match_files(patterns: str) -> list[tuple[str, list[str]]]:
+    """Returns each name or glob of a comma-separated list with the files that it matches, sorted.
+
+    Globs do not match manifests. Names of existing files may contain commas.
+
+    Raises:
+        ValueError: a name or glob matches nothing.
+    """
+    if tf.io.gfile.exists(patterns):
+        return [(patterns, [patterns])]
+    found, parts = [], patterns.split(",")
+    while parts:
+        ends = [1, *range(len(parts), 1, -1)]
+        names = (",".join(parts[:end]).strip() for end in ends)
+        matches = ((name, _matches(name)) for name in names)
+        name, files = next((match for match in matches if match[1]), (parts[0].strip(), []))
+        if files:
+            found.append((name, files))
+        elif os.path.islink(name):
+            raise ValueError(f"{name} is a link to {os.readlink(name)}, which does not exist")
+        elif name:
+            raise ValueError(f"no file matches {name}")
+        parts = parts[name.count(",") + 1 :]
+    return found
 
 
 def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
@@ -44,7 +69,7 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     only some of the files, users name those or give a narrower glob.
 
     Args:
-        patterns: names and globs as for `expand_files`.
+        patterns: as for `match_files`.
         files: the sizes in bytes of the files that they match, by path.
         manifests: the manifests beside these files, by path.
 
@@ -53,7 +78,8 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     """
     found = {(manifest_path(file), os.path.basename(file)): file for file in files}
     # Python writes [!a] where TensorFlow also understands [^a].
-    globs = [glob.replace("[^", "[!") for glob in _split(patterns) if re.search(r"[*?[]", glob)]
+    names = [name for name, _ in match_files(patterns)]
+    globs = [glob.replace("[^", "[!") for glob in names if re.search(r"[*?[]", glob)]
     listed = listed_files(manifests)
     for path in {path for path, _ in found} & manifests.keys():
         _check_none_missing(path, manifests[path], found.keys(), globs)
@@ -93,18 +119,28 @@ def _check_named_once(files: Sequence[str]) -> None:
         names[path] = file
 
 
-def _split(patterns: str) -> Iterator[str]:
-    return filter(None, (part.strip() for part in patterns.split(",")))
-
-
 def _matches(pattern: str) -> list[str]:
     # An existing file is taken literally even if its name contains glob characters.
-    if tf.io.gfile.exists(pattern):
-        return [pattern]
-    found = [file for file in tf.io.gfile.glob(pattern) if not file.endswith(MANIFEST_END)]
-    if not found:
-        raise ValueError(f"no file matches {pattern}")
-    return sorted(found)
+    if not pattern or tf.io.gfile.exists(pattern):
+        return [pattern] * bool(pattern)
+    try:
+        found = tf.io.gfile.glob(pattern)
+    except UnicodeDecodeError:
+        raise ValueError(f"{pattern} matches a name that is not UTF-8: rename the file") from None
+    return sorted(file for file in found if not file.endswith(MANIFEST_END))
+
+
+def _size(file: str) -> int:
+    """Returns the size of a file; raises a ValueError if it is none or must not be read."""
+    stat = tf.io.gfile.stat(file)
+    if stat.is_directory:
+        raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
+    if "://" not in file:
+        if not os.path.isfile(file):
+            raise ValueError(f"{file} is a pipe or device: save its content as a file first")
+        if not os.access(file, os.R_OK):
+            raise ValueError(f"you may not read {file}: change its permissions")
+    return stat.length
 
 
 def _check_none_missing(

@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf.corpus.compression import read_content
 from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
+from bert_tf.corpus.utf8 import SAMPLE_BYTES, check_encoding
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
 _MAYBE_BLANK = re.compile(
@@ -86,7 +87,7 @@ def read_blocks(
 
     Raises:
         OSError: a file cannot be read, is damaged, or needs a library that is not installed.
-        ValueError: a file is UTF-16.
+        ValueError: a file is UTF-16 or UTF-32.
     """
     cutter: _BlockCutter | None = None
     for file in files:
@@ -96,7 +97,7 @@ def read_blocks(
             cutter = None
         cutter = cutter or _BlockCutter(kind, block_bytes, layout)
         cutter.begin_file(file)
-        for data in _without_byte_order_mark(read_content(file), file):
+        for data in checked_content(file):
             yield from cutter.add(data)
     if cutter:
         yield from cutter.finish()
@@ -214,13 +215,18 @@ def _end_of_line(data: bytes, start: int) -> int | None:
     return data.find(b"\n", start) + 1 or None
 
 
-def _without_byte_order_mark(parts: Iterator[bytes], file: str) -> Iterator[bytes]:
-    head = b""
+def checked_content(file: str) -> Iterator[bytes]:
+    """Yields the decompressed content of a text file in parts, without a byte order mark.
+
+    Raises:
+        ValueError: the file is UTF-16 or UTF-32.
+        OSError: as for `read_content`.
+    """
+    head, parts = b"", read_content(file)
     for part in parts:
         head += part
-        if len(head) >= len(codecs.BOM_UTF8):
+        if len(head) >= SAMPLE_BYTES:
             break
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise ValueError(f"{file} is UTF-16: save it as UTF-8")
+    check_encoding(head, file)
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from parts

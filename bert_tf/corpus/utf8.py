@@ -1,5 +1,19 @@
 """Checks and decodes UTF-8."""
 
+import codecs
+import unicodedata
+
+# UTF-32 comes first, because its mark may begin with that of UTF-16.
+_MARKS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
+_WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+# Enough of a text to show its encoding.
+SAMPLE_BYTES = 4096
+# UTF-8 with a larger share of unreadable characters is another encoding.
+_MAX_UNREADABLE = 0.2
+
 
 def decode(data: bytes) -> tuple[str, int]:
     """Returns the text and the number of lines that are not valid UTF-8.
@@ -29,3 +43,41 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_encoding(data: bytes, name: str) -> None:
+    """Raises a ValueError if a text is UTF-16 or UTF-32, with or without a byte order mark.
+
+    Args:
+        data: the text, or at least its first `SAMPLE_BYTES`.
+        name: what to call it.
+    """
+    if found := _wide_encoding(data[:SAMPLE_BYTES]):
+        raise ValueError(
+            f"{name} is {found}: save it as UTF-8, for example with iconv -f {found} -t UTF-8"
+        )
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    for encoding, marks in _MARKS.items():
+        if head.startswith(marks):
+            return encoding
+    # Even text without Latin letters has NULs there, in its spaces and line ends.
+    if b"\0" in head and _unreadable(head.decode("utf-8", "replace")) > _MAX_UNREADABLE:
+        for encoding in _WITHOUT_MARK:
+            text = head.decode(encoding, "ignore")
+            # Only the last character may be incomplete.
+            whole = len(text.encode(encoding)) > len(head) - 4
+            if text.strip() and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
+                return encoding
+    return None
+
+
+def _unreadable(text: str) -> float:
+    """Returns the share of the characters that no text contains."""
+    bad = sum(
+        char == "\ufffd"
+        or (unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\f\r")
+        for char in text
+    )
+    return bad / max(1, len(text))

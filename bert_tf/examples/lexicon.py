@@ -4,8 +4,9 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from bert_tf.corpus.sources import checked_content
+from bert_tf.corpus.utf8 import decode
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
@@ -105,13 +106,12 @@ def read_phrases(file: str) -> tuple[str, ...]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file holds no phrase.
+        ValueError: the file holds no phrase, or bytes that are not UTF-8.
     """
-    try:
-        with tf.io.gfile.GFile(file) as stream:
-            phrases = [line.strip() for line in stream.read().split("\n")]
-    except (tf.errors.OpError, UnicodeDecodeError) as error:
-        raise OSError(f"cannot read the lexicon {file}: {error}") from None
+    content, invalid = decode(b"".join(checked_content(file)))
+    if invalid:
+        raise ValueError(f"the lexicon {file} has {invalid:,} lines that are not UTF-8")
+    phrases = [line.strip() for line in content.split("\n")]
     if not any(phrases):
         raise ValueError(f"the lexicon {file} is empty: write one phrase per line")
     return tuple(filter(None, dict.fromkeys(phrases)))

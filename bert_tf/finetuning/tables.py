@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.corpus.utf8 import check_encoding
 from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
@@ -82,14 +83,17 @@ def read_file(path: str) -> bytes:
     Raises:
         FileNotFoundError: there is no such file.
         OSError: it cannot be read.
+        ValueError: it is UTF-16 or UTF-32.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read().removeprefix(codecs.BOM_UTF8)
+            data = file.read()
     except tf.errors.OpError as error:
         raise OSError(f"cannot read {path}: {error.message}") from None
+    check_encoding(data, path)
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def shown(value: Any) -> str:
@@ -128,7 +132,7 @@ def read_table(path: str) -> Table:
     kind = path.rpartition(".")[2].lower()
     if kind not in readers:
         raise ValueError(f"{path}: the name must end in .{', .'.join(readers)}")
-    content = _content(path)
+    content = read_file(path).decode(errors="surrogateescape")
     rows = list(readers[kind](path, content))
     if not rows:
         if "\r" in content and "\n" not in content:
@@ -140,13 +144,6 @@ def read_table(path: str) -> Table:
     lines, values = zip(*rows, strict=True)
     names = dict.fromkeys(name for row in values for name in row)
     return Table(path, list(lines), {name: [row.get(name) for row in values] for name in names})
-
-
-def _content(path: str) -> str:
-    data = read_file(path)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ValueError(f"{path} is UTF-16: save it as UTF-8")
-    return data.decode(errors="surrogateescape")
 
 
 def _csv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:

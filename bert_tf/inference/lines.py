@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_tf.corpus.sources import read_blocks
+from bert_tf.corpus.utf8 import check_encoding
 
 CHUNK_LINES = 1024
 _BLOCK_BYTES = 2**20
@@ -17,7 +18,7 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
     A chunk is a single line if someone types in a terminal, who thus gets each answer at once.
 
     Raises:
-        ValueError, OSError: the file cannot be read, or the text is UTF-16.
+        ValueError, OSError: the file cannot be read, or the text is UTF-16 or UTF-32.
     """
     if texts:
         # Arguments that are not UTF-8 arrive with surrogates.
@@ -34,8 +35,8 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
 
 def _standard_input() -> Iterator[bytes]:
     for number, line in enumerate(sys.stdin.buffer):
-        if number == 0 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise ValueError("standard input is UTF-16: convert it to UTF-8")
+        if number == 0:
+            check_encoding(line, "standard input")
         yield (line if number else line.removeprefix(codecs.BOM_UTF8)).rstrip(b"\r\n")
 
 
@@ -49,7 +50,7 @@ def read_lines(file: str) -> Iterator[bytes]:
     """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too.
 
     Raises:
-        ValueError: the file is UTF-16.
+        ValueError: the file is UTF-16 or UTF-32.
         OSError: the file cannot be read.
     """
     for block in read_blocks([file], _BLOCK_BYTES, layout=None):

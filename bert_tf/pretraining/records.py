@@ -90,7 +90,9 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     ):
         with phase_named(options, number):
             files = expand_files(phase.input_file)
-            eval_files = expand_files(phase.eval_input_file) if phase.eval_input_file else files
+            eval_files = files
+            if phase.eval_input_file:
+                eval_files = expand_files(phase.eval_input_file, flag="eval_input_file")
             inputs = {}
             if options.do_train or not phase.eval_input_file:
                 inputs[phase.input_file] = _sizes(files)

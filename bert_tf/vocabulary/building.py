@@ -21,7 +21,7 @@ from bert_tf.vocabulary.previous_output import Provenance
 from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
-from tfrecords.input_files import expand_files
+from tfrecords.input_files import expand_files, match_files
 from tfrecords.progress import say
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
@@ -137,8 +137,7 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
         )
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}
-    names = filter(None, (name.strip() for name in options.input_file.split(",")))
-    return {name: expand_files(name, allow_empty=True) for name in names}
+    return dict(match_files(options.input_file))
 
 
 def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list[str]) -> None:

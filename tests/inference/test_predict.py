@@ -212,13 +212,13 @@ def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
 def test_standard_input_in_utf16_is_refused(monkeypatch):
     """Oracle: the message; a byte order mark of UTF-8 is no part of the text."""
     options = Options(checkpoint="x")
-    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16")):
+    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16"), ("ab\nc\n", "utf-16-le")):
         file = io.TextIOWrapper(io.BytesIO(data.encode(encoding)))
         monkeypatch.setattr(sys, "stdin", file)
         if encoding == "utf-8-sig":
             assert list(read_examples(options, PAIR[:1])) == [[{"text": "a"}]]
             continue
-        with pytest.raises(ValueError, match="standard input is UTF-16: convert it to UTF-8"):
+        with pytest.raises(ValueError, match="standard input is UTF-16.*: save it as UTF-8"):
             list(read_examples(options, PAIR[:1]))
 
 

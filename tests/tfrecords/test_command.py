@@ -118,6 +118,14 @@ def test_strings_without_a_flag(tmp_path):
         (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
         (["--number=1", "here", "more"], "unexpected argument 'more': flags are --name=value"),
         (["--place=here", "more"], "unexpected argument 'more': flags are --name=value"),
+        (
+            ["--number=1", b"--name=\xe9"],
+            r"--name is '\udce9', which is not UTF-8: rename the file",
+        ),
+        (
+            ["--number=1", "--name=a,/dev/null"],
+            "--name: /dev/null is a pipe or device: save its content as a file and name that",
+        ),
     ],
 )
 def test_wrong_flags_are_one_line_with_exit_code_2(program, arguments, line):

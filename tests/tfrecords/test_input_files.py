@@ -1,25 +1,54 @@
 """Which files flags name. Oracles: the files made here, and hand-written manifests."""
 
+import os
+import pathlib
+
 import pytest
 
-from tfrecords.input_files import check_complete, check_finished, expand_files
+from tfrecords.input_files import check_complete, check_finished, expand_files, match_files
 from tfrecords.manifest import find_manifests, write_manifest
 
 
-def test_expand_files(tmp_path):
+def test_expand_files(tmp_path, monkeypatch):
     for name in ("b.txt", "a.txt", "c[0].txt"):
         (tmp_path / name).write_text("text")
     found = expand_files(f"{tmp_path}/[ab].txt, {tmp_path}/c[0].txt")
     assert found == [str(tmp_path / name) for name in ("a.txt", "b.txt", "c[0].txt")]
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/bytes\xe9")).touch()
     for patterns, message in [
         (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
         (f"{tmp_path}/e*", "empty.txt is empty"),
         (f"{tmp_path}", "is a directory"),
         (" ,", "no input file given"),
+        (f"{tmp_path}/link", "is a link to nowhere, which does not exist"),
+        (f"{tmp_path}/pip*", "is a pipe"),
+        (f"{tmp_path}/bytes*", "not UTF-8: rename"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            expand_files(patterns)
+        with pytest.raises(ValueError, match=f"^--data: .*{message}"):
+            expand_files(patterns, flag="data")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ValueError, match="you may not read .*/a.txt"):
+        expand_files(f"{tmp_path}/a.txt")
+
+
+def test_names_with_commas(tmp_path, monkeypatch):
+    """Oracle: the files made here. A list of existing files stays a list."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("x,y", "x,y,z", "u", "v,w", "w"):
+        pathlib.Path(name).write_text("text")
+    for patterns, found in {
+        "x,y": [("x,y", ["x,y"])],
+        "u, x,y": [("u", ["u"]), ("x,y", ["x,y"])],
+        "x,y,z,u,": [("x,y,z", ["x,y,z"]), ("u", ["u"])],
+        "x,?": [("x,?", ["./x,y"])],
+        "?,w": [("?", ["./u", "./w"]), ("w", ["w"])],
+    }.items():
+        assert match_files(patterns) == found
+    with pytest.raises(ValueError, match="no file matches x$"):
+        match_files("u,x,z")
 
 
 def test_a_file_named_twice_is_an_error(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Reads the official files of the GLUE tasks: TSV without quoting."""
 
-import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -130,11 +129,8 @@ class _Table:
     """
 
     def __init__(self, path: str, header: tuple[str, ...] | None):
-        data = read_file(path)
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise ValueError(f"{path} is UTF-16: save it as UTF-8")
         # The csv module and splitlines also split at a lone carriage return, which is text.
-        lines = data.split(b"\n")
+        lines = read_file(path).split(b"\n")
         fields = [line.rstrip(b"\r").split(b"\t") for line in lines]
         self.path, self._first = path, 1 if header else 2
         self.header = list(header or (name.decode(errors="replace") for name in fields[0]))

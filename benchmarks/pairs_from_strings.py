@@ -109,12 +109,10 @@ def _logits(model: Any, examples: Any) -> Any:
 
 
 def _scores(model: Any, examples: Any) -> str:
-    from bert_tf.finetuning.metrics import CLASSIFICATION
+    from bert_tf.finetuning.metrics import accuracy, f1
 
     predictions = (_logits(model, examples) > 0).astype(int)
-    scores = (
-        CLASSIFICATION[m](examples.targets["labels"], predictions) for m in ("accuracy", "f1")
-    )
+    scores = (metric(examples.targets["labels"], predictions) for metric in (accuracy, f1))
     return " | ".join(f"{score:.4f}" for score in scores)
 
 

@@ -19,6 +19,7 @@ from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.run_folder import RunFolder
+from bert_tf.training.metrics import rank
 from bert_tf.weights.loading import load_weights
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
@@ -59,9 +60,9 @@ class Student:
 
     @property
     def kept(self) -> Score | None:
-        """The share of the teacher's metric; None unless the teacher's metric is positive."""
+        """The share of the teacher's metric; None unless that is positive and better if higher."""
         before, after = self.values
-        if before <= 0:
+        if rank(self.metric, before) <= 0:
             return None
         return Score(*(x if x is None else x / before for x in after))
 

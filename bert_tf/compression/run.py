@@ -29,6 +29,7 @@ from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_length, check_readable
 from bert_tf.run_folder import RunFolder
+from bert_tf.training.metrics import rank
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
@@ -182,7 +183,7 @@ def _report(
         say(_describe_bytes(values))
     before, after = values["teacher_parameters"], values["student_parameters"]
     theirs, ours = values["teacher_value"], values["student_value"]
-    kept = f" ({ours / theirs:.1%} kept)" if theirs > 0 else ""
+    kept = f" ({ours / theirs:.1%} kept)" if rank(task.metric, theirs) > 0 else ""
     return (
         f"Teacher and student: {before:,} and {after:,} parameters ({before / after:.2f} times "
         f"fewer); {task.metric} {theirs:.4f} and {ours:.4f} on {task.dev_set}{kept}."

@@ -57,7 +57,9 @@ class Evaluator:
             step = int(self._trainer.step.numpy())
             where = f"step {step:,}, {split}" if step else split
             self._warn(f"WARNING: {where}: {problem}")
-        return {f"{_prefix(split)}_{name}": value for name, value in metrics.items()}
+        # Curves show the first ones.
+        names = sorted(metrics, key=lambda name: name != self._task.metric)
+        return {self._task.in_results(name, split): metrics[name] for name in names}
 
     def _warn(self, line: str) -> None:
         """Prints a warning once: the best weights are evaluated in training and at its end."""
@@ -80,8 +82,3 @@ class Evaluator:
         )
         outputs = self._trainer.predict(batches, self._task.token_outputs)
         return self._task.decode(outputs, features)
-
-
-def _prefix(split: str) -> str:
-    """Returns what the names of a split's metrics begin with: "eval" for "dev", as is customary."""
-    return split.replace("dev", "eval", 1) if split.startswith("dev") else split

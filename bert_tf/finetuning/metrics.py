@@ -4,9 +4,14 @@ The correlation of constant labels or predictions, which is undefined, is 0.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from bert_tf.finetuning.predictions import cross_entropy
+
+# The metrics of each class, as scikit-learn returns them.
+OF_A_CLASS = ("precision", "recall", "f1")
 
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -43,12 +48,58 @@ def spearman(values: np.ndarray, predictions: np.ndarray) -> float:
     return _correlation(spearmanr, values, predictions)
 
 
-# What a classification task may name in `metrics`.
-CLASSIFICATION: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": accuracy,
-    "f1": f1,
-    "matthews": matthews,
-}
+def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
+    """Returns the metrics of predictions of one class each.
+
+    They are the mean cross-entropy, `loss`, `accuracy`, `matthews` and those of
+    `precision_recall_f1`. Of two classes, also `f1`, that of the second one, and `roc_auc`, the
+    area under its ROC curve, which is undefined and left out if all labels are the same.
+
+    Args:
+        labels: int [N].
+        logits: [N, C].
+        names: the names of the classes.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    predictions = logits.argmax(axis=-1)
+    scores = {
+        "loss": cross_entropy(labels, logits),
+        "accuracy": accuracy(labels, predictions),
+        "matthews": matthews(labels, predictions),
+    }
+    if len(names) == 2:
+        scores["f1"] = f1(labels, predictions)
+    if len(names) == 2 and np.ptp(labels):
+        scores["roc_auc"] = float(roc_auc_score(labels, logits[:, 1] - logits[:, 0]))
+    return scores | precision_recall_f1(labels, predictions, names)
+
+
+def precision_recall_f1(
+    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str]
+) -> dict[str, float]:
+    """Returns the metrics of each class, such as `f1/spam`, and their means, such as `macro_f1`.
+
+    A ratio without any example is 0. Of classes that exclude each other, those count that are the
+    label or the prediction of an example, as in scikit-learn's `classification_report`.
+
+    Args:
+        labels, predictions: classes, int [N], or any number of them, 0 or 1 [N, C].
+        names: the names of the classes.
+    """
+    from sklearn.metrics import precision_recall_fscore_support
+
+    found = np.arange(len(names)) if labels.ndim == 2 else np.union1d(labels, predictions)
+    columns = precision_recall_fscore_support(labels, predictions, labels=found, zero_division=0)
+    columns = dict(zip(OF_A_CLASS, columns, strict=False))
+    # The results are lines of text.
+    keys = [names[index].replace("\n", "\\n") for index in found]
+    means = {f"macro_{metric}": float(column.mean()) for metric, column in columns.items()}
+    return means | {
+        f"{metric}/{key}": float(value)
+        for metric, column in columns.items()
+        for key, value in zip(keys, column, strict=True)
+    }
 
 
 def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray) -> float:

@@ -241,10 +241,16 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "data, the model is sometimes slightly better.",
         rare=True,
     )
+    metric: str | None = option(
+        None,
+        help="The metric on the dev set that chooses the best epoch, such as macro_f1, roc_auc, "
+        "f1/spam (that of one class) or loss. Default: that of the task, accuracy for --task=csv.",
+        rare=True,
+    )
     early_stopping: int | None = option(
         None,
         at_least=1,
-        help="End training after this many epochs in a row without improvement on the dev set.",
+        help="End training after this many epochs in a row without improvement of the metric.",
         rare=True,
     )
     class_weights: str | None = option(

@@ -56,14 +56,14 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
             otherwise collects them from the training file.
 
     Raises:
-        ValueError: there is no such task, or it does not read a flag that is set.
+        ValueError: there is no such task or metric, or it does not read a flag that is set.
         OSError: the training file cannot be read.
     """
     name = task_name(options.task)
     options = with_length(options, name)
     task = _official(TASKS[name], head) if name in TASKS else MAKERS[name](options, head)
     check_task_flags(options, task.flags)
-    return task
+    return task.with_metric(options.metric) if options.metric else task
 
 
 def _official(task: Task, head: Head | None) -> Task:

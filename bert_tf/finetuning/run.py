@@ -12,8 +12,10 @@ from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
+from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
     DATA_CHECKSUMS,
     FINISHED,
@@ -50,6 +52,8 @@ from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 _FEW_STEPS = 100
+# The most classes, of all splits together, whose metrics are printed.
+_CLASSES_SHOWN = 20
 
 
 def fine_tune(
@@ -101,6 +105,8 @@ def _fine_tune(
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
     task = task or make_task(options, head)
+    if options.metric not in (None, task.metric):
+        task = task.with_metric(options.metric)
     spec = model_spec(options, run, init, mapping)
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
@@ -209,6 +215,8 @@ def _train(
     """Trains; returns the results of the best weights and an evaluator that has them."""
     run = RunFolder(options.output_dir)
     say = chief_say(strategy)
+    if note := task.check_metric(splits[task.dev_splits[0]]):
+        say(f"WARNING: {note}")
     tuner = FineTuner(options, task, spec.config, splits, strategy)
     if 0 < tuner.num_train_steps < _FEW_STEPS:
         say(
@@ -317,7 +325,7 @@ def _summary(
     only_evaluated: bool,
 ) -> str:
     metric, folder = task.metric, options.output_dir
-    name = metric.capitalize()
+    name = metric[0].upper() + metric[1:]
     trained = not only_evaluated and options.num_train_epochs > 0
     lines = []
     if f"eval_{metric}" in results and (options.do_train or options.do_eval):
@@ -325,12 +333,27 @@ def _summary(
         lines.append(f"{name} {results[f'eval_{metric}']:.4f} on {task.dev_set}{chosen}.")
     if f"test_{metric}" in results:
         lines.append(f"{name} {results[f'test_{metric}']:.4f} on the test set.")
+    lines += _class_table(results)
     if trained:
         files = [*files, f"{BEST} (the best weights)", "curves.png", "metrics.jsonl"]
     lines.append(f"Wrote {folder}: {', '.join(files)}.")
     if trained:
         lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
     return "\n".join(lines)
+
+
+def _class_table(results: dict[str, float]) -> list[str]:
+    """Returns precision, recall and F1 of each class on each split, as lines."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name in OF_A_CLASS:
+        for key, value in results.items():
+            split, found, label = key.partition(f"_{name}/")
+            if found:
+                rows.setdefault((split, label), []).append(f"{value:.4f}")
+    if len(rows) > _CLASSES_SHOWN:
+        return [f"{EVAL_RESULTS} has precision, recall and F1 of each class."]
+    table = [[f"{split}: {label[:40]}", *values] for (split, label), values in rows.items()]
+    return [aligned([["", *OF_A_CLASS], *table])] if table else []
 
 
 def next_step(task: Task, folder: str) -> str:

@@ -2,10 +2,11 @@
 
 import abc
 import contextlib
+import copy
 from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
+from tfrecords.input_files import shortened
 
 Outputs = Mapping[str, np.ndarray | list]
 TRAIN = "train"
@@ -45,7 +47,9 @@ class Task(abc.ABC):
         head: what the model predicts: the kind of its head, and the names of classes or tags; None
             for a model that is not a `BertTaskModel`.
         objective: what to minimize, and which outputs to predict.
-        metric: the key of `score` that chooses the best weights; higher is better.
+        metric: the key of `score` that chooses the best weights; higher is better, except for
+            `loss` and `mean_squared_error`.
+        metrics: what --metric may name instead.
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
@@ -63,6 +67,7 @@ class Task(abc.ABC):
     head: Head | None = None
     objective: Objective
     metric: str
+    metrics: tuple[str, ...] = ()
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     test_has_targets: bool = False
@@ -76,6 +81,30 @@ class Task(abc.ABC):
     def dev_set(self) -> str:
         """What to call the first of `dev_splits` in messages."""
         return "the dev set" if self.has_dev else "the held-out tenth of the training set"
+
+    @property
+    def reported_metrics(self) -> list[str]:
+        """The names in results of `metric` on all splits, the dev set's first."""
+        return [self.in_results(self.metric, x) for x in (*self.dev_splits, *self.test_splits)]
+
+    @staticmethod
+    def in_results(metric: str, split: str) -> str:
+        """Returns the name of a metric in results: "eval" is for "dev", as is customary."""
+        return f"{split.replace('dev', 'eval', 1) if split.startswith('dev') else split}_{metric}"
+
+    def with_metric(self, name: str) -> Self:
+        """Returns the task with another metric that chooses the best weights.
+
+        Raises:
+            ValueError: there is no such metric.
+        """
+        if name not in self.metrics:
+            known = shortened(self.metrics or (self.metric,), most=20)
+            raise ValueError(f"--metric={name} is not a metric of this task: choose one of {known}")
+        task = copy.copy(self)
+        # Some tasks are frozen dataclasses.
+        object.__setattr__(task, "metric", name)
+        return task
 
     @abc.abstractmethod
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
@@ -155,6 +184,14 @@ class Task(abc.ABC):
 
         Args:
             outputs, features: as for `score`.
+        """
+        return None
+
+    def check_metric(self, features: Features) -> str | None:
+        """Returns a warning about `metric` on the dev set; None if there is no reason for one.
+
+        Raises:
+            ValueError: the metric is undefined there.
         """
         return None
 

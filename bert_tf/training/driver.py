@@ -1,7 +1,6 @@
 """Trains in phases: steps, reports, checkpoints, evaluations, the best weights, resuming."""
 
 import contextlib
-import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
+from bert_tf.training.metrics import rank
 from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
 from bert_tf.training.strategy import (
     explain_lost_workers,
@@ -81,7 +81,7 @@ class Driver:
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
-        best_metric: metric of the evaluations; higher is better. The weights of the best
+        best_metric: metric of the evaluations; see `metrics.rank`. The weights of the best
             evaluation, the first among equals, are kept in `folder/best` with its results.
         first_best_step: weights of earlier steps are not kept as the best.
         patience: with `best_metric`, end training after this many evaluations in a row that were
@@ -248,7 +248,7 @@ class Driver:
                 self._best.save()
                 if self._writes:
                     write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
-        reports.evaluation(self.step, results)
+        reports.evaluation(self.step, results, self._best_metric)
 
     def _is_best(self, results: Metrics) -> bool:
         if self.step < self._first_best_step:
@@ -256,11 +256,8 @@ class Driver:
         if not self._best_results:
             return True
         # A correlation, for example, may be NaN at first.
-        new, best = (
-            -math.inf if math.isnan(metrics[self._best_metric]) else metrics[self._best_metric]
-            for metrics in (results, self._best_results)
-        )
-        return new > best
+        name = self._best_metric
+        return rank(name, results[name]) > rank(name, self._best_results[name])
 
     def _is_out_of_patience(self) -> bool:
         """Returns whether training ends early; depends on nothing but the steps.

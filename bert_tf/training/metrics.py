@@ -1,11 +1,26 @@
 """The log of a run: a file with one JSON object per logged step."""
 
 import json
+import math
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from tfrecords.writer import atomic_write
+
+# Of all other metrics, higher values are better.
+_LOWER_IS_BETTER = ("loss", "mean_squared_error")
+
+
+def rank(metric: str, value: float) -> float:
+    """Returns a number that is higher for a better value of a metric; lowest for NaN.
+
+    Args:
+        metric: its name, which may begin with "eval_".
+    """
+    if math.isnan(value):
+        return -math.inf
+    return -value if metric.removeprefix("eval_") in _LOWER_IS_BETTER else value
 
 
 class MetricsLog:

@@ -124,16 +124,25 @@ class Reports:
             if time.monotonic() - self._drawn > _SECONDS_BETWEEN_DRAWINGS:
                 self._draw()
 
-    def evaluation(self, step: int, results: Mapping[str, float]) -> None:
-        """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert."""
+    def evaluation(
+        self, step: int, results: Mapping[str, float], best_metric: str | None = None
+    ) -> None:
+        """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert.
+
+        It shows no metrics of single classes, whose names have a slash, except `best_metric`.
+        """
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
         self._eval_metrics.replace({"step": step} | results)
         _summarize(self._eval_writer, step, results)
         write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
-        shown = ", ".join(f"{name} {value:.6g}" for name, value in self.last_evaluation.items())
-        say(f"evaluation: {shown}")
+        shown = [
+            f"{name} {value:.6g}"
+            for name, value in self.last_evaluation.items()
+            if "/" not in name or name == best_metric
+        ]
+        say(f"evaluation: {', '.join(shown)}")
 
     def stopping(self) -> None:
         """Shows that a signal arrived. Works in any thread."""
@@ -187,7 +196,8 @@ def read_results(path: str) -> dict[str, float]:
         return {}
     try:
         with tf.io.gfile.GFile(path) as file:
-            pairs = (line.split(" = ") for line in file.read().splitlines())
+            # The name of a class may hold almost anything.
+            pairs = (line.rsplit(" = ", 1) for line in file.read().removesuffix("\n").split("\n"))
             values = {key: float(value) for key, value in pairs}
         return values | {"global_step": int(values["global_step"])}
     except (ValueError, KeyError):

@@ -21,11 +21,11 @@ from bert_tf.training.reports import read_results
 from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import load_vocab
 
-# The command, without drawing, TensorFlow's passes over graphs and XLA, and without two packages
-# that Keras imports for parts of it that nothing here uses.
+# The command, without drawing, TensorFlow's passes over graphs and XLA, and without a package that
+# Keras imports for parts of it that nothing here uses.
 _PROGRAM = """
 import sys
-sys.modules.update(matplotlib=None, sklearn=None)
+sys.modules.update(matplotlib=None)
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from bert_tf.run_finetuning import main

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.training import driver as driver_module
 from bert_tf.training import reports
 from bert_tf.training.driver import Driver, NonFiniteLoss, Phase
-from bert_tf.training.metrics import read_metrics
+from bert_tf.training.metrics import rank, read_metrics
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.reports import read_results
 from bert_tf.training.schedules import linear_warmup_and_decay
@@ -319,6 +319,8 @@ def test_the_best_weights_are_kept(make_run):
         return evaluate
 
     settings = dict(save_checkpoints_steps=2, keep_checkpoints=1, best_metric="score")
+    assert rank("eval_loss", 0.5) > rank("eval_loss", 0.7) > rank("loss", float("nan"))
+    assert rank("eval_f1/loss", 0.7) > rank("eval_f1/loss", -0.5)
     run.train(until_step=6, evaluate=evaluate_as(float("nan"), 0.75, 0.75), **settings)
     driver = run.driver(**settings)
     best = {"score": 0.75, "other": 1.0, "global_step": 4}

@@ -14,6 +14,7 @@ from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS, FINISHED
 from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
+from bert_tf.training.metrics import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
 _VARYING = LOCATION_FLAGS | {
@@ -47,14 +48,15 @@ class Group:
         flags: their flags.
         paths: their folders.
         scores: their metrics, by their names in `eval_results.json`.
-        metric: the metric that chooses the best weights; None if the task is not registered.
+        metrics: the names of the scores by the metric that chooses the best weights, the dev set's
+            first; all names if the task is not registered.
     """
 
     folder: str
     flags: Mapping[str, Any]
     paths: Sequence[str]
     scores: Mapping[str, Score]
-    metric: str | None
+    metrics: Sequence[str]
 
     @property
     def task(self) -> str:
@@ -137,10 +139,10 @@ def _group(folder: str, paths: Sequence[str]) -> Group:
     common = os.path.commonpath(paths) if len(paths) > 1 else paths[0]
     run = RunFolder(paths[0])
     try:
-        metric = task_of_run(run).metric
+        metrics = [name for name in task_of_run(run).reported_metrics if name in scores]
     except ValueError:
-        metric = None
-    return Group(os.path.relpath(common, folder), run.read_flags(), paths, scores, metric)
+        metrics = list(scores)
+    return Group(os.path.relpath(common, folder), run.read_flags(), paths, scores, metrics)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:
@@ -152,9 +154,9 @@ def task_tables(groups: Sequence[Group]) -> list[Table]:
     tables = []
     for task in dict.fromkeys(group.task for group in groups):
         own = [group for group in groups if group.task == task]
-        metrics = list(dict.fromkeys(name for group in own for name in _main_metrics(group)))
+        metrics = list(dict.fromkeys(name for group in own for name in group.metrics))
         flags = _differing_flags(own)
-        own.sort(key=lambda group: -_rank(group.scores.get(metrics[0])))
+        own.sort(key=lambda group: -_rank(group, metrics[0]))
         rows = [
             [g.folder, *(str(g.flags.get(name)) for name in flags), str(g.size)]
             + [g.scores.get(name) for name in metrics]
@@ -162,13 +164,6 @@ def task_tables(groups: Sequence[Group]) -> list[Table]:
         ]
         tables.append(Table(task, ["folder", *flags, "runs", *metrics], rows))
     return tables
-
-
-def _main_metrics(group: Group) -> list[str]:
-    if group.metric is None:
-        return list(group.scores)
-    names = [name for name in group.scores if name.endswith(f"_{group.metric}")]
-    return sorted(names, key=lambda name: name != f"eval_{group.metric}")
 
 
 def _differing_flags(groups: Sequence[Group]) -> list[str]:
@@ -182,8 +177,8 @@ def _differing_flags(groups: Sequence[Group]) -> list[str]:
     return [name for name in names if name not in _VARYING and len(values(name)) > 1]
 
 
-def _rank(score: Score | None) -> float:
-    return -np.inf if score is None or np.isnan(score.mean) else score.mean
+def _rank(group: Group, metric: str) -> float:
+    return rank(metric, group.scores[metric].mean) if metric in group.scores else -np.inf
 
 
 def published_tables(groups: Sequence[Group]) -> list[Table]:
@@ -251,7 +246,7 @@ def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
     names = [column.metric for column in columns if column.metric.startswith("eval_")]
 
     def value(group: Group) -> float:
-        ranks = [_rank(group.scores[name]) for name in names if name in group.scores]
+        ranks = [_rank(group, name) for name in names if name in group.scores]
         return sum(ranks) if ranks else -np.inf
 
     return max(groups, key=value, default=None)

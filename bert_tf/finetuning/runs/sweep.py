@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,7 @@ from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
+from bert_tf.training.metrics import rank
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
@@ -53,7 +54,7 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     """Trains with several seeds or settings, each in a folder of its own, and compares the runs.
 
     Finished runs are not repeated, and an interrupted one resumes. The best setting is the one with
-    the highest mean of the task's metric on the dev set, and the best run is the best of that
+    the best mean of the task's metric on the dev set, and the best run is the best of that
     setting. The comparison goes to `results.json` and `results.txt`. A run whose loss is not finite
     counts as diverged, and the others go on.
 
@@ -149,9 +150,7 @@ def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
 
 def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metric: str) -> str:
     def value(folder: str) -> float:
-        # A correlation, for example, may be NaN.
-        found = results[folder][metric]
-        return -math.inf if math.isnan(found) else found
+        return rank(metric, results[folder][metric])
 
     finished = [[folder for folder in setting.runs if folder in results] for setting in settings]
     best = max(filter(None, finished), key=lambda runs: np.mean([value(run) for run in runs]))
@@ -203,7 +202,9 @@ def _report(
         ],
     }
     table = _grid_table if options.grid else _seeds_table
-    text = aligned(table(settings, results, summaries, best, metric))
+    found = next(filter(None, summaries))
+    names = [name for name in task.reported_metrics if name in found]
+    text = aligned(table(settings, results, summaries, best, names))
     index = next(index for index, setting in enumerate(settings) if best in setting.runs)
     summary, count = summaries[index][metric], len(groups[index])
     text += f"\n\n{_sentence(task, results[best][metric], summary, count, options, best)}"
@@ -236,7 +237,7 @@ def _sentence(
     best: str,
 ) -> str:
     """Returns a sentence on the best setting; `count` of its runs did not diverge."""
-    name = f"{task.metric.capitalize()} {summary['mean']:.4f} on {task.dev_set}"
+    name = f"{task.metric[0].upper()}{task.metric[1:]} {summary['mean']:.4f} on {task.dev_set}"
     if not options.is_sweep:
         return f"{name}."
     if options.grid and count == 1:
@@ -252,10 +253,9 @@ def _sentence(
     )
 
 
-def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
+def _seeds_table(settings, results, summaries, best: str, names: list[str]) -> list[list[str]]:
     """Returns a row for each run, and their mean and deviation."""
     (setting,), (summary,) = settings, summaries
-    names = _shown(summary, metric)
     rows = [["", *names, ""]]
     for folder in setting.runs:
         run = results.get(folder)
@@ -263,26 +263,19 @@ def _seeds_table(settings, results, summaries, best: str, metric: str) -> list[l
         cells += [""] * (len(names) - len(cells))
         rows.append([folder, *cells, "best" * (folder == best)])
     for part in ("mean", "deviation"):
-        if part in summary[metric]:
+        if part in summary[names[0]]:
             rows.append([part, *(f"{summary[name][part]:.4f}" for name in names), ""])
     return rows
 
 
-def _grid_table(settings, results, summaries, best: str, metric: str) -> list[list[str]]:
+def _grid_table(settings, results, summaries, best: str, names: list[str]) -> list[list[str]]:
     """Returns a row for each setting."""
-    names = _shown(next(filter(None, summaries)), metric)
     rows = [["", *names, ""]]
     for setting, summary in zip(settings, summaries, strict=True):
         cells = [_mean_and_deviation(summary[name]) for name in names] if summary else ["diverged"]
         cells += [""] * (len(names) - len(cells))
         rows.append([setting.name, *cells, "best" * (best in setting.runs)])
     return rows
-
-
-def _shown(names: Iterable[str], metric: str) -> list[str]:
-    """Returns the names of the chosen metric on all splits, the dev set's first."""
-    shown = [name for name in names if name.endswith(metric.removeprefix("eval"))]
-    return sorted(shown, key=lambda name: name != metric)
 
 
 def _mean_and_deviation(values: Mapping[str, float]) -> str:

@@ -9,14 +9,17 @@ from scipy.special import softmax
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import CLASSIFICATION
+from bert_tf.finetuning.metrics import of_classes
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import cross_entropy, write_rows, write_table
+from bert_tf.finetuning.predictions import write_rows, write_table
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# From this share of one class on, the accuracy says little.
+_MOSTLY = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +28,20 @@ class ClassificationTask(TextTask):
 
     Attributes:
         labels: the names of the classes, in the order of the model's outputs.
-        metrics: some of `metrics.CLASSIFICATION`; the first one chooses the best weights.
+        metric: see `Task`.
     """
 
     labels: tuple[str, ...]
-    metrics: tuple[str, ...] = ("accuracy",)
+    metric: str = "accuracy"
 
     objective = ClassificationObjective()
 
     @property
-    def metric(self) -> str:
-        return self.metrics[0]
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(self._perfect_scores(np.arange(len(self.labels))))
+
+    def _perfect_scores(self, labels: np.ndarray) -> dict[str, float]:
+        return of_classes(labels, np.eye(len(self.labels))[labels], self.labels)
 
     @property
     def head(self) -> Head:
@@ -49,13 +55,26 @@ class ClassificationTask(TextTask):
         return tuple(f'{n:,} "{name}"' for n, name in zip(counts, self.labels, strict=True))
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
-        """Returns the mean cross-entropy, `loss`, the `accuracy` and the task's `metrics`."""
-        logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
-        scores = {
-            name: CLASSIFICATION[name](labels, logits.argmax(axis=-1))
-            for name in ("accuracy", *self.metrics)
-        }
-        return {"loss": cross_entropy(labels, logits)} | scores
+        """See `metrics.of_classes`."""
+        logits = outputs["logits"].astype(np.float64)
+        return of_classes(features.targets["labels"], logits, self.labels)
+
+    def check_metric(self, features: Features) -> str | None:
+        labels = features.targets["labels"]
+        if self.metric not in self._perfect_scores(labels):
+            raise ValueError(
+                f"--metric={self.metric} is undefined on {self.dev_set}, which lacks a class: "
+                "choose another metric, or give a --dev_file with examples of all classes"
+            )
+        counts = np.bincount(labels)
+        share, name = counts.max() / len(labels), self.labels[counts.argmax()]
+        if self.metric != "accuracy" or not _MOSTLY <= share < 1:
+            return None
+        return (
+            f'{share:.1%} of {self.dev_set} are "{name}", so to predict that for every example '
+            "would have this accuracy. --metric=macro_f1 chooses the best epoch by all classes "
+            "alike."
+        )
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
         """Reports (nearly) constant predictions, unless most labels are that class."""

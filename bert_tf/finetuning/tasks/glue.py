@@ -161,17 +161,15 @@ _MNLI_OPTIONS = _options(_MNLI, text_a="premise", text_b="hypothesis", splits=_M
     submissions={"test": "MNLI-m.tsv", "test_mismatched": "MNLI-mm.tsv", _AX: "AX.tsv"},
 )
 
-# Of the metrics, the first chooses the best weights: the one in table 1 of the BERT paper.
+# The metric is the one in table 1 of the BERT paper.
 TASKS = (
-    GlueClassification(
-        **_options(_COLA), labels=("unacceptable", "acceptable"), metrics=("matthews",)
-    ),
+    GlueClassification(**_options(_COLA), labels=("unacceptable", "acceptable"), metric="matthews"),
     GlueClassification(**_options(_SST2), labels=("negative", "positive")),
     GlueClassification(
-        **_options(_MRPC, **_SENTENCES), labels=("not_equivalent", "equivalent"), metrics=("f1",)
+        **_options(_MRPC, **_SENTENCES), labels=("not_equivalent", "equivalent"), metric="f1"
     ),
     GlueRegression(**_options(_STSB)),
-    GlueClassification(**_options(_QQP), labels=("not_duplicate", "duplicate"), metrics=("f1",)),
+    GlueClassification(**_options(_QQP), labels=("not_duplicate", "duplicate"), metric="f1"),
     GlueClassification(**_MNLI_OPTIONS, labels=_NLI),
     GlueClassification(**_options(_QNLI), labels=_ENTAILMENT),
     GlueClassification(**_options(_RTE), labels=_ENTAILMENT),

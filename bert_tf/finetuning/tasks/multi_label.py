@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import MultiLabelObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import TextModule
@@ -25,13 +26,20 @@ class MultiLabelTask(TextTask):
     Attributes:
         labels: the names of the classes, two or more, in the order of the model's outputs.
         separator: goes between the names of predicted classes.
+        metric: see `Task`.
     """
 
     labels: tuple[str, ...]
     separator: str = ","
 
-    metric = "micro_f1"
+    metric: str = "micro_f1"
+
     objective = MultiLabelObjective()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        perfect = np.eye(len(self.labels))
+        return tuple(self._scores(perfect, perfect))
 
     @property
     def head(self) -> Head:
@@ -48,27 +56,25 @@ class MultiLabelTask(TextTask):
         return tuple(f'{words.get(n, f"{n:,}")} "{name}"' for n, name in pairs)
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
-        """Returns the `loss`, `micro_f1`, `macro_f1` and `subset_accuracy`.
+        """Returns the `loss`, the `subset_accuracy`, and precision, recall and F1.
 
-        The loss is the mean binary cross-entropy. Micro F1 counts all classes together, macro F1 is
-        the mean over the classes, and the subset accuracy is the share of examples of which all
-        classes are right.
+        The loss is the mean binary cross-entropy, and the subset accuracy the share of examples of
+        which all classes are right. `micro_f1` counts all classes together, `macro_f1` is the mean
+        over the classes, and `f1/CLASS` is that of one class.
         """
+        return self._scores(features.targets["labels"], outputs["logits"].astype(np.float64))
+
+    def _scores(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
         # Slow to import.
-        from sklearn.metrics import f1_score
+        from sklearn.metrics import precision_recall_fscore_support
 
-        logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
-        predicted = logits >= 0
-        losses = np.logaddexp(0, logits) - labels * logits
-
-        def f1(average: str) -> float:
-            return float(f1_score(labels, predicted, average=average, zero_division=0))
-
+        predicted, losses = logits >= 0, np.logaddexp(0, logits) - labels * logits
+        micro = precision_recall_fscore_support(labels, predicted, average="micro", zero_division=0)
         return {
             "loss": float(losses.mean()),
-            "micro_f1": f1("micro"),
-            "macro_f1": f1("macro"),
             "subset_accuracy": float(np.all(predicted == labels, axis=1).mean()),
+            **{f"micro_{name}": float(x) for name, x in zip(OF_A_CLASS, micro, strict=False)},
+            **precision_recall_f1(labels, predicted, self.labels),
         }
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:

@@ -71,6 +71,7 @@ class MultipleChoiceTask(Task):
     read_files: Callable[[str, str], ChoiceExamples]
 
     metric = "accuracy"
+    metrics = ("accuracy", "loss")
     objective = ClassificationObjective()
     flags = ("data_dir",)
 

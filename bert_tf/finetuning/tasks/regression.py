@@ -32,11 +32,13 @@ class RegressionTask(TextTask):
         head: holds the mean and the deviation of the numbers. Without them, the dense layer has to
             learn the numbers themselves, which takes many steps if they are far from 0 or from each
             other.
+        metric: see `Task`.
     """
 
     head: Head = Head("classifier")
 
-    metric = "spearman"
+    metric: str = "spearman"
+    metrics = ("spearman", "pearson", "pearson_spearman_mean", "mean_squared_error", "loss")
 
     @property
     def objective(self) -> RegressionObjective:

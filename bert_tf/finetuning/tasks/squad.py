@@ -64,7 +64,10 @@ class SquadTask(Task):
         self.test_has_targets = has_test
         self._nulls = threshold is not None
         self.name, self._version = ("squad2", "v2.0") if self._nulls else ("squad", "v1.1")
-        self.metric = "best_f1" if self._nulls else "f1"
+        self.metrics = ("best_f1", "best_exact", "f1", "exact")
+        if not self._nulls:
+            self.metrics = ("f1", "exact_match")
+        self.metric = self.metrics[0]
         self.flags = (*_FLAGS, "null_score_diff_threshold") if self._nulls else _FLAGS
 
     def read_splits(

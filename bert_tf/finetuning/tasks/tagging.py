@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.metrics import precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
@@ -76,7 +77,10 @@ class TaggingTask(Task):
         self.feature_based = feature_based
         self.head = Head("tagger", self.labels)
         self.has_entities = tag_entities(labels)
-        self.metric = "f1" if self.has_entities else "accuracy"
+        self.metrics = ("accuracy", "loss", "macro_precision", "macro_recall", "macro_f1")
+        if self.has_entities:
+            self.metrics = ("f1", "precision", "recall", "accuracy", "loss")
+        self.metric = self.metrics[0]
         self._index = {label: number for number, label in enumerate(labels)}
 
     def build_model(self, config: BertConfig) -> BertTaskModel | FeatureTagger:
@@ -134,8 +138,9 @@ class TaggingTask(Task):
         """Returns the mean cross-entropy of words, `loss`, their `accuracy`, and the entities'.
 
         Those are `precision`, `recall` and `f1` as conlleval counts them, the `f1_TYPE` of each
-        type, and `invalid_tags`, the number of predicted tags that break BIO. Words with tags that
-        the model does not know have no loss.
+        type, and `invalid_tags`, the number of predicted tags that break BIO. Without entities,
+        there are precision, recall and F1 of each tag. Words with tags that the model does not know
+        have no loss.
         """
         logits, gold = _word_logits(outputs, features), features.examples.tags
         predicted = self._tags(logits)
@@ -146,7 +151,8 @@ class TaggingTask(Task):
             "accuracy": float(np.mean(np.equal(gold, predicted))),
         }
         if not self.has_entities:
-            return scores
+            predictions = logits[known].argmax(axis=-1)
+            return scores | precision_recall_f1(targets, predictions, self.labels)
         by_sentence = features.examples.by_sentence(predicted)
         scores |= entity_scores(
             [sentence.tags for sentence in features.examples.sentences], by_sentence

@@ -132,7 +132,7 @@ def test_the_row_of_a_run_that_diverged_has_no_figures():
     setting = sweep_module.Setting("", {}, {"seed-7": None, "seed-8": None})
     results = {"eval_f1": 0.5, "test_f1": 0.25}
     summary = {name: {"mean": value} for name, value in results.items()}
-    arguments = [setting], {"seed-7": results}, [summary], "seed-7", "eval_f1"
+    arguments = [setting], {"seed-7": results}, [summary], "seed-7", list(results)
     assert sweep_module._seeds_table(*arguments)[1:3] == [
         ["seed-7", "0.5000", "0.2500", "best"],
         ["seed-8", "diverged", "", ""],

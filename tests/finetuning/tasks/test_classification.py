@@ -8,6 +8,7 @@ import pytest
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks import classification
+from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.plots.confusion import count_pairs, draw_confusion
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
@@ -20,7 +21,9 @@ def test_score_against_a_worked_example():
         targets = {"labels": np.array([1, 0], np.int32)}
 
     scores = TASKS["sst2"].score({"logits": LOGITS[:2]}, Features)
-    assert scores == pytest.approx({"loss": (np.log(2) + np.log(4 / 3)) / 2, "accuracy": 0.5})
+    expected = {"loss": (np.log(2) + np.log(4 / 3)) / 2, "accuracy": 0.5, "recall/positive": 0.0}
+    assert {name: scores[name] for name in expected} == pytest.approx(expected)
+    assert set(scores) <= set(TASKS["sst2"].metrics)
 
 
 def test_a_task_names_its_metrics():
@@ -34,8 +37,26 @@ def test_a_task_names_its_metrics():
     for name, metric in {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "rte": "accuracy"}.items():
         scores = TASKS[name].score({"logits": logits}, Features)
         assert TASKS[name].metric == metric
-        assert scores.keys() == {"loss", "accuracy", metric}
-        assert scores[metric] == pytest.approx(expected[metric])
+        assert {name: scores[name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_metric_may_be_another_and_must_suit_the_dev_set():
+    """Oracles: 19 of 20 examples are of one class; ROC and recall need examples of both."""
+    task = ClassificationTask(name="csv", labels=("ham", "spam"))
+    rare, alike = [types.SimpleNamespace(targets={"labels": np.arange(20) // n}) for n in (19, 20)]
+    assert "95.0%" in task.check_metric(rare) and "--metric=macro_f1" in task.check_metric(rare)
+    for name in ("macro_f1", "f1/spam", "roc_auc"):
+        assert task.with_metric(name).check_metric(rare) is None
+    for name in ("f1/spam", "roc_auc"):
+        with pytest.raises(ValueError, match=f"--metric={name} is undefined"):
+            task.with_metric(name).check_metric(alike)
+    with pytest.raises(
+        ValueError, match="--metric=f1/egg is not a metric of this task: choose one of loss, acc"
+    ):
+        task.with_metric("f1/egg")
+    assert task.reported_metrics == ["eval_accuracy", "test_accuracy"]
+    for other in TASKS.values():
+        assert other.metric in other.metrics and other.with_metric("loss").metric == "loss"
 
 
 def test_files_with_predictions(tmp_path, monkeypatch):

@@ -30,11 +30,19 @@ def test_scores_against_a_worked_example():
     assert scores == pytest.approx(
         {
             "loss": loss,
+            "micro_precision": 3 / 5,
+            "micro_recall": 3 / 4,
             "micro_f1": 6 / 9,
+            "macro_precision": (1 / 2 + 1 / 2 + 1) / 3,
+            "macro_recall": (1 + 1 / 2 + 1) / 3,
             "macro_f1": (2 / 3 + 1 / 2 + 1) / 3,
             "subset_accuracy": 0.5,
+            **{"precision/a": 1 / 2, "precision/b": 1 / 2, "precision/c": 1},
+            **{"recall/a": 1, "recall/b": 1 / 2, "recall/c": 1},
+            **{"f1/a": 2 / 3, "f1/b": 1 / 2, "f1/c": 1},
         }
     )
+    assert set(scores) == set(TASK.metrics)
 
 
 @pytest.mark.parametrize(

@@ -155,13 +155,14 @@ def test_one_tag_for_all_words_is_reported():
 
 
 def test_other_tags_are_measured_by_accuracy():
-    """Oracle: 2 of 3 words."""
+    """Oracle: 2 of 3 words; F1 of 4/5 and 0."""
     text = TaggedText("t", [[Sentence(["a", "b", "c"], ["DET", "NOUN", "DET"], [1, 2, 3])]])
     task = ConllTask(("DET", "NOUN"), DataFiles())
     features = task.featurize(text, TOKENIZER, 8)
     scores = task.score({"logits": [np.array([[9.0, 0]] * 5)]}, features)
-    assert task.metric == "accuracy" and set(scores) == {"loss", "accuracy"}
+    assert task.metric == "accuracy" and set(task.metrics) < set(scores)
     assert scores["accuracy"] == pytest.approx(2 / 3)
+    assert scores["f1/DET"] == pytest.approx(4 / 5) and scores["macro_f1"] == pytest.approx(2 / 5)
 
 
 @pytest.mark.parametrize("labels", [LABELS, ("S-X", "B-X", "E-X")])

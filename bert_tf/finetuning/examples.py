@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.corpus.tfds import prepare
+from tfrecords.progress import counted
 
-HELD_OUT = 0.1
+# One in so many examples is held out of training.
+_PARTS = 10
 
 
 @dataclass(frozen=True)
@@ -113,27 +115,83 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
-    """Holds out a random tenth (`HELD_OUT`) of the examples; returns the rest and that tenth.
+    """Holds out a random tenth of the examples; returns the rest and that tenth.
 
-    Where `labels` are classes, int [N], it holds out a tenth of every class, one example at least
-    if there are two.
+    Where `labels` are classes, int [N], it is a tenth of every class, or nearly so; see
+    `choose_held_out`.
 
     Raises:
-        ValueError: there is no such class.
+        ValueError: every example is the only one of a class.
+    """
+    labels, groups = examples.targets.get("labels"), np.zeros(len(examples), np.int32)
+    only = np.zeros(len(examples), bool)
+    if labels is not None and labels.ndim == 1:
+        groups = labels
+        only = np.bincount(labels)[labels] == 1
+    elif labels is not None:
+        only = labels[:, labels.sum(axis=0) == 1].any(axis=1)
+    held_out, notes = choose_held_out(groups, only, seed)
+    rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
+    known = set(zip(rest.texts_a, rest.texts_b or rest.texts_a, strict=True))
+    if repeated := sum(
+        x in known for x in zip(tenth.texts_a, tenth.texts_b or tenth.texts_a, strict=True)
+    ):
+        notes = (*notes, f"{repeated:,} with a text that is also among the others")
+    return rest, dataclasses.replace(tenth, notes=notes)
+
+
+def choose_held_out(
+    groups: np.ndarray, only: np.ndarray, seed: int
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Chooses a tenth of the examples, one at least, at random.
+
+    It is nearly a tenth of every group, and one example at least if that is possible.
+
+    Args:
+        groups: the group of each example, int [N].
+        only: which examples are the only ones of a class, bool [N]; they stay in training.
+        seed: determines the choice.
+
+    Returns:
+        which examples were chosen, bool [N], and notes on their number.
+
+    Raises:
+        ValueError: none can be chosen.
     """
     random = np.random.default_rng(seed)
-    labels = examples.targets["labels"] if "labels" in examples.targets else np.zeros(len(examples))
-    groups = labels if labels.ndim == 1 else np.zeros(len(examples))
-    held_out = np.zeros(len(examples), bool)
-    for group in np.unique(groups):
-        indices = np.flatnonzero(groups == group)
-        count = min(max(1, round(HELD_OUT * len(indices))), len(indices) - 1)
-        held_out[random.choice(indices, count, replace=False)] = True
-    if not held_out.any():
+    found, sizes = np.unique(groups[~only], return_counts=True)
+    chosen = np.zeros(len(groups), bool)
+    counts = _counts_to_hold_out(sizes, max(1, round(len(groups) / _PARTS)), seed)
+    for group, count in zip(found, counts, strict=True):
+        indices = np.flatnonzero((groups == group) & ~only)
+        chosen[random.choice(indices, count, replace=False)] = True
+    total, singles = int(chosen.sum()), int(only.sum())
+    if not total:
         raise ValueError(
-            f"cannot hold out a tenth of {len(examples):,} training examples, because no class has "
-            "two examples: give --dev_file, or more examples"
+            f"cannot hold out any of {counted(len(groups), 'training example')}, because each is "
+            "the only one of its class: give --dev_file, or more examples"
         )
-    rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
-    # The notes count all examples.
-    return rest, dataclasses.replace(tenth, notes=())
+    notes = (f"held out of {len(groups):,} ({total / len(groups):.1%})",)
+    if singles:
+        notes += (f"{singles:,} kept in training as the only example of a class",)
+    return chosen, notes
+
+
+def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
+    """Returns how many examples of each group to hold out: at most `total` together, int [G]."""
+    # Groups that are too small for a share of their own differ with the seed.
+    ties = np.random.default_rng([seed, 1]).random(len(sizes))
+    counts = np.where(sizes > 1, np.maximum(1, sizes // _PARTS), 0)
+    excess, spare = counts.sum() - total, np.maximum(counts - 1, 0)
+    if excess > spare.sum():
+        counts[:] = 0
+        counts[np.lexsort([ties, -sizes])[:total]] = 1
+    elif excess > 0:
+        counts -= excess * spare // spare.sum()
+        largest = np.lexsort([ties, -counts])
+        counts[largest[: counts.sum() - total]] -= 1
+    else:
+        fractions = np.where(counts < sizes - 1, sizes / _PARTS - counts, -np.inf)
+        largest = np.lexsort([ties, -fractions])[: -excess or None]
+        counts[largest] += (fractions[largest] > -np.inf) * (excess < 0)
+    return counts

@@ -80,7 +80,7 @@ class Task(abc.ABC):
     @property
     def dev_set(self) -> str:
         """What to call the first of `dev_splits` in messages."""
-        return "the dev set" if self.has_dev else "the held-out tenth of the training set"
+        return "the dev set" if self.has_dev else "the held-out examples"
 
     @property
     def reported_metrics(self) -> list[str]:

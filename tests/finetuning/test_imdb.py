@@ -79,7 +79,7 @@ def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sen
     assert "train: 144 examples" in printed and "dev: 16 examples" in printed
     lengths = [len(text.split()) for text in texts]
     assert f"test: 160 examples, {sum(n > 22 for n in lengths)} (" in printed
-    assert "on the held-out tenth of the training set" in printed
+    assert "on the held-out examples" in printed
     assert f"\n  python -m export.classifier --checkpoint={options.output_dir}" in printed
 
 

@@ -110,14 +110,64 @@ def test_hold_out_takes_a_tenth_of_every_group():
     rare = TextExamples(texts, None, {"labels": np.append(labels[:-1], 2)})
     kept, tenth = hold_out(rare, seed=3)
     assert np.bincount(kept.targets["labels"])[2] == 1 and len(tenth) == 40
-    with pytest.raises(
-        ValueError, match="a tenth of 2 training examples, because no class has two examples: give"
-    ):
+    assert tenth.notes[1].startswith("1 kept in training as the only example of a class")
+    with pytest.raises(ValueError, match="cannot hold out any of 2 training examples, because"):
         hold_out(rare.take(np.array([0, 399])), seed=3)
     single = TextExamples(texts, None, {"labels": labels})
     again = hold_out(single, seed=3)[1]
     assert again.texts_a == held_out.texts_a and again.texts_b is None
     assert hold_out(single, seed=4)[1].texts_a != held_out.texts_a
+
+
+@pytest.mark.parametrize(
+    ("sizes", "held_out"),
+    [
+        ([60, 4], [5, 1]),
+        ([30, 30, 1], [3, 3, 0]),
+        ([20] + [1] * 20, [3] + [0] * 20),
+        ([2], [1]),
+        ([5, 5], 1),
+        ([3] * 10, 3),
+        ([2] * 50, 10),
+        ([9] * 5, 4),
+        ([15, 15], 3),
+        ([1000] + [9] * 7, [99] + [1] * 7),
+        ([100, 200] + [2] * 12, [7, 13] + [1] * 12),
+    ],
+)
+def test_small_classes_give_no_more_than_a_tenth(sizes, held_out):
+    """Oracle: a tenth of all, rounded, one at least; of every class while there are enough.
+
+    Where the number is given, one of each class at most but the seed chooses which.
+    """
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    examples = TextExamples([b"a"] * len(labels), None, {"labels": labels})
+    rest, tenth = hold_out(examples, seed=3)
+    counts = np.bincount(tenth.targets["labels"], minlength=len(sizes))
+    if isinstance(held_out, list):
+        assert counts.tolist() == held_out
+    else:
+        assert counts.sum() == held_out == max(1, round(len(labels) / 10)) or max(counts) <= 2
+        assert max(counts) - min(counts) <= 1
+        assert (
+            hold_out(examples, seed=3)[1].targets["labels"].tolist()
+            == tenth.targets["labels"].tolist()
+        )
+    assert f"held out of {len(labels):,}" in tenth.notes[0]
+    assert f"{len(tenth)} with a text that is also" in tenth.notes[-1]
+
+
+def test_the_only_example_of_one_of_several_classes_stays_in_training():
+    """Oracle: the matrix; four of twelve rows may be held out."""
+    labels = np.concatenate([np.eye(8), np.zeros((4, 8))])
+    texts = [bytes([65 + row]) for row in range(12)]
+    for seed in range(9):
+        _, tenth = hold_out(TextExamples(texts, None, {"labels": labels}), seed)
+        assert len(tenth) == 1 and not tenth.targets["labels"].any()
+        assert tenth.notes == (
+            "held out of 12 (8.3%)",
+            "8 kept in training as the only example of a class",
+        )
 
 
 def test_task_names():

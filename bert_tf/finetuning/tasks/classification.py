@@ -48,10 +48,12 @@ class ClassificationTask(TextTask):
         return Head("classifier", self.labels)
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-        constant = note_constant(targets["labels"], lambda label: f'"{self.labels[label]}"')
-        if constant or len(self.labels) > CLASSES_SHOWN:
+        if constant := note_constant(targets["labels"], lambda label: f'"{self.labels[label]}"'):
             return constant
         counts = np.bincount(targets["labels"], minlength=len(self.labels))
+        if len(counts) > CLASSES_SHOWN:
+            missing = np.sum(counts == 0)
+            return (f"none of {missing:,} of the {len(counts):,} classes",) if missing else ()
         return tuple(f'{n:,} "{name}"' for n, name in zip(counts, self.labels, strict=True))
 
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:

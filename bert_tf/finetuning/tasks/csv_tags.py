@@ -1,6 +1,7 @@
 """A tag for every word, from the user's own JSON lines."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from bert_tf.config import Head
 from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.columns import Columns, open_table
-from bert_tf.finetuning.examples import HELD_OUT
+from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.labels import check_label, has_labels, read_ids
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table
@@ -103,14 +104,13 @@ def _is_string(value: Any) -> bool:
 
 def _hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
     """Holds out a random tenth of the sentences; returns the rest and that tenth."""
-    count = len(text.documents)
-    if count < 2:
-        raise ValueError(f"{text.path} has too few examples to hold out a tenth: give --dev_file")
-    chosen = np.zeros(count, bool)
-    chosen[np.random.default_rng(seed).permutation(count)[: max(1, round(HELD_OUT * count))]] = True
+    tags = [set(sentence.tags) for sentence in text.sentences]
+    counts = Counter(tag for found in tags for tag in found)
+    only = np.array([any(counts[tag] == 1 for tag in found) for found in tags])
+    chosen, notes = choose_held_out(np.zeros(len(tags), np.int32), only, seed)
     parts = (
         [d for d, c in zip(text.documents, chosen, strict=True) if c == held] for held in (0, 1)
     )
     rest, held_out = (dataclasses.replace(text, documents=part) for part in parts)
-    # The notes count all sentences.
-    return rest, dataclasses.replace(held_out, notes=())
+    # Other notes count all sentences.
+    return rest, dataclasses.replace(held_out, notes=notes)

@@ -61,8 +61,8 @@ def test_a_tenth_is_held_out_without_a_dev_file(write):
     rows = "".join(f"0\ttext {i}\t{'spam' if i % 10 else 'ham'}\n" for i in range(200))
     task, splits = read(train_file=write("train.tsv", f"id\ttext\tlabel\n{rows}"))
     assert splits["train"].notes == ("199 with the id of an earlier one",)
-    assert splits["dev"].notes == ()
-    assert task.dev_set == "the held-out tenth of the training set"
+    assert splits["dev"].notes == ("held out of 200 (10.0%)",)
+    assert task.dev_set == "the held-out examples"
     assert np.bincount(splits["dev"].targets["labels"]).tolist() == [2, 18]
     assert np.bincount(splits["train"].targets["labels"]).tolist() == [18, 162]
 
@@ -267,7 +267,7 @@ def test_tags_of_words(write):
     assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
     assert [len(text) for text in splits.values()] == [18, 2]
     assert splits["train"].notes == ("19 with the id of an earlier one",)
-    assert splits["dev"].notes == ()
+    assert splits["dev"].notes == ("held out of 20 (10.0%)",)
     assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
     flags = dict(
         label_type="tags", text_column="words", test_file=write("t.json", '{"words":["a"]}')

@@ -13,7 +13,6 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
 from bert_tf.inference.lite import outputs_of, silent
-from bert_tf.layers.fused import convertible_gelu
 from export.encoder_module import INPUTS
 from tfrecords.progress import progress_bar
 
@@ -38,9 +37,8 @@ def convert(
     signature = {name: tf.TensorSpec([1, length], tf.int32, name) for name in INPUTS}
     serving = tf.function(function, input_signature=[signature], autograph=False)
     with tempfile.TemporaryDirectory() as folder, silent():
-        with convertible_gelu():
-            # Without a SavedModel, the converter loses the variables.
-            tf.saved_model.save(module, folder, signatures=serving.get_concrete_function())
+        # Without a SavedModel, the converter loses the variables.
+        tf.saved_model.save(module, folder, signatures=serving.get_concrete_function())
         converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         if quantize != "none":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]

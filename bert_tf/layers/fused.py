@@ -193,9 +193,10 @@ _SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715 * _SLOPE
 
 
-# TensorFlow recognizes these two forms and fuses them with the preceding matrix product.
+# TensorFlow fuses these two forms with the preceding matrix product. LiteRT's converter, which has no
+# erf, knows the first one as a GELU; it would not know x * (0.5 * (erf(...) + 1)).
 def _erf_form(x):
-    return x * ((ops.erf(x * math.sqrt(0.5)) + 1.0) * 0.5)
+    return x * 0.5 * (ops.erf(x * math.sqrt(0.5)) + 1.0)
 
 
 def _erf_form_and_slope(x):
@@ -221,17 +222,6 @@ _GELUS = {
     "gelu": (_erf_form, _erf_form_and_slope),
     "gelu_new": (_tanh_form, _tanh_form_and_slope),
 }
-
-
-@contextlib.contextmanager
-def convertible_gelu() -> Iterator[None]:
-    """Computes the exact GELU in the only form that LiteRT's converter knows: it has no erf."""
-    fast = _GELUS["gelu"]
-    _GELUS["gelu"] = (plain_gelu, fast[1])
-    try:
-        yield
-    finally:
-        _GELUS["gelu"] = fast
 
 
 def plain_layer_norm(x, gamma, beta, epsilon: float):

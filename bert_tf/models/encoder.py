@@ -110,7 +110,7 @@ class BertEncoder(keras.Model):
         """Turns the last layer's output [B, S, H] into `pooled_output` [B, H]."""
         if self.config.is_decoder:
             last = ops.maximum(ops.sum(ops.cast(input_mask, "int32"), axis=1) - 1, 0)
-            sequence = ops.take_along_axis(sequence, last[:, None, None], axis=1)
+            sequence = ops.take_along_axis(sequence, ops.expand_dims(last, (1, 2)), axis=1)
         return self.pooler(sequence)
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
@@ -125,7 +125,7 @@ class BertEncoder(keras.Model):
 
     def attention_mask(self, input_mask):
         """Turns int [B, S] into bool [B, 1, 1 or S, S], true where attention is allowed."""
-        mask = ops.cast(input_mask, "bool")[:, None, None, :]
+        mask = ops.expand_dims(ops.cast(input_mask, "bool"), (1, 2))
         if not self.config.is_decoder:
             return mask
         positions = ops.arange(ops.shape(input_mask)[1])

@@ -18,6 +18,8 @@ import tensorflow_hub as hub
 import tf_keras
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.inference.lite import runner
+from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Checkpointer
@@ -33,6 +35,13 @@ CONFIG = BertConfig(
     num_attention_heads=2,
     intermediate_size=32,
     max_position_embeddings=24,
+)
+MOBILE = dict(
+    hidden_act="relu",
+    embedding_size=4,
+    intra_bottleneck_size=8,
+    num_feedforward_networks=2,
+    key_query_shared_bottleneck=True,
 )
 
 
@@ -269,14 +278,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
 
 def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
     """Oracle: export.check without the point on padding, which a MobileBERT reads."""
-    changes = dict(
-        hidden_act="relu",
-        embedding_size=4,
-        intra_bottleneck_size=8,
-        num_feedforward_networks=2,
-        key_query_shared_bottleneck=True,
-    )
-    model = BertPretrainer(dataclasses.replace(CONFIG, **changes))
+    model = BertPretrainer(dataclasses.replace(CONFIG, **MOBILE))
     output = str(tmp_path / "mobile")
     encoder.export_encoder(model, f"{run_folder}/vocab.txt", output, do_lower_case=True)
     check.run(check.Options(saved_model_dir=output))
@@ -378,6 +380,36 @@ def test_each_output_is_of_its_layer(run_folder):
     inputs["masked_lm_positions"] = np.array([[1, 2], [0, 3], [4, 4]], np.int32)
     outputs, expected = module.mlm.__call__(inputs), deeper(inputs)
     np.testing.assert_allclose(outputs["mlm_logits"], expected["mlm_logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "int8"),
+    [
+        ({}, False),
+        ({"embedding_size": 8, "hidden_act": "gelu_new", "is_decoder": True}, True),
+        (MOBILE, False),
+    ],
+    ids=["bert", "int8-albert-decoder", "mobilebert"],
+)
+def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_path, changes, int8):
+    """Oracle: the tf_keras model, for several batch sizes and lengths."""
+    # Graphs without dropout are smaller.
+    still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)
+    config = dataclasses.replace(CONFIG, **still, **changes)
+    folder, vocab_file = str(tmp_path / "encoder"), str(run_folder / "vocab.txt")
+    module = EncoderModule(BertEncoder(config), vocab_file, do_lower_case=True, int8=int8)
+    tf.saved_model.save(module, folder)
+    inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in make_inputs()}
+    outputs = hub.KerasLayer(folder)(inputs)
+    heads = {
+        "text": tf_keras.layers.Dense(3, name="text")(outputs["pooled_output"]),
+        "tokens": tf_keras.layers.Dense(2, name="tokens")(outputs["sequence_output"]),
+    }
+    model = tf_keras.Model(inputs, heads)
+    model.save(str(tmp_path / "model"), save_format="tf")
+    run = runner(tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model")).convert())
+    for shape in [(1, 24), (3, 11)]:
+        assert_equal(run(**make_inputs(*shape)), model(make_inputs(*shape)))
 
 
 def test_compiles_with_xla(loaded, model):

@@ -324,6 +324,9 @@ class Head:
         mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
             without labels learned. It predicts the output of its dense layer times the deviation,
             plus the mean.
+
+    Raises:
+        ValueError: two outputs have the same label, of which results could show only one.
     """
 
     kind: str
@@ -331,6 +334,15 @@ class Head:
     multi_label: bool = False
     mean: float = 0.0
     deviation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if len(set(self.labels)) < len(self.labels):
+            label = max(self.labels, key=self.labels.count)
+            indices = [str(i) for i, other in enumerate(self.labels) if other == label]
+            raise ValueError(
+                f"the outputs {' and '.join(indices)} have the same label, {label!r}: rename all "
+                "but one"
+            )
 
     @property
     def reads_pooler(self) -> bool:

@@ -216,7 +216,10 @@ class RunFolder:
                 raise ValueError(f"{self.file(HEAD)}: {name} is {value!r}, not a finite number")
         if (deviation := numbers.get("deviation", 1)) <= 0:
             raise ValueError(f"{self.file(HEAD)}: deviation is {deviation}, not positive")
-        return Head(kind, tuple(labels), multi_label, **numbers)
+        try:
+            return Head(kind, tuple(labels), multi_label, **numbers)
+        except ValueError as error:
+            raise ValueError(f"{self.file(HEAD)}: {error}") from None
 
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts.

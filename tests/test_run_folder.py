@@ -64,6 +64,7 @@ def test_a_run_reads_the_head_it_wrote(run, head):
         ('{"kind": "classifier", "mean": "0"}', "mean is '0', not a finite number"),
         ('{"kind": "classifier", "deviation": Infinity}', "deviation is inf, not a finite"),
         ('{"kind": "classifier", "deviation": 0}', "deviation is 0, not positive"),
+        ('{"kind": "tagger", "labels": ["O", "b", "O"]}', "outputs 0 and 2 .*'O': rename"),
     ],
 )
 def test_a_damaged_head_is_said(run, values, match):

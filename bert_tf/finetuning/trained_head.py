@@ -71,6 +71,9 @@ def in_task_order(
     tensors = checkpoint.tensors
     if theirs.labels and ours.labels != theirs.labels:
         wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
+        if len({*wanted, *found}) < max(len({*ours.labels}), len({*theirs.labels})):
+            # Case tells some of them apart.
+            wanted, found = list(ours.labels), list(theirs.labels)
         names = ", ".join(theirs.labels)
         if sorted(wanted) != sorted(found):
             say(

@@ -36,6 +36,16 @@ def test_classes_get_the_order_of_the_task():
     np.testing.assert_array_equal(bias, [0, 1, 2])
     nameless = read(Head("classifier", ("LABEL_0", "LABEL_1", "LABEL_2")))
     np.testing.assert_equal(nameless, [*values.values()])
+    # Case alone tells two of them apart.
+    cased = Head("classifier", ("neutral", "Neutral", "x"))
+    found = in_task_order(
+        Checkpoint("model", "", spec, tensors, Head("classifier", ("x", "Neutral", "neutral"))),
+        cased,
+        lambda line: None,
+    )
+    np.testing.assert_array_equal(
+        found.tensors["task_model/head/dense_bias"].read(), [1.0, 0.0, 2.0]
+    )
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",

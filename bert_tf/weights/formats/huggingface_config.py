@@ -106,7 +106,10 @@ def read_head(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
     multi_label = kind == "classifier" and config.get("problem_type") == _MULTI_LABEL
-    return Head(kind, labels, multi_label), classes
+    try:
+        return Head(kind, labels, multi_label), classes
+    except ValueError as error:
+        raise ValueError(f"{path}: id2label: {error}") from None
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,9 @@
 checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, or
 the lines of --input_file or of standard input. Several masks in a text are filled in independently
 of each other. The words are tokens of the vocabulary; one that begins with ## continues the word
-before it.
+before it. --targets compares words of your choice:
+
+  python -m bert_tf.fill_mask --checkpoint=run --targets=he,she "[MASK] is a nurse."
 
 --json prints a JSON object per text:
 
@@ -36,7 +38,16 @@ class Options(TextOptions, VocabularyOptions):
         help="Output folder of run_pretraining, SavedModel of export.encoder, or a checkpoint of "
         "another program with a masked-LM head (docs/checkpoints.md)."
     )
-    top_k: int = option(5, at_least=1, help="How many words to show for each [MASK].")
+    top_k: int | None = option(
+        None,
+        at_least=1,
+        help="How many words to show for each [MASK]. Default: 5, or all of --targets.",
+    )
+    targets: tuple = option(
+        (),
+        help="Show only these words, the likeliest first. Separate them with commas, or repeat the "
+        "flag. Each must be a single token of the vocabulary, such as paris or ##ing.",
+    )
 
 
 def run(options: Options) -> None:
@@ -72,7 +83,7 @@ def load_filler(options: Options) -> "MaskFiller":
         ValueError, OSError: the checkpoint cannot be used; says why.
     """
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.inference.masks import MaskFiller
+    from bert_tf.inference.masks import MaskFiller, target_ids
     from bert_tf.inference.models import load_model, load_tokenizer
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.weights.names import part_of
@@ -84,13 +95,16 @@ def load_filler(options: Options) -> "MaskFiller":
             "run_pretraining, or another checkpoint with such a head"
         )
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+    ids = tokenizer.vocab.ids  # which has the comma itself
+    words = [w for x in options.targets for w in ([x] if x in ids else x.split(","))]
+    targets = target_ids(tokenizer, words)
     model = load_model(checkpoint, BertPretrainer, ("encoder", "projection", "masked_lm"))
-    return MaskFiller(model, tokenizer, options.top_k)
+    return MaskFiller(model, tokenizer, options.top_k, targets)
 
 
 def _json(text: str, masks: "list[list[Guess]]") -> str:
     answers = [
-        [{"token": token, "probability": round(probability, 6)} for token, probability in guesses]
+        [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
         for guesses in masks
     ]
     return json.dumps({"text": text, "masks": answers}, ensure_ascii=False)
@@ -100,9 +114,13 @@ def _lines(text: str, masks: "list[list[Guess]]") -> str:
     lines = [text]
     for number, guesses in enumerate(masks, 1):
         label = f"[MASK] {number}: " if len(masks) > 1 else ""
-        words = (f"{guess.token} {guess.probability:.1%}" for guess in guesses)
+        words = (f"{token} {_percent(value)}" for token, value in guesses)
         lines.append(f"  {label}{', '.join(words)}")
     return "\n".join(lines)
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if value > 0.0005 else f"{100 * value:.2g}%"
 
 
 def main() -> None:

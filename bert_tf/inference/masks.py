@@ -29,15 +29,47 @@ class _Row(NamedTuple):
     positions: np.ndarray
 
 
-def likeliest_tokens(model: BertPretrainer, inputs, vocab_size: int, top_k: int):
+def likeliest_tokens(
+    model: BertPretrainer, inputs, vocab_size: int, top_k: int, targets: Sequence[int] = ()
+):
     """Returns `indices` and `values`, [B, P, top_k]: the best tokens and their probabilities.
 
     Args:
         inputs: those of the model, with `masked_lm_positions` [B, P].
+        targets: the ids to choose from; all if empty.
     """
     # Rows of the table may go beyond the vocabulary.
     logits = model(inputs, training=False)["mlm_logits"][:, :, :vocab_size]
-    return tf.math.top_k(tf.nn.softmax(logits), top_k)
+    probabilities = tf.nn.softmax(logits)
+    if not targets:
+        return tf.math.top_k(probabilities, top_k)
+    best = tf.math.top_k(tf.gather(probabilities, targets, axis=-1), top_k)
+    return best._replace(indices=tf.gather(targets, best.indices))
+
+
+def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]:
+    """Returns the id of each word, which is a token as it is or after normalization, once each.
+
+    Raises:
+        ValueError: words that are not a single token of the vocabulary; names the tokens of each.
+    """
+    vocab, ids, problems = tokenizer.vocab, [], []
+    for word in words:
+        if word in vocab.ids:
+            ids.append(vocab.ids[word])
+            continue
+        found = tokenizer.tokenize_flat(tf.constant([word]))[0].numpy()
+        if len(found) == 1 and found[0] != vocab.unk_id:
+            ids += found.tolist()
+        else:
+            tokens = " ".join(vocab.tokens[i] for i in found) or "no token"
+            problems.append(f"{word!r} ({tokens})")
+    if problems:
+        raise ValueError(
+            f"--targets must be single tokens of the vocabulary, which {', '.join(problems)} "
+            f"{'are' if len(problems) > 1 else 'is'} not"
+        )
+    return list(dict.fromkeys(ids))
 
 
 class MaskFiller:
@@ -48,17 +80,25 @@ class MaskFiller:
     Args:
         model: the trained model.
         tokenizer: a tokenizer that recognizes special tokens in the text.
-        top_k: number of tokens per [MASK].
+        top_k: number of tokens per [MASK]; None for 5, or for all `targets`.
+        targets: ids of the tokens to choose from (see `target_ids`); all if empty. Their
+            probabilities are those among all tokens.
     """
 
-    def __init__(self, model: BertPretrainer, tokenizer: WordPieceTokenizer, top_k: int):
+    def __init__(
+        self,
+        model: BertPretrainer,
+        tokenizer: WordPieceTokenizer,
+        top_k: int | None = None,
+        targets: Sequence[int] = (),
+    ):
         self._vocab, self._tokenizer = tokenizer.vocab, tokenizer
         self._room = model.config.max_position_embeddings - 2
-        top_k = min(top_k, len(self._vocab))
+        top_k = min(top_k or len(targets) or 5, len(targets) or len(self._vocab))
 
         @tf.function(autograph=False, reduce_retracing=True)
         def predict(inputs):
-            return likeliest_tokens(model, inputs, len(self._vocab), top_k)
+            return likeliest_tokens(model, inputs, len(self._vocab), top_k, targets)
 
         self._predict = predict
 

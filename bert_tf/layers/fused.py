@@ -193,8 +193,8 @@ _SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715 * _SLOPE
 
 
-# TensorFlow fuses these two forms with the preceding matrix product. LiteRT's converter, which has no
-# erf, knows the first one as a GELU; it would not know x * (0.5 * (erf(...) + 1)).
+# TensorFlow fuses these two forms with the preceding matrix product. LiteRT's converter, which has
+# no erf, knows the first one as a GELU; it would not know x * (0.5 * (erf(...) + 1)).
 def _erf_form(x):
     return x * 0.5 * (ops.erf(x * math.sqrt(0.5)) + 1.0)
 

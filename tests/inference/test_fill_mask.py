@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import numpy as np
@@ -10,8 +11,10 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.fill_mask import Options, run
+from bert_tf.inference.masks import target_ids
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 
 
@@ -50,6 +53,43 @@ def test_every_mask_gets_the_likeliest_tokens(pretrained, vocab, capsys):
             np.testing.assert_allclose(
                 [guess["probability"] for guess in guesses], expected[best], atol=1e-5
             )
+
+
+@pytest.mark.parametrize(
+    ("targets", "top_k", "expected"),
+    [
+        (("cat, on",), None, ["cat", "on"]),
+        (("cat", "##s", "[UNK]", "on"), None, ["cat", "##s", "[UNK]", "on"]),
+        (("the,cat,cat", "on"), 2, ["the", "cat", "on"]),
+    ],
+)
+def test_targets_are_compared(pretrained, vocab, capsys, targets, top_k, expected):
+    """Oracle: the model's probabilities among all tokens, sorted; at both masks."""
+    folder, model = pretrained
+    texts = ("the [MASK] [MASK]",)
+    run(Options(checkpoint=folder, texts=texts, targets=targets, top_k=top_k, json=True))
+    (answer,) = answers(capsys)
+    for guesses, position in zip(answer["masks"], (1, 2), strict=True):
+        values = probabilities(model, vocab, ["the", "[MASK]", "[MASK]"], position)
+        best = sorted(expected, key=lambda token: -values[vocab.ids[token]])[:top_k]
+        assert [guess["token"] for guess in guesses] == best
+        np.testing.assert_allclose(
+            [guess["probability"] for guess in guesses],
+            [values[vocab.ids[token]] for token in best],
+            rtol=1e-4,
+        )
+
+
+@pytest.mark.parametrize(
+    ("targets", "named"),
+    [("cats", "'cats' (cat ##s) is"), ("on,,中", "'' (no token), '中' ([UNK]) are")],
+)
+def test_a_target_of_several_tokens_is_an_error(pretrained, vocab, targets, named):
+    """Oracle: the tokens, which the line names. An uncased model lower-cases."""
+    uncased = WordPieceTokenizer(vocab, lower_case=True)
+    assert target_ids(uncased, ["CAT", "The"]) == [vocab.ids["cat"], vocab.ids["The"]]
+    with pytest.raises(ValueError, match=re.escape(named)):
+        run(Options(checkpoint=pretrained[0], texts=("[MASK]",), targets=(targets,)))
 
 
 def test_in_a_long_text_the_tokens_around_each_mask_decide(pretrained, vocab, capsys):

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,7 +50,7 @@ def describe(weights: Sequence[float], labels: Sequence[str], targets: np.ndarra
 
 
 def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
-    label, equals, number = item.rpartition("=")
+    label, equals, number = unicodedata.normalize("NFC", item).rpartition("=")
     if not equals:
         raise ValueError(
             f"--class_weights: {item!r} is neither `{BALANCED}` nor of the form label=weight"

@@ -9,8 +9,6 @@ from bert_tf.finetuning.tables import Table, fold, read_table, shortened
 from tfrecords.progress import say
 
 ID = "id"
-# Advice for a file that lacks the column of labels.
-OTHER_COLUMN = ": name another one with --label_column; only --test_file may lack labels"
 # pandas writes its index without a name, and reads such a column under this one.
 _NAMELESS = re.compile(r"(unnamed: \d+)?", re.IGNORECASE)
 
@@ -58,22 +56,26 @@ def open_table(
         OSError: the file cannot be read.
     """
     table = read_table(path)
-    text, text_b = (
-        name and (_find(table, name, flag) or table.column(name))
-        for name, flag in ((wanted.text, "text"), (wanted.text_b, "text_b"))
-    )
-    labels = [(name, _find(table, name, "label")) for name in wanted.labels]
-    if labelled:
-        for name, found in labels:
-            if not found:
-                table.column(name, OTHER_COLUMN)
-    text = text or _find(table, names[0], "text", exact=False)
+    text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
+    labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"--label_column={','.join(wanted.labels)} names a column twice")
     if not labels and (label := _find(table, names[1], "label", exact=False)):
-        labels = [(label, label)]
-    found = Columns(text, text_b, tuple(x or name for name, x in labels), _find(table, ID, ID))
+        labels = (label,)
+    text_b = _given(table, wanted.text_b, "text_b")
+    found = Columns(text, text_b, labels, _find(table, ID, ID))
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
     return table, found if found.labels else dataclasses.replace(found, labels=(names[1],))
+
+
+def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:
+    """Returns the name of a column that a flag names; if it is not needed, it may be missing."""
+    found = name and _find(table, name, what)
+    if name and needed and not found:
+        only_tests = "; only --test_file may lack labels" if what == "label" else ""
+        table.column(name, f": name another one with --{what}_column{only_tests}")
+    return found or name
 
 
 def _find(table: Table, name: str, flag: str, exact: bool = True) -> str | None:

@@ -5,7 +5,6 @@ A row's classes are a tuple of names: one, or any number of them.
 
 import json
 import math
-import unicodedata
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -13,10 +12,14 @@ import numpy as np
 
 from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.columns import ID
-from bert_tf.finetuning.tables import Table, shown
+from bert_tf.finetuning.lists import class_name, parse_list, resembles_list, split
+from bert_tf.finetuning.tables import Table, fold, shown
+from tfrecords.progress import say
 
 # The most names of classes that a message shows.
 _NAMES_SHOWN = 20
+# What programs write for an empty cell.
+_MISSING = {"nan", "null", "<na>"}
 # Limits of the standard deviation, so that float32 can also hold sums of squares.
 _SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
@@ -53,14 +56,24 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row.
 
     Raises:
-        ValueError: a cell is empty or holds something else; the message names the line.
+        ValueError: a cell is empty or holds something else, or all hold lists; the message names
+            the line.
     """
     values = table.column(column)
-    return [(_class_name(table, row, value),) for row, value in enumerate(values)]
+    rows = [(_class_name(table, row, value),) for row, value in enumerate(values)]
+    lists = [
+        row for row, value in enumerate(values) if isinstance(value, str) and resembles_list(value)
+    ]
+    if lists:
+        about = f"{table.at(lists[0])}: label {shown(values[lists[0]])} looks like a list"
+        if len(lists) == len(values):
+            raise ValueError(f"{about}, as all labels do: give --label_type=classes")
+        say(f"WARNING: {about}, but is read as the name of one class.")
+    return rows
 
 
 def read_several(table: Table, column: str, separator: str) -> list[tuple[str, ...]]:
-    """Returns the classes of each row, from JSON lists or from strings with a separator.
+    """Returns the classes of each row, from lists or from strings with a separator.
 
     Raises:
         ValueError: a cell holds something else; the message names the line.
@@ -68,22 +81,46 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
     rows = []
     for row, value in enumerate(table.column(column)):
         if isinstance(value, str):
-            found = _json_list(value)
-            parts = [part for part in value.split(separator) if part.strip()]
-            value = parts if found is None else found
+            items = _parse_list(table, row, value)
+            value = split(value, separator) if items is None else items
         items = value if isinstance(value, list) else [] if value is None else [value]
         names = (_class_name(table, row, item) for item in items)
         rows.append(tuple(dict.fromkeys(names)))
     return rows
 
 
-def _json_list(cell: str) -> list | None:
-    """Returns the list that a cell of a table holds, or None."""
+def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...]:
+    """Returns the words or tags in a cell.
+
+    Args:
+        kind: "word" or "tag".
+
+    Raises:
+        ValueError: the cell holds something else; the message names the line.
+    """
+    values = table.columns[column][row]
+    if isinstance(values, str):
+        values = _parse_list(table, row, values)
+    if not isinstance(values, list) or not all(map(_is_word, values)):
+        raise ValueError(f"{table.at(row)}: {column!r} is not a list of strings")
+    if "" in values:
+        raise ValueError(f"{table.at(row)}: {kind} {values.index('') + 1:,} of {column!r} is empty")
+    return tuple(map(str, values))
+
+
+def _is_word(value: Any) -> bool:
+    # Tags may also be numbers.
+    return type(value) is int or (isinstance(value, str) and is_unicode(value))
+
+
+def _parse_list(table: Table, row: int, text: str) -> list | None:
     try:
-        value = json.loads(cell)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, list) else None
+        return parse_list(text)
+    except ValueError as error:
+        raise ValueError(
+            f"{table.at(row)}: {shown(text)} starts like a list, but is {error}: write "
+            '["a", "b"], also for a single name that starts so, ["(a)"]'
+        ) from None
 
 
 def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -161,6 +198,22 @@ def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[
     return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
 
+def warn_about_names(path: str, names: Collection[str]) -> None:
+    """Prints which names of classes are easily taken for one another, or for no class."""
+    groups = {}
+    for name in sorted(names):
+        groups.setdefault(fold(name), []).append(name)
+    for same in groups.values():
+        if len(same) > 1:
+            say(
+                f"WARNING: {path}: {' and '.join(map(repr, same))} differ only in case, spaces or "
+                f"forms of characters, but count as {len(same)} classes: rename them if they are "
+                "one."
+            )
+    for name in groups.keys() & _MISSING:
+        say(f"WARNING: {path}: the class {groups[name][0]!r} may stand for rows without a label.")
+
+
 def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
     """Returns the names of classes in order: by value if all are whole numbers."""
     names = sorted(names)
@@ -198,14 +251,9 @@ def class_matrix(rows: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
     return matrix
 
 
-def class_name(text: str) -> str:
-    """Returns the name of a class without spaces around it, composed (NFC)."""
-    return unicodedata.normalize("NFC", text.strip())
-
-
 def _class_name(table: Table, row: int, value: Any) -> str:
     check_label(table, row, value)
-    if isinstance(value, list | dict):
+    if not isinstance(value, str | bool | int | float):
         raise ValueError(
             f"{table.at(row)}: label {shown(value)} is not a string: lists are for "
             "--label_type=classes"

@@ -57,13 +57,13 @@ class TaskOptions(command.Options):
         "class",
         choices=LABEL_TYPES,
         help="What --label_column holds: class, one class; classes, several at once; number, a "
-        "number; tags, a tag for every word (JSON lines whose columns tokens and tags hold lists).",
+        "number; tags, a tag for every word (the columns tokens and tags hold lists).",
         rare=True,
     )
     label_separator: str | None = option(
         None,
         help="What separates the classes in a cell, with --label_type=classes. Default: a comma. "
-        "JSON lists need none.",
+        "Lists in brackets need none.",
         rare=True,
     )
 

@@ -18,6 +18,10 @@ from tfrecords.progress import counted, say
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t"
+# A field of a tab-separated file, quoted or without any quote, and what ends it.
+_FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
+# They choose how the character before them looks.
+_VARIATIONS = "\ufe0e\ufe0f"
 # The most characters of a column's name that a message shows.
 _LONGEST_NAME = 40
 
@@ -98,7 +102,7 @@ def read_file(path: str) -> bytes:
 
 def shown(value: Any) -> str:
     """Returns the beginning of a cell, for messages."""
-    return json.dumps(value)[:50]
+    return json.dumps(value, default=repr)[:50]
 
 
 def shortened(name: str) -> str:
@@ -107,9 +111,10 @@ def shortened(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """Returns a name without what readers do not see, or do not mind: case, spaces, marks."""
+    """Returns a name without what people do not see or mind: case, spaces, forms of characters."""
     name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join("".join(c for c in name if unicodedata.category(c) != "Cf").split())
+    visible = (c for c in name if unicodedata.category(c) != "Cf" and c not in _VARIATIONS)
+    return " ".join("".join(visible).split())
 
 
 def read_table(path: str) -> Table:
@@ -117,7 +122,8 @@ def read_table(path: str) -> Table:
 
     - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
       Fields are separated by the most frequent of comma, semicolon and tab in the first line.
-    - `.tsv`: the first line names the columns; tabs separate the fields, and quotes are text.
+    - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
+      the whole file follows the rules of quoted fields; a line says which.
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 
     Blank lines are skipped, except in a file of a single column, where they are empty cells. A byte
@@ -131,7 +137,10 @@ def read_table(path: str) -> Table:
     readers = {"csv": _csv_rows, "tsv": _tsv_rows, "json": _json_rows, "jsonl": _json_rows}
     kind = path.rpartition(".")[2].lower()
     if kind not in readers:
-        raise ValueError(f"{path}: the name must end in .{', .'.join(readers)}")
+        raise ValueError(
+            f"{path}: the name must end in .{', .'.join(readers)}: rename it. For CoNLL files, use "
+            "--task=ner"
+        )
     content = read_file(path).decode(errors="surrogateescape")
     rows = list(readers[kind](path, content))
     if not rows:
@@ -146,8 +155,10 @@ def read_table(path: str) -> Table:
     return Table(path, list(lines), {name: [row.get(name) for row in values] for name in names})
 
 
-def _csv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
-    delimiter = max(_DELIMITERS, key=content.partition("\n")[0].count)
+def _csv_rows(
+    path: str, content: str, delimiter: str | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    delimiter = delimiter or max(_DELIMITERS, key=content.partition("\n")[0].count)
     # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
     # to the tokenizer it is a space.
     content = re.sub("\r(?!\n)", " ", content)
@@ -179,14 +190,55 @@ def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[
 def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
     # The csv module and splitlines also split at a lone carriage return, which is text here.
     lines = (line.removesuffix("\r") for line in content.removesuffix("\n").split("\n"))
-    rows = ((number, line.split("\t") if line else []) for number, line in enumerate(lines, 1))
-    yield from _named(path, rows)
+    rows = [line.split("\t") if line else [] for line in lines]
+    in_quotes = sum(len(x) > 1 and x[0] == x[-1] == '"' for fields in rows for x in fields)
+    if '"' in content and _is_quoted(content, rows):
+        say(f"{path}: its fields are quoted as in .csv files, and read so.")
+        yield from _csv_rows(path, content, "\t")
+        return
+    if in_quotes:
+        say(
+            f"{path}: kept the quotes around {counted(in_quotes, 'field')} as text, because not "
+            "all fields follow the rules of quoting. If they should, name it .csv to see where."
+        )
+    yield from _named(path, enumerate(rows, 1))
+
+
+def _is_quoted(content: str, plain: list[list[str]]) -> bool:
+    """Returns whether a tab-separated file was written with quoted fields throughout.
+
+    Args:
+        plain: its rows if quotes are text.
+    """
+    rows, end = [[]], 0
+    for match in _FIELD.finditer(content):
+        if match.start() != end:
+            return False
+        rows[-1].append(match[1])
+        if match[2] != "\t":
+            rows.append([])
+        end = match.end()
+    header, *rows = (row for row in rows if row not in ([], [""]))
+    if not rows or any(len(row) != len(header) for row in rows):
+        return False
+    if any(len(row) != len(plain[0]) for row in plain if row):
+        return True
+    # Both readings fit. Stray quotes may also join rows; doubled quotes are no accident.
+    columns = [*zip(*rows, strict=True)]
+    quoted = [[x[1:-1] for x in column if x[:1] == '"'] for column in columns]
+    if any("\n" in x or "\t" in x for column in quoted for x in column):
+        return False
+    always = [len(some) == len(column) > 1 for some, column in zip(quoted, columns, strict=True)]
+    # Some writers also quote fields with commas.
+    needed = [all('""' in x or "," in x for x in some) for some in quoted]
+    doubled = any('""' in x for some in quoted for x in some)
+    return (doubled or any(always)) and all(map(max, always, needed))
 
 
 def _named(
     path: str, rows: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    names = None
+    names, nameless = None, []
     for line, fields in rows:
         if not fields and not (names and len(names) == 1):
             continue
@@ -202,7 +254,16 @@ def _named(
                 f"{len(names)}: {', '.join(map(repr, names))}"
             )
         else:
+            # The first column may be the index of the rows.
+            nameless += [
+                line for name, cell in zip(names[1:], fields[1:], strict=True) if cell and not name
+            ]
             yield line, dict(zip(names, fields, strict=True))
+    if nameless:
+        say(
+            f"{path}: ignored {counted(len(nameless), 'cell')} in columns without a name, the "
+            f"first in line {nameless[0]:,}."
+        )
 
 
 def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:

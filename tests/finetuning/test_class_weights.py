@@ -26,6 +26,8 @@ def test_stated_weights():
     assert describe((1.0, 4.0, 0.5), LABELS, TARGETS) == line
     # The name of a class may hold a comma.
     assert class_weights("x, y=2,z=3,a,b=4", ("x, y", "z", "a,b"), TARGETS) == (2.0, 3.0, 4.0)
+    # A shell may pass it decomposed.
+    assert class_weights("cafe\u0301=2", ("caf\u00e9", "z"), TARGETS) == (2.0, 1.0)
 
 
 @pytest.mark.parametrize(

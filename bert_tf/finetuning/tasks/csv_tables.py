@@ -9,6 +9,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.lists import class_name
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -72,10 +73,8 @@ class _Reader:
         if options.label_separator and not several:
             raise ValueError("--label_separator is only for --label_type=classes: omit it")
         names = column.split(",") if several and column else filter(None, [column])
-        names = tuple(map(labels.class_name, names))
-        if len(set(names)) < len(names):
-            raise ValueError(f"--label_column={column} names a column twice")
         self._type, self.separator = options.label_type, options.label_separator or ","
+        names = tuple(map(class_name, names))
         self._wanted = Columns(options.text_column, options.text_b_column, names)
         self._tables: dict[str, tuple[Table, Columns]] = {}
         self.guessed: Mapping[str, str] = {}
@@ -107,6 +106,7 @@ class _Reader:
                 f"{table.path}: {column!r} holds {' and '.join(sorted(found))}, no names of "
                 "classes: use --label_type=class, or give --label_column the columns of all classes"
             )
+        labels.warn_about_names(table.path, found)
         return Head("classifier", labels.sorted_classes(found))
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:

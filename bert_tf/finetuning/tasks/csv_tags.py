@@ -3,15 +3,13 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 
 from bert_tf.config import Head
-from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import choose_held_out
-from bert_tf.finetuning.labels import check_label, has_labels, read_ids
+from bert_tf.finetuning.labels import check_label, has_labels, read_ids, read_words
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
@@ -59,10 +57,6 @@ class CsvTaggingTask(TaggingTask):
         path = getattr(files, f"{split}_file")
         if not path:
             raise ValueError(f"--task=csv needs --{split}_file")
-        if not path.lower().endswith((".json", ".jsonl")):
-            raise ValueError(
-                f"{path}: --label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"
-            )
         table, columns = open_table(path, self._wanted, split != "test", ("tokens", "tags"))
         (tags,) = columns.labels
         words, known = columns.text, has_labels(table, columns.labels)
@@ -73,33 +67,19 @@ class CsvTaggingTask(TaggingTask):
 
 
 def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
-    tokens = _strings(table, row, words, "word")
+    tokens = read_words(table, row, words, "word")
     if not tokens:
         raise ValueError(f"{table.at(row)}: {words!r} is empty")
     if tags is None:
         return Sentence(tokens, (), (table.lines[row],) * len(tokens))
     check_label(table, row, table.columns[tags][row])
-    found = _strings(table, row, tags, "tag")
+    found = read_words(table, row, tags, "tag")
     if len(found) != len(tokens):
         raise ValueError(
             f"{table.at(row)}: {words!r} and {tags!r} differ in length, {len(tokens)} and "
             f"{len(found)}"
         )
     return Sentence(tokens, found, (table.lines[row],) * len(tokens))
-
-
-def _strings(table: Table, row: int, name: str, kind: str) -> tuple[str, ...]:
-    values = table.columns[name][row]
-    if not isinstance(values, list) or not all(map(_is_string, values)):
-        raise ValueError(f"{table.at(row)}: {name!r} is not a list of strings")
-    if "" in values:
-        raise ValueError(f"{table.at(row)}: {kind} {values.index('') + 1:,} of {name!r} is empty")
-    return tuple(map(str, values))
-
-
-def _is_string(value: Any) -> bool:
-    # Tags may also be numbers.
-    return type(value) is int or (isinstance(value, str) and is_unicode(value))
 
 
 def _hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.lists import as_json, is_plain, join_classes
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import MultiLabelObjective
 from bert_tf.finetuning.predictions import write_table
@@ -25,7 +26,7 @@ class MultiLabelTask(TextTask):
 
     Attributes:
         labels: the names of the classes, two or more, in the order of the model's outputs.
-        separator: goes between the names of predicted classes.
+        separator: goes between the names of predicted classes; see `join_classes`.
         metric: see `Task`.
     """
 
@@ -104,22 +105,30 @@ class MultiLabelTask(TextTask):
 
     def _joined(self, chosen: np.ndarray) -> list[str]:
         names = np.array(self.labels)
-        return [self.separator.join(names[row]) for row in chosen]
+        return [join_classes(names[row].tolist(), self.separator) for row in chosen]
 
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> TextModule:
         """Builds a module that returns `probabilities`, float32 [B, C], and `labels`, strings [B].
 
-        An element of `labels` holds the names of the predicted classes, separated. The columns of
-        `probabilities` are in the order of the variable `labels`.
+        An element of `labels` holds the names of the predicted classes, separated, or as a JSON
+        list where they could not be told apart. The columns of `probabilities` are in the order of
+        the variable `labels`.
         """
-        names = tf.constant(self.labels)
+        plain = np.array([is_plain(name, self.separator) for name in self.labels])
+
+        def join(names, logits, separator):
+            rows = tf.broadcast_to(tf.constant(names), tf.shape(logits))
+            chosen = tf.ragged.boolean_mask(rows, logits >= 0)
+            return tf.strings.reduce_join(chosen, axis=-1, separator=separator)
 
         def outputs(logits):
-            names_of_rows = tf.broadcast_to(names, tf.shape(logits))
-            chosen = tf.ragged.boolean_mask(names_of_rows, logits >= 0)
-            labels = tf.strings.reduce_join(chosen, axis=-1, separator=self.separator)
+            labels = join(self.labels, logits, self.separator)
+            if not plain.all():
+                items = join([*map(as_json, self.labels)], logits, ", ")
+                separable = tf.reduce_all(plain | (logits < 0), axis=-1)
+                labels = tf.where(separable, labels, tf.strings.join(["[", items, "]"]))
             return {"probabilities": tf.sigmoid(logits), "labels": labels}
 
         return TextModule(

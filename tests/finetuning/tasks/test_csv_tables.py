@@ -1,23 +1,30 @@
 """--task=csv: the user's own tables, worked by hand."""
 
+import csv
 import dataclasses
 import json
 import pathlib
+import types
+from unicodedata import normalize
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning import labels
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import with_columns_of
+from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import load_vocab
+from tfrecords.vocabulary import Vocabulary, load_vocab
 
 
 @pytest.fixture
@@ -219,6 +226,143 @@ def test_several_classes_at_once(write, name, data, flags):
     assert splits["dev"].targets["labels"].tolist() == [[1, 1], [0, 0], [0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("cell", "names"),
+    [
+        ("['sport', 'nature']", "sport nature"),
+        ('["sport", "nature"]', "sport nature"),
+        ("('sport', 'nature',)", "sport nature"),
+        (" ('sport',) ", "sport"),
+        ("{'sport', 'nature'}", "nature sport"),
+        ('["it\'s", "a \\"b\\""]', 'it\'s|a "b"'),
+        (r"""["it's", 'a "b"', 'c\d']""", 'it\'s|a "b"|c\\d'),
+        ("['a, b', 'c']", "a, b|c"),
+        ("[1, 2.0, True]", "1 2 true"),
+        ("['sport', 1]", "sport 1"),
+        ("['sport', 'sport ']", "sport"),
+        ('["(other)"]', "(other)"),
+        ("[]", ""),
+        ("()", ""),
+        ("set()", ""),
+        ("sport, nature", "sport nature"),
+        ("sport (indoor)", "sport (indoor)|"),
+        ("['a' 'b']", None),
+        ("['a'\n 'b']", None),
+        ("['sport', 'nature'", None),
+        ("['sport', nature]", None),
+        ("[sport, nature]", None),
+        ("['sport', nan]", None),
+        ("[0 1]", None),
+        ("['a', ...]", None),
+        ("['a', ['b']]", None),
+        ("['a', None]", None),
+        ("[b'a']", None),
+        ("('sport')", None),
+        ("(other)", None),
+        ("{'a': 1}", None),
+        ("{}", None),
+        ("array(['a'], dtype=object)", None),
+        ("[" * 9999, None),
+    ],
+)
+def test_lists_in_cells(write, cell, names, tmp_path):
+    """Oracle: by hand, as Python, pandas and NumPy write lists; others are errors with a line."""
+    for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
+        with open(tmp_path / name, "w", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL)
+            writer.writerows([("text", "label"), ("x", "z"), ("y", cell)])
+        table, _ = open_table(str(tmp_path / name))
+        if names is None:
+            with pytest.raises(ValueError, match=f"{name}, line 3[ :]") as caught:
+                labels.read_several(table, "label", ",")
+            assert "\n" not in str(caught.value)
+        else:
+            expected = [x for x in names.split("|" if "|" in names else " ") if x]
+            assert sorted(labels.read_several(table, "label", ",")[1]) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (["['a', 'b']", "['a']"], "line 1: .* looks like a list, .* --label_type=classes"),
+        (["['a' 'b']", "['a']"], "--label_type=classes"),
+        (["[1, 2]", "[1]"], "--label_type=classes"),
+        (["[sport, nature]", "[sport]"], "--label_type=classes"),
+        (["('a', 'b')", "{'a'}"], "--label_type=classes"),
+        (["['a', 'b']", "a"], None),
+        (["(other)", "(rest)"], None),
+        (["(0, 10]", "(10, 20]"], None),
+        (["[UNK]", "known"], None),
+    ],
+)
+def test_a_column_of_lists_is_not_one_of_single_classes(write, cells, message, capsys):
+    """Oracle: by hand; parentheses are text, and a note names the first list among others."""
+    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": c}) for c in cells))
+    if message:
+        with pytest.raises(ValueError, match=message):
+            read(train_file=path, dev_file=path)
+        return
+    task, _ = read(train_file=path, dev_file=path)
+    assert task.labels == tuple(sorted(cells))
+    assert ("looks like a list" in capsys.readouterr().out) == cells[0].startswith("[")
+
+
+NAMES = ("food, drinks", "sport", "(other)", '["x"]', "a\tb", "c\u2028d", "it's", "e|", "|f", "é")
+
+
+@pytest.mark.parametrize("separator", [",", "|", "||", " ", ", ", " and "])
+def test_predicted_classes_can_be_read_back(write, separator, tmp_path):
+    """Oracle: round trip of every pair of names, in files of predictions and in the graph."""
+    task = MultiLabelTask(name="csv", labels=NAMES, separator=separator)
+    one = np.eye(len(NAMES), dtype=bool)
+    pairs = (one[:, None] | one).reshape(-1, len(NAMES))
+    logits = np.where([*pairs, one[0] & ~one[0]], 1.0, -1.0)
+    texts = [b"x"] * len(logits)
+    features = types.SimpleNamespace(examples=TextExamples(texts, None, {}), targets={})
+    task.write_predictions(str(tmp_path), "test", {"logits": logits}, features)
+    table = read_table(str(tmp_path / "predictions_test.tsv"))
+    expected = [{NAMES[k] for k in np.flatnonzero(row > 0)} for row in logits]
+    assert [*map(set, labels.read_several(table, "prediction", separator))] == expected
+
+    def model(inputs, training=False):
+        return tf.gather(tf.constant(logits, tf.float32), tf.range(len(logits)))
+
+    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x"))
+    model.variables = ()
+    module = task.serving(model, WordPieceTokenizer(vocab), 8)
+    found = [row.decode() for row in module.serving(tf.constant(texts))["labels"].numpy()]
+    assert found == table.columns["prediction"]
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "warned"),
+    [
+        (["cafe\u0301", "caf\u00e9", "tea"], ["café", "tea"], ()),
+        (["\u1112\u1161\u11ab", "\ud55c", "x"], ["x", "\ud55c"], ()),
+        ([" spam\u00a0", "spam", "ham"], ["ham", "spam"], ()),
+        (["Spam", "spam", "ham"], ["Spam", "ham", "spam"], ("'Spam' and 'spam'",)),
+        (["a b", "a  b", "a\u00a0b"], None, (r"'a  b' and 'a b' and 'a\xa0b'",)),
+        (["spam", "sp\u200bam", "\ufeffspam"], None, (r"'sp\u200bam'", r"'\ufeffspam'")),
+        (["\u2764", "\u2764\ufe0f"], None, ("differ only",)),
+        (["nan", "x"], None, ("'nan' may stand for rows without a label",)),
+        (["Stra\u00dfe", "STRASSE"], None, ("differ only",)),
+        (["a", "b"], None, ()),
+    ],
+)
+@pytest.mark.parametrize("label_type", ["class", "classes"])
+def test_names_of_classes_that_look_the_same(write, names, classes, warned, label_type, capsys):
+    """Oracle: Unicode's canonical equivalence; what else looks alike, by hand."""
+    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": n}) for n in names))
+    task, splits = read(train_file=path, dev_file=path, label_type=label_type)
+    assert list(task.labels) == (classes or sorted(names))
+    out = capsys.readouterr().out
+    assert all(text in out for text in warned) and bool(warned) == ("WARNING" in out)
+    # A model that was trained with other forms of its names reads both.
+    head = dataclasses.replace(task.head, labels=tuple(normalize("NFD", x) for x in task.labels))
+    _, again = read(head, train_file=path, dev_file=path, label_type=label_type)
+    assert np.array_equal(*(x["dev"].targets["labels"] for x in (splits, again)))
+
+
 def test_numbers(write):
     """Oracle: by hand."""
     train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
@@ -269,6 +413,9 @@ def test_tags_of_words(write):
     assert splits["train"].notes == ("19 with the id of an earlier one",)
     assert splits["dev"].notes == ("held out of 20 (10.0%)",)
     assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
+    cells = "tokens,ner_tags\n\"['U.N.', 'official']\",\"['I-ORG', 'O']\"\n"
+    _, splits = read(task.head, ["dev"], dev_file=write("a.csv", cells), label_type="tags")
+    assert splits["dev"].words == ["U.N.", "official"] and splits["dev"].tags == ["B-ORG", "O"]
     flags = dict(
         label_type="tags", text_column="words", test_file=write("t.json", '{"words":["a"]}')
     )
@@ -299,7 +446,7 @@ def test_tags_of_words(write):
         ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
         ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': name the"),
         ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens' or 'tags', only 'words'"),
-        ("a.conll", {}, "--label_type=tags reads .json and .jsonl; CoNLL files: --task=ner"),
+        ("a.conll", {}, "must end in .csv, .tsv, .json, .jsonl: rename it. For CoNLL files, use"),
     ],
 )
 def test_bad_tags_are_one_clear_line(write, name, row, message):

@@ -84,9 +84,9 @@ class _Reader:
 
         Classes are sorted, or the names of their columns.
         """
-        if len(self._wanted.labels) > 1:
-            return Head("classifier", self._wanted.labels)
         table, columns = self._tables[train_file] = self._open(train_file, TRAIN)
+        if len(columns.labels) > 1:
+            return Head("classifier", self._wanted.labels)
         (column,) = columns.labels
         if not self._wanted.labels and fold(column) != "label":
             self._wanted = columns

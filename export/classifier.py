@@ -146,7 +146,7 @@ def export_classifier(
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else precision)
-    model = load_task_model(task, checkpoint)
+    model = load_task_model(task, checkpoint, allow_non_finite=True)
     keras.config.set_dtype_policy(before)
     served = Int8Model(model) if int8 else model
     module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)

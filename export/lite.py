@@ -171,7 +171,7 @@ def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Sou
         raise ValueError(
             f"{checkpoint.path} is a BiLSTM, which LiteRT cannot run: use export.classifier"
         )
-    model = load_task_model(task, checkpoint)
+    model = load_task_model(task, checkpoint, allow_non_finite=True)
 
     def classify(inputs):
         return _predictions(task.head, model(inputs, training=False))

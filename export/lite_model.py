@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
+from bert_tf.finite import check_computed
 from bert_tf.inference.lite import outputs_of, silent
 from export.encoder_module import INPUTS
 from tfrecords.progress import progress_bar
@@ -61,8 +62,9 @@ def differences(
         inputs = random_inputs(vocab_size, length, seed)
         found = run(**inputs)
         for name, expected in function(inputs).items():
-            difference = float(np.max(np.abs(found[name] - expected)))
-            largest[name] = max(largest.get(name, 0.0), difference)
+            difference = np.max(np.abs(found[name] - expected))
+            # Unlike `max`, it keeps NaN.
+            largest[name] = float(np.maximum(largest.get(name, 0.0), difference))
     return largest
 
 
@@ -91,6 +93,7 @@ def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[
         rows[int(batch["example_index"][0])] = outputs_of(found, task.head)[0]
     values = np.stack([rows[index] for index in range(len(features))])
     outputs = {"logits" if task.head.labels else "values": values}
+    check_computed(outputs)
     return task.score(task.decode(outputs, features), features)
 
 

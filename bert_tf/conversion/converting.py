@@ -1,6 +1,7 @@
 """Converts checkpoints between formats."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Collection
 
@@ -10,13 +11,15 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion.options import ConversionOptions
+from bert_tf.finite import count_non_finite
 from bert_tf.resolution import agreed, differences, flag_values
 from bert_tf.run_folder import RunFolder
-from bert_tf.training.checkpoints import save_tensors
+from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.completing import complete
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
 from bert_tf.weights.growing import load_mapping
+from bert_tf.weights.loading import describe_non_finite
 from bert_tf.weights.names import PARTS, has_projection, part_of
 from bert_tf.weights.reshaping import (
     grow_vocabulary,
@@ -96,10 +99,29 @@ def convert(options: ConversionOptions) -> None:
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
     warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
+    bad: dict[str, str] = {}
     with whole_folder(options.output_dir) as folder:
-        target.write(checkpoint, folder)
+        target.write(_noting_non_finite(checkpoint, bad), folder)
+    if bad:
+        print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
     say(f"Next: {_next_step(options, checkpoint)}")
+
+
+def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
+    """Returns a checkpoint whose tensors that are not finite are noted in `bad` when read."""
+
+    def read(path: str, tensor: Tensor) -> np.ndarray:
+        value = tensor.read()
+        if count := count_non_finite(value):
+            bad[path] = f"{path} ({count:,} of {value.size:,} values)"
+        return value
+
+    tensors = {
+        path: dataclasses.replace(tensor, read=functools.partial(read, path, tensor))
+        for path, tensor in checkpoint.tensors.items()
+    }
+    return dataclasses.replace(checkpoint, tensors=tensors)
 
 
 def _without(checkpoint: Checkpoint, left_out: Collection[str]) -> Checkpoint:

@@ -14,20 +14,27 @@ from bert_tf.weights.loading import load_weights
 _HEAD = "task_model/head/"
 
 
-def load_task_model(task: Task, checkpoint: Checkpoint) -> keras.Model:
+def load_task_model(
+    task: Task, checkpoint: Checkpoint, allow_non_finite: bool = False
+) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 
     If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
     models with such heads lack it.
 
+    Args:
+        allow_non_finite: warn of NaN and infinity instead of raising.
+
     Raises:
-        ValueError: a weight is missing from the checkpoint or has another shape there.
+        ValueError: a weight is missing from the checkpoint, has another shape there, or is not
+            finite.
         OSError: the checkpoint is damaged.
     """
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
     unread = ("pooler",) if head and not head.reads_pooler else ()
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=unread)
+    arguments = checkpoint.path, checkpoint.tensors, model.weights, None, unread
+    load_weights(*arguments, allow_non_finite)
     return model
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.corpus.utf8 import is_utf8
+from bert_tf.finite import count_non_finite
 from bert_tf.inference.encoding import EncodedLine, encode_lines
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_lines
 from bert_tf.inference.vector_files import FORMATS
@@ -59,6 +60,11 @@ def extract_file(
             encoded = encode_lines(lines, tokenizer, max_seq_length)
             for part in _parts(encoded, _CHUNK_BYTES // extractor.token_bytes):
                 for vectors in extractor.extract(part):
+                    if count_non_finite(vectors.values, dtype):
+                        raise ValueError(
+                            f"{input_file}, line {counts.lines + 1:,}: values are too large for "
+                            f"{dtype.name}: use --dtype=float32"
+                        )
                     write(counts.lines, vectors)
                     counts.lines += 1
                     counts.vectors += len(vectors.starts)

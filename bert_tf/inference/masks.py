@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finite import check_computed
 from bert_tf.inference.lines import in_chunks
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -132,6 +133,7 @@ class MaskFiller:
             "masked_lm_positions": _dense([row.positions for row in rows], 0),
         }
         best = self._predict(inputs)
+        check_computed({"probabilities": best.values.numpy()})
         for row, values, indices in zip(
             rows, best.values.numpy(), best.indices.numpy(), strict=True
         ):

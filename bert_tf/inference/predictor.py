@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Answer, answer_of
 from bert_tf.inference.examples import Example
 
@@ -48,6 +49,7 @@ class Predictor:
                     self.num_truncated += int(self._count(*columns))
                 outputs = self._serve(*columns)
                 outputs = {name: values.numpy() for name, values in outputs.items()}
+                check_computed(outputs)
                 for row, index in enumerate(batch):
                     own = {name: values[row] for name, values in outputs.items()}
                     text = examples[index][self.signature[0].name]

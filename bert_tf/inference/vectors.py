@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
 from bert_tf.inference.lines import in_chunks
 from bert_tf.models.encoder import BertEncoder
@@ -165,6 +166,7 @@ class VectorExtractor:
         values: dict[int, np.ndarray] = {}
         for batch in in_chunks(windows, self._batch_size):
             computed = self._compute(self._inputs(batch, lines)).numpy()
+            check_computed({"vectors": computed})
             for (index, tokens, own), rows in zip(batch, computed, strict=True):
                 if index not in values:
                     values[index] = np.zeros((len(lines[index].ids), *rows.shape[1:]), rows.dtype)

@@ -1,12 +1,14 @@
 """Trains in phases: steps, reports, checkpoints, evaluations, the best weights, resuming."""
 
 import contextlib
+import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
@@ -49,7 +51,7 @@ class Phase:
     describe_batch: Callable[[int], str] | None = None
 
 
-class NonFiniteLoss(ValueError):
+class NonFiniteLoss(NonFinite):
     """The loss is infinite or not a number; earlier checkpoints are kept.
 
     Attributes:
@@ -243,6 +245,11 @@ class Driver:
         with self._evaluated_weights():
             with stop.raising() if interruptible else contextlib.nullcontext():
                 results = evaluate()
+            for name, value in results.items():
+                if name.endswith("loss") and not math.isfinite(value):
+                    raise NonFinite(
+                        f"{name} is {value}: the weights of step {self.step:,} are damaged"
+                    )
             if self._best_metric and self._is_best(results):
                 self._best_results = results | {"global_step": self.step}
                 self._best.save()

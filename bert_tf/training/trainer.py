@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finite import check_computed
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import Optimizer
@@ -175,6 +176,9 @@ class Trainer:
         Returns:
             an array [examples, ...] for each output, and a list of arrays [length, ...] for each
             of `token_outputs`.
+
+        Raises:
+            NonFinite: an output is not finite.
         """
         parts = [
             {name: values.numpy() for name, values in self._predict(batch).items()}
@@ -194,6 +198,7 @@ class Trainer:
                 for row, length in zip(part[name], part["example_length"], strict=True)
             ]
             predictions[name] = [rows[index] for index in order]
+        check_computed(predictions)
         return predictions
 
     @tf.autograph.experimental.do_not_convert

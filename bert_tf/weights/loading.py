@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.finite import count_non_finite
 from bert_tf.training.checkpoints import Tensor, check_shapes
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.names import part_of
+from tfrecords.input_files import shortened
 
 
 def load_weights(
@@ -16,6 +18,7 @@ def load_weights(
     weights: Sequence[keras.Variable],
     mapping: VocabularyMapping | None = None,
     optional_parts: Sequence[str] = (),
+    allow_non_finite: bool = False,
 ) -> list[str]:
     """Sets `weights` from the tensors with the same paths.
 
@@ -24,13 +27,14 @@ def load_weights(
         mapping: grows the tables with one row per token to an extended vocabulary.
         optional_parts: parts of `names.PARTS` that keep their values if the checkpoint has none of
             their weights.
+        allow_non_finite: print a warning about NaN and infinity instead of raising.
 
     Returns:
         the paths of the weights that kept their values.
 
     Raises:
-        ValueError: a weight is missing from the checkpoint or has another shape there; no weight
-            is changed in that case.
+        ValueError: a weight is missing from the checkpoint or has another shape there, and no
+            weight is changed in that case; or a weight is not finite.
         OSError: the checkpoint is damaged.
     """
     found = {part_of(path) for path in tensors}
@@ -42,10 +46,22 @@ def load_weights(
     if mapping:
         shapes |= _grown_shapes(source, shapes, targets, mapping)
     check_shapes(source, shapes, targets)
+    bad: dict[str, str] = {}
     for path, target in targets.items():
         value = tensors[path].read()
+        if count := count_non_finite(value, target.dtype.as_numpy_dtype):
+            bad[path] = f"{path} ({count:,} of {value.size:,} values)"
+            if not allow_non_finite:
+                raise ValueError(f"{describe_non_finite(source, bad)}: use another checkpoint")
         target.assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
+    if bad:
+        print(f"WARNING: {describe_non_finite(source, bad)}.")
     return kept
+
+
+def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
+    """Returns a message about weights, described by their paths."""
+    return f"{source} holds NaN or infinity in {shortened([*found.values()])}"
 
 
 def _grown_shapes(

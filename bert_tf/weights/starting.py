@@ -17,7 +17,7 @@ OPTIONAL = ("pooler", "masked_lm", "next_sentence")
 
 
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
-    """Sets weights from a checkpoint; prints a warning if the checkpoint lacks `OPTIONAL` parts.
+    """Sets weights from a checkpoint; warns of missing `OPTIONAL` parts, NaN and infinity.
 
     Returns:
         the missing parts, which stay random.
@@ -26,7 +26,8 @@ def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> l
         ValueError: another weight is missing from the checkpoint, or has another shape there.
         OSError: the checkpoint is damaged.
     """
-    kept = load_weights(checkpoint.path, checkpoint.tensors, weights, optional_parts=OPTIONAL)
+    arguments = checkpoint.path, checkpoint.tensors, weights, None, OPTIONAL
+    kept = load_weights(*arguments, allow_non_finite=True)
     if random := sorted({part_of(path) for path in kept}):
         print(
             f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}, which stay random."

@@ -317,3 +317,17 @@ def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):
             open_checkpoint(str(tmp_path / f"google-{kind}[2]"))
     with pytest.raises(OSError, match=r"cannot read https://x/y.zip: .*: download it first"):
         open_checkpoint("https://x/y.zip")
+
+
+def test_weights_that_are_not_finite_are_named(tmp_path, capsys):
+    """Oracle: the values of the source, which the result has, too."""
+    source = open_checkpoint(save(tmp_path / "run"))
+    name = "encoder/pooler/dense_bias"
+    value = np.array([np.nan, np.inf] + [1.0] * 6, np.float32)
+    bad = dataclasses.replace(source.tensors[name], read=lambda: value)
+    (tmp_path / "bad").mkdir()
+    write_run(dataclasses.replace(source, tensors={**source.tensors, name: bad}), f"{tmp_path}/bad")
+    found = to("huggingface", f"{tmp_path}/bad", tmp_path / "hf")
+    assert "WARNING: " in (printed := capsys.readouterr().out)
+    assert f"NaN or infinity in {name} (2 of 8 values)." in printed
+    np.testing.assert_array_equal(open_checkpoint(found).tensors[name].read(), value)

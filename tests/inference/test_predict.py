@@ -5,17 +5,21 @@ import io
 import json
 import sys
 import types
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert_tf
+from bert_tf import explore, extract_features, fill_mask
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
 from bert_tf.inference.predictor import Predictor
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -71,6 +75,42 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
         np.testing.assert_allclose(found, expected["probabilities"][0], atol=1e-5)
         share = row["probabilities"][row["label"]]
         assert line_of(row, row) == f"{row['label']} {share:.1%}\t{a} ||| {b}"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.nan, r"ckpt-9 holds NaN or infinity in \S*/layer_0/intermediate_kernel \(512 of 512 "),
+        (3e38, "computes NaN or infinity"),
+    ],
+)
+def test_weights_that_give_no_numbers_are_an_error(
+    pretrained, vocab, fine_tuned, tmp_path, capsys, value, message
+):
+    """Oracles: the weight that was damaged; finite ones whose products are not. Loading warns."""
+    (tmp_path / "lines.txt").write_text("the cat [MASK]\n")
+    lines = str(tmp_path / "lines.txt")
+    model = BertPretrainer(pretrained[1].config)
+    RunFolder(folder := f"{tmp_path}/run").write(ModelSpec(model.config, vocab, lower_case=False))
+    for weight in model.weights:
+        if weight.path.endswith("layer_0/intermediate_kernel"):
+            weight.assign(tf.fill(weight.shape, value))
+    Checkpointer(folder, model, {"step": tf.Variable(9, dtype=tf.int64)}).save()
+    flags = dict(checkpoint=folder, output_file=f"{tmp_path}/out.npz")
+    for command, options in (
+        (fill_mask, dict(checkpoint=folder, input_file=lines)),
+        (extract_features, flags | {"input_file": lines, "max_seq_length": 16}),
+        (explore, flags | {"texts": ("the cat [MASK]",)}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            command.run(command.Options(**options))
+    assert not capsys.readouterr().out and not (tmp_path / "out.npz").exists()
+    bert_tf.load(folder)
+    assert ("WARNING: " in capsys.readouterr().out) == bool(np.isnan(value))
+    module = fine_tuned("rte", Head("classifier", ("entailment", "not_entailment")))[1]
+    module._weights[-1].assign([value, 1.0])
+    with pytest.raises(ValueError, match="computes NaN") if np.isnan(value) else nullcontext():
+        Predictor(module, 2).predict([{"text": "a", "text_b": "b"}])
 
 
 def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.finite import NonFinite
 from bert_tf.training import driver as driver_module
 from bert_tf.training import reports
 from bert_tf.training.driver import Driver, NonFiniteLoss, Phase
@@ -424,6 +425,14 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
     assert str(error.value).endswith("warm-up. Its records: those of 7")
     assert run.checkpoints() == ["ckpt-4", "ckpt-6"]
     assert [line["step"] for line in run.metrics()] == [3, 6]
+
+
+def test_an_evaluation_whose_loss_is_not_finite_is_an_error(make_run):
+    """Oracle: the name of the loss; no evaluation is written."""
+    run = make_run()
+    with pytest.raises(NonFinite, match="eval_loss is nan"):
+        run.train(until_step=6, evaluate=lambda: {"eval_loss": float("nan")})
+    assert read_metrics(f"{run.folder}/eval_metrics.jsonl") == []
 
 
 def test_a_bad_loss_amid_a_call_is_found():

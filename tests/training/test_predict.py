@@ -80,3 +80,15 @@ def test_outputs_are_those_of_each_example_alone(replicas):
         total, tokens = model(alone)
         assert found["total"][index] == pytest.approx(float(total[0]))
         np.testing.assert_allclose(found["tokens"][index], tokens[0])
+
+
+def test_outputs_that_are_not_finite_are_an_error():
+    """Oracle: the weight that was damaged."""
+    strategy = make_strategy("cpu")
+    with strategy.scope():
+        model = _Model()
+    model.weight.assign([np.inf, 1.0])
+    batch = {"input_word_ids": [[1, 2]], "input_mask": [[1, 1]], "example_index": [0]}
+    dataset = tf.data.Dataset.from_tensors({k: np.array(v, np.int32) for k, v in batch.items()})
+    with pytest.raises(ValueError, match="computes NaN or infinity"):
+        Trainer(strategy, model, _Objective()).predict(dataset, ["tokens"])

@@ -19,7 +19,7 @@ class Run(Protocol):
 
 
 class Diverged(ValueError):
-    """The loss of a run was not finite."""
+    """The loss or the predictions of a run were not finite."""
 
 
 def run_apart(run: Run, *arguments: Any) -> dict[str, float]:
@@ -69,11 +69,11 @@ def _run(sender: Connection, run: Run, arguments: tuple) -> None:
     command.import_tensorflow()
     import tensorflow as tf
 
-    from bert_tf.training.driver import NonFiniteLoss
+    from bert_tf.finite import NonFinite
 
     try:
         outcome = run.start(*arguments)
-    except NonFiniteLoss as error:
+    except NonFinite as error:
         outcome = Diverged(str(error))
     except ValueError as error:
         outcome = ValueError(str(error))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
 from bert_tf.inference.masks import likeliest_tokens
 from bert_tf.models.attention_probabilities import attention_probabilities
@@ -65,6 +66,7 @@ class Explorer:
             "input_type_ids": line.types[None],
         }
         attention = attention_probabilities(self._encoder, inputs).numpy()[:, 0]
+        check_computed({"attention": attention})
         return {
             "text": text.decode("utf-8", "replace"),
             "tokens": [self._vocab.tokens[token] for token in line.ids],
@@ -85,6 +87,7 @@ class Explorer:
             return []
         inputs = inputs | {"masked_lm_positions": positions[None].astype(np.int32)}
         best = likeliest_tokens(self._pretrainer, inputs, len(self._vocab), self._top_k)
+        check_computed({"probabilities": best.values.numpy()})
         return [
             {"position": int(position), "words": self._words(ids, values)}
             for position, ids, values in zip(

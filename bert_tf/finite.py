@@ -1,0 +1,35 @@
+"""Finds values that are not finite: NaN and infinity."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+_WITHOUT = "OSUbiu"
+
+
+class NonFinite(ValueError):
+    """A model computed values that are not finite."""
+
+
+def count_non_finite(values: np.ndarray, dtype: np.dtype | str | None = None) -> int:
+    """Returns how many values are not finite, or would not be in another type."""
+    if values.dtype.kind in _WITHOUT:
+        return 0
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(values if dtype is None else values.astype(dtype))
+    return values.size - int(finite.sum())
+
+
+def check_computed(outputs: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> None:
+    """Checks what a model computed.
+
+    Raises:
+        NonFinite: there is NaN or infinity in it.
+    """
+    for values in outputs.values():
+        arrays = [values] if isinstance(values, np.ndarray) else values
+        if any(map(count_non_finite, arrays)):
+            raise NonFinite(
+                "the model computes NaN or infinity: use another checkpoint, because its weights "
+                "are damaged or too large for its precision"
+            )

@@ -1,7 +1,9 @@
 """Tests the command. Oracles: the Model Garden's schema, the original's defaults, the text."""
 
 import dataclasses
+import json
 import os
+import re
 import shlex
 import textwrap
 
@@ -135,6 +137,57 @@ def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):
     statistics = run(Options(**files))
     assert statistics.examples.examples > 0 and statistics.examples.random_next == 0
     assert "WARNING: the text is one document" in capsys.readouterr().out
+
+
+_SENTENCE, _TRIPLE = "The cat sat.", ["The cat sat.", "A dog ran.", "The mats."]
+_SPLIT, _BLANK = "--split_sentences divides", "blank line, which ends a document, follows"
+
+
+@pytest.mark.parametrize(
+    ("documents", "flags", "kind", "expected"),
+    [
+        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "nearly all", f"{_BLANK} every", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "nearly all", _SPLIT]),
+        ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", f"{_BLANK} many", _SPLIT]),
+        ([[_SENTENCE]] * 50 + [_TRIPLE] * 50, {}, "txt", []),
+        ([_TRIPLE] * 30, {}, "txt", []),
+        ([[_SENTENCE]] * 30, {"objective": "mlm"}, "txt", []),
+        ([[_SENTENCE]] * 30, {"split_sentences": True, "clean": False}, "txt", ["30", _BLANK]),
+        (
+            [[_SENTENCE]] * 5 + [_TRIPLE] * 5,
+            {"objective": "sop"},
+            "txt",
+            ["left out", _BLANK, _SPLIT],
+        ),
+        ([[_SENTENCE]] + [_TRIPLE] * 9, {"objective": "sop"}, "txt", []),
+    ],
+)
+def test_documents_of_one_sentence_give_a_warning(
+    files, tmp_path, capsys, documents, flags, kind, expected
+):
+    """Oracles: the counts, by hand, and the share of random next segments among the examples."""
+    texts = ["\n".join(lines) for lines in documents]
+    if kind == "jsonl":
+        content = "\n".join(json.dumps({"text": text}) for text in texts)
+    else:
+        content = "\n\n".join(texts)
+    (tmp_path / f"input.{kind}").write_text(content)
+    flags = files | {"input_file": f"{tmp_path}/input.{kind}"} | flags
+    options = Options(**flags, max_seq_length=16, dupe_factor=2)
+    run(dataclasses.replace(options, dry_run=True))
+    dry = capsys.readouterr().out
+    statistics = run(options).examples
+    printed = capsys.readouterr().out
+    for out in (dry, printed):
+        (warning,) = re.findall("WARNING: .* a single sentence.*", out) or [""]
+        assert bool(warning) == bool(expected)
+        assert not expected or "--objective=mlm needs no pairs" in warning
+        for words in (*expected, *({_SPLIT, _BLANK} - set(expected))):
+            assert (words in warning) == any(words in other for other in expected)
+    if options.objective == "nsp":
+        assert (statistics.random_next > 0.9 * statistics.examples) == bool(expected)
+    # Before the hours that examples may take.
+    assert not expected or printed.index("WARNING") < printed.index("Created ")
 
 
 def test_long_sentences_are_counted(files, capsys):

@@ -17,6 +17,8 @@ import tensorflow as tf
 # Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
 
+_INT32 = tf.int32.limits
+
 
 def pretraining_features(
     max_seq_length: int, max_predictions_per_seq: int
@@ -110,7 +112,10 @@ class Layout:
         }
         parsed = tf.io.parse_example(serialized, description)
         return {
-            name: tf.cast(parsed[self.stored_name(name)], tf.float32 if kind is float else tf.int32)
+            name: parsed[self.stored_name(name)]
+            if kind is float
+            # A cast alone would turn an id that is too large into a valid one.
+            else tf.cast(tf.clip_by_value(parsed[self.stored_name(name)], *_INT32), tf.int32)
             for name, (kind, _) in self.features.items()
         }
 

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import tensorflow as tf
 
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
@@ -10,8 +11,11 @@ from tfrecords.features import Layout
 from tfrecords.order import records_in_order, training_records
 from tfrecords.record_set import RecordSet
 from tfrecords.records import (
+    compression_of,
     first_records,
+    largest_values,
     layout_of,
+    open_records,
     plain_message,
     problem_of_record,
     serialized_records,
@@ -22,10 +26,13 @@ __all__ = [
     "check_files",
     "evaluation_batches",
     "explain_bad_record",
+    "sample_batch",
     "training_batches",
 ]
 
 EVALUATION_BLOCK_RECORDS = 64
+# What shows whether records have anything to teach.
+_SAMPLE_FILES, _SAMPLE_RECORDS = 8, 512
 
 # Maps (batch number, first row in the batch, serialized records [B]) to a batch of features.
 Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
@@ -68,9 +75,24 @@ def check_files(records: RecordSet) -> bool:
                 f"{records.files[0]} and {file} use different feature names (input_ids and "
                 "input_word_ids): read them in separate runs or create them alike"
             )
-        if problem := problem_of_record(first, found, records.vocab_size):
+        if problem := problem_of_record(first, found, records.vocab_size, records.num_types):
             raise ValueError(f"{file}: {problem}")
     return layout is not None and layout.dynamic
+
+
+@tf.autograph.experimental.do_not_convert
+def sample_batch(records: RecordSet) -> dict[str, np.ndarray]:
+    """Returns the features [N, length] of the first records of the first few files.
+
+    Raises:
+        tf.errors.OpError: a file is damaged, or a record invalid; see `explain_bad_record`.
+    """
+    files = list(records.files[:_SAMPLE_FILES])
+    sources = tf.data.Dataset.from_tensor_slices((files, [compression_of(file) for file in files]))
+    serialized = sources.flat_map(lambda *source: open_records(*source).take(_SAMPLE_RECORDS))
+    layout = _expected_layout(next(serialized_records(files[0])), records)
+    batches = serialized.batch(_SAMPLE_FILES * _SAMPLE_RECORDS).map(layout.parse)
+    return next(batches.as_numpy_iterator())
 
 
 # Nothing here needs AutoGraph, which would take a second to rewrite the functions of datasets.
@@ -159,7 +181,9 @@ def explain_bad_record(records: RecordSet) -> str | None:
             for number, serialized in enumerate(serialized_records(file), start=1):
                 found = _expected_layout(serialized, records)
                 layout = layout or found
-                if problem := problem_of_record(serialized, found, records.vocab_size):
+                if problem := problem_of_record(
+                    serialized, found, records.vocab_size, records.num_types
+                ):
                     return f"{file}, record {number}: {problem}"
                 if found != layout:
                     return (
@@ -235,27 +259,20 @@ def _decoder(records: RecordSet, stream: int) -> Decode:
         stream: TRAINING or EVALUATION. The masks depend on it, the batch number and the row.
     """
     layout = _expected_layout(next(serialized_records(records.files[0])), records)
-    masking, vocab_size = records.masking, records.vocab_size
-    max_predictions = records.max_predictions_per_seq
+    largest = largest_values(layout, records.vocab_size, records.num_types)
+    masking, max_predictions = records.masking, records.max_predictions_per_seq
     assert layout.dynamic == (masking is not None)
 
     def decode(
         number: tf.Tensor, first_row: tf.Tensor | int, serialized: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         batch = layout.parse(serialized)
-        _assert_below(batch["input_word_ids"], vocab_size, "a token id is outside the vocabulary")
+        for name, limit in largest.items():
+            in_range = tf.reduce_all((batch[name] >= 0) & (batch[name] <= limit))
+            tf.debugging.Assert(in_range, [f"{name} has a value outside 0 to {limit}"])
         if masking:
             batch = mask_batch(batch, max_predictions, masking, stream, number, first_row)
-        _assert_below(batch["masked_lm_ids"], vocab_size, "a label is outside the vocabulary")
-        positions = batch["masked_lm_positions"]
-        _assert_below(positions, layout.max_seq_length, "a masked position is too large")
         batch["next_sentence_labels"] = batch["next_sentence_labels"][:, 0]
         return batch | {"example_weights": tf.ones_like(batch["next_sentence_labels"], tf.float32)}
 
     return decode
-
-
-def _assert_below(values: tf.Tensor, limit: int, message: str) -> None:
-    in_range = tf.reduce_all((values >= 0) & (values < limit))
-    largest = tf.reduce_max(tf.math.abs(values))
-    tf.debugging.Assert(in_range, [f"{message}: size {limit}, found", largest])

@@ -15,6 +15,7 @@ class RecordSet:
         max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
             masking "left_to_right".
         vocab_size: upper bound of all token ids.
+        num_types: upper bound of all segment ids.
         seed: seed of the training order.
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
@@ -25,6 +26,7 @@ class RecordSet:
     max_seq_length: int
     max_predictions_per_seq: int
     vocab_size: int
+    num_types: int = 2
     seed: int = 0
     part: str = "all"
     masking: DynamicMasking | None = None

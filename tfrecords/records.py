@@ -69,19 +69,31 @@ def layout_of(serialized: bytes) -> Layout:
     return Layout.of(_parse_example(serialized) or tf.train.Example())
 
 
+def largest_values(layout: Layout, vocab_size: int, num_types: int) -> dict[str, int]:
+    """Returns the largest valid value of each feature of a record; the smallest is 0."""
+    limits = {
+        "input_word_ids": vocab_size,
+        "masked_lm_ids": vocab_size,
+        "masked_lm_positions": layout.max_seq_length,
+        "input_type_ids": num_types,
+    }
+    return {name: limits.get(name, 2) - 1 for name in layout.features}
+
+
 def problem_of_record(
-    serialized: bytes, layout: Layout, vocab_size: int | None = None
+    serialized: bytes, layout: Layout, vocab_size: int = 2**31, num_types: int = 2
 ) -> str | None:
     """Returns what is wrong with one record, or None.
 
     Args:
         layout: the expected layout.
-        vocab_size: upper bound of all token ids; None if unknown.
+        vocab_size: upper bound of all token ids.
+        num_types: upper bound of all segment ids.
     """
     example = _parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"
-    vocab_size = vocab_size or 2**31
+    largest = largest_values(layout, vocab_size, num_types)
     for name, (kind, length) in layout.features.items():
         stored = layout.stored_name(name)
         if stored not in example.features.feature:
@@ -94,8 +106,9 @@ def problem_of_record(
                 f"{stored} has {len(values)} values instead of --{flag}={length}: pass the value "
                 "that the records were created with"
             )
-        if problem := _problem_of_values(name, stored, values, layout, vocab_size):
-            return problem
+        # Not even NaN is in the range.
+        if bad := [value for value in values if not 0 <= value <= largest[name]]:
+            return f"{stored} has {_outside(name, bad[0], largest[name])}"
     return None
 
 
@@ -115,21 +128,20 @@ def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] |
     return first
 
 
-def _problem_of_values(
-    name: str, stored: str, values: Sequence, layout: Layout, vocab_size: int
-) -> str | None:
-    if name in ("input_word_ids", "masked_lm_ids") and (bad := _outside(values, vocab_size)):
+def _outside(name: str, value: float, largest: int) -> str:
+    """Describes a value that is outside the range of its feature."""
+    if name in ("input_word_ids", "masked_lm_ids"):
         return (
-            f"{stored} has id {bad[0]}, outside the vocabulary of {vocab_size} tokens: give the "
-            "vocabulary that the records were created with"
+            f"id {value}, outside the vocabulary of {largest + 1} tokens: give the vocabulary that "
+            "the records were created with"
         )
-    if name in ("input_type_ids", "word_starts", "next_sentence_labels"):
-        if bad := _outside(values, 2):
-            return f"{stored} has value {bad[0]}: only 0 and 1 are valid"
-    length = layout.max_seq_length
-    if name == "masked_lm_positions" and (bad := _outside(values, length)):
-        return f"{stored} has position {bad[0]}, outside the {length} tokens"
-    return None
+    if name == "masked_lm_positions":
+        return f"position {value}, outside the {largest + 1} tokens"
+    if name == "masked_lm_weights":
+        return f"value {value:g}: only numbers from 0 to 1 are valid"
+    if not largest:
+        return f"value {value}, but the configuration's type_vocab_size is 1"
+    return f"value {value}: only 0 and 1 are valid"
 
 
 def _parse_example(serialized: bytes) -> tf.train.Example | None:
@@ -137,10 +149,6 @@ def _parse_example(serialized: bytes) -> tf.train.Example | None:
         return tf.train.Example.FromString(serialized)
     except DecodeError:
         return None
-
-
-def _outside(values: Sequence[int], limit: int) -> list[int]:
-    return [value for value in values if not 0 <= value < limit]
 
 
 def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
@@ -186,8 +194,8 @@ def _violations_of_predictions(
     outside = (labels < 0) | (labels >= limit)
     yield _rows_with(outside), f"a label is outside the vocabulary of {limit} tokens"
     if vocab:
-        special = (labels == vocab.cls_id) | (labels == vocab.sep_id)
-        yield _rows_with(special & real), "a label is [CLS] or [SEP]"
+        special = np.isin(labels, (vocab.pad_id, vocab.cls_id, vocab.sep_id))
+        yield _rows_with(special & real), "a label is [PAD], [CLS] or [SEP]"
 
 
 def _violations_of_special_tokens(

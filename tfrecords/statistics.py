@@ -9,6 +9,40 @@ from tfrecords.features import Layout
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
+# If a larger share of the records has the same label, the label teaches nothing. Among a few
+# records, chance decides.
+ONE_SIDED = 0.9
+_FEW_RECORDS = 10
+
+
+def label_warning(positive: int, records: int, source: str = "the records") -> str | None:
+    """Returns a warning if nearly all `next_sentence_labels` are the same.
+
+    Args:
+        positive: the number of records with label 1.
+        records: the number of records.
+        source: what to call them.
+    """
+    share = max(positive, records - positive) / max(1, records)
+    if records < _FEW_RECORDS or share <= ONE_SIDED:
+        return None
+    label, kind = (1, "random or swapped") if 2 * positive > records else (0, "a true neighbor")
+    return (
+        f"WARNING: in {share:.1%} of {source}, next_sentence_labels is {label} (the second segment "
+        f"is {kind}), so predicting it teaches nothing. Train with --objective=mlm, or create "
+        "examples from several documents of several sentences each."
+    )
+
+
+def prediction_warning(predictions: float, source: str = "the records") -> str | None:
+    """Returns a warning if no token is predicted; `predictions` is the sum of the weights."""
+    if predictions:
+        return None
+    return (
+        f"WARNING: {source} predict no token, because all masked_lm_weights are 0: there is "
+        "nothing for the masked LM to learn."
+    )
+
 
 class RecordStatistics:
     """Sums over records of one layout.
@@ -88,6 +122,7 @@ class RecordStatistics:
                 f"two segments: {self._pairs / self._records:.2%} of the records; "
                 f"next_sentence_labels 1: {self._positive_labels / self._records:.2%}"
             )
+            lines += filter(None, [label_warning(self._positive_labels, self._records)])
         else:
             lines.append("one segment per record")
         return lines
@@ -99,6 +134,7 @@ class RecordStatistics:
             f"the tokens; records with none: {self._predictions[0]:,}, with all "
             f"{self._layout.max_predictions_per_seq}: {self._predictions[-1]:,}"
         ]
+        lines += filter(None, [prediction_warning(total)])
         if self._vocab and total:
             shares = (f"{count / total:.2%} as {name}" for name, count in self._shown_as.items())
             lines.append(f"predicted tokens shown: {', '.join(shares)}")

@@ -26,8 +26,10 @@ from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.examples.plan import ShardPart, plan_shards
 from bert_tf.examples.previous_output import describe_job, remove_other_output, restore_finished
+from bert_tf.examples.text_report import text_report
 from bert_tf.examples.work_folder import WorkFolder, remove_files
 from tfrecords.manifest import manifest_path, write_manifest
+from tfrecords.progress import say
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Runner(Protocol):
 
 
 def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatistics:
-    """Creates the missing output files of a job, then their manifest.
+    """Creates the missing output files of a job, then their manifest; reports on the text.
 
     Args:
         job: what to create.
@@ -94,7 +96,9 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
             if not resumes:
                 folder.remove()
             raise
-        if not manifest:
+        if manifest:
+            say(text_report(TextCounts.from_dict(manifest["statistics"]["text"]), job))
+        else:
             folder.write_job(description)
             try:
                 manifest = _make_files(job, folder, runner, description)
@@ -114,6 +118,8 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     chunks = folder.chunk_counts()
     statistics = _sum_chunks(chunks)
     _check_text(job, statistics.text)
+    # Before the examples, which may take hours.
+    say(text_report(statistics.text, job))
     sizes = {name: _size(job, counts) for name, counts in chunks.items() if counts["tokens"]}
     num_shards = len(job.output_files)
     shards = plan_shards([*sizes.values()], job.dupe_factor, num_shards, job.random_seed)
@@ -159,6 +165,11 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         raise ValueError(
             f"only one sentence in {job.source}: write one sentence per line and a blank line "
             "between documents, or pass --split_sentences"
+        )
+    if job.examples.objective == "sop" and counts.single_sentences == counts.documents:
+        raise ValueError(
+            f"--objective=sop needs documents of two sentences or more, but in {job.source} each "
+            "is a single sentence: blank lines separate documents; --objective=mlm needs no pairs"
         )
 
 

@@ -63,6 +63,7 @@ class TextCounts:
         wrapped_lines: lines that look hard-wrapped and were not joined.
         invalid_lines: lines that are not valid UTF-8, by the name of the file.
         empty_documents: documents without a token.
+        single_sentences: documents of one sentence.
         empty_sentences: sentences without a token.
         left_out: how many lines and sentences each rule of cleaning dropped.
         characters: characters of the lines.
@@ -75,6 +76,7 @@ class TextCounts:
     invalid_lines: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
+    single_sentences: int = 0
     sentences: int = 0
     empty_sentences: int = 0
     tokens: int = 0
@@ -127,6 +129,7 @@ def make_chunk(
     chunk = _without_empty(token_ids, unit_starts, splits, np.array(document_ends))
     counts.documents = chunk.num_documents
     counts.empty_documents = len(document_ends) - 1 - counts.documents
+    counts.single_sentences = int(np.count_nonzero(np.diff(chunk.document_starts) == 1))
     counts.sentences = int(chunk.document_starts[-1])
     counts.empty_sentences = len(sentences) - counts.sentences
     counts.tokens = len(token_ids)

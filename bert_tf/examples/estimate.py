@@ -13,7 +13,7 @@ from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
-from bert_tf.examples.report import text_warnings
+from bert_tf.examples.text_report import text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 

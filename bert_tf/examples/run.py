@@ -4,7 +4,7 @@ from bert_tf.examples.creation import CreationStatistics, create
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import make_job
 from bert_tf.examples.options import DataOptions
-from bert_tf.examples.report import next_steps, report, written
+from bert_tf.examples.report import example_report, next_steps, written
 from bert_tf.examples.runner import default_num_workers, open_runner
 from tfrecords.casing import warn_about_casing
 from tfrecords.progress import say
@@ -24,7 +24,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
         return None
     with open_runner(options.runner, num_workers, options.beam_options) as runner:
         statistics = create(job, runner, options.overwrite)
-    say(report(statistics, job))
+    say(example_report(statistics, job))
     files = options.output_file + ("-*" if options.num_shards else "")
     print(written(job))
     say(next_steps(job, files, statistics.examples.examples))

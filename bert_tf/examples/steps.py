@@ -121,14 +121,10 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
         finished = [folder.part_counts(part) for part in parts]
         examples = sum(counts["examples"] for counts in finished)
         if not examples:
-            count = len(job.output_files)
-            reason = (
-                f"there is too little text for {count} output files: ask for fewer"
-                if count > 1
-                else "no document yields an example: blank lines separate documents, and "
-                "--objective=sop needs documents of two sentences or more"
+            raise ValueError(
+                f"{job.output_files[shard]} would be empty, because there is too little text for "
+                f"{len(job.output_files)} output files: ask for fewer"
             )
-            raise ValueError(f"{job.output_files[shard]} would be empty, because {reason}")
         counts = sum((ExampleCounts.from_dict(one["counts"]) for one in finished), ExampleCounts())
         join_files([folder.part_file(part) for part in parts], job.output_files[shard])
         entry = shard_entry(job.output_files[shard], examples)

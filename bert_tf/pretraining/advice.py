@@ -12,6 +12,9 @@ from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_folder import RunFolder
 from tfrecords.command_line import command_line, unused_name
+from tfrecords.input_files import shortened
+from tfrecords.reader import sample_batch
+from tfrecords.statistics import label_warning, prediction_warning
 from tfrecords.vocabulary import Vocabulary
 
 # The share of the devices' peak that training reaches, as measured on the CPU (docs/results.md):
@@ -58,6 +61,31 @@ def _in_words(seconds: float) -> str:
         if seconds >= 1.5 * size:
             return f"{round(seconds / size, 1 if seconds < 10 * size else None):,} {unit}"
     return f"{seconds:.0f} seconds"
+
+
+def record_warnings(
+    options: PretrainingOptions, phases: Sequence[PhaseRecords], with_pairs: bool
+) -> list[str]:
+    """Returns a warning for each set of files that has nothing to teach or to measure.
+
+    Args:
+        with_pairs: whether the model learns from pairs of segments.
+
+    Raises:
+        tf.errors.OpError: a file is damaged, or a record invalid.
+    """
+    used = [phase.train for phase in phases if options.do_train]
+    used += [phase.evaluation for phase in phases if options.do_eval]
+    warnings: list[str | None] = []
+    for records in {records.files: records for records in used}.values():
+        batch = sample_batch(records)
+        labels = batch["next_sentence_labels"]
+        source = f"the first {len(labels):,} records of {shortened(records.files, 1)}"
+        if "masked_lm_weights" in batch:
+            warnings.append(prediction_warning(batch["masked_lm_weights"].sum(), source))
+        if with_pairs:
+            warnings.append(label_warning(int(labels.sum()), len(labels), source))
+    return list(filter(None, warnings))
 
 
 class Baseline:

@@ -205,6 +205,7 @@ def _check_phase(
         max_seq_length=_length(named, "max_seq_length"),
         max_predictions_per_seq=_length(named, "max_predictions_per_seq"),
         vocab_size=spec.config.vocab_size,
+        num_types=min(2, spec.config.type_vocab_size),
         seed=seed,
     )
     check_length(spec.config, records.max_seq_length)

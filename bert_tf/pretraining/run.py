@@ -14,7 +14,7 @@ from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.config import ModelSpec
 from bert_tf.flags import make_strategy
 from bert_tf.folder_lock import locked
-from bert_tf.pretraining.advice import announce_duration, next_step, summary
+from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import (
@@ -135,6 +135,8 @@ def _pretrain(
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
+        for warning in record_warnings(options, phases, "next_sentence_loss" in objective.losses):
+            say(warning)
         results = _run(options, task, spec, trainer, driver, phases)
     if is_chief(strategy):
         print(summary(options, run, results))

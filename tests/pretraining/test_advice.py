@@ -4,15 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.pretraining.advice import Baseline, announce_duration, next_step
+from bert_tf.pretraining.advice import Baseline, announce_duration, next_step, record_warnings
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.record_set import RecordSet
+from tfrecords.records import serialized_records
 from tfrecords.writer import write_records
 
 RECORDS = RecordSet(files=(), max_seq_length=128, max_predictions_per_seq=20, vocab_size=30522)
@@ -93,6 +95,33 @@ def test_an_evaluation_warns(flags, untrained, tmp_path, capsys):
     share = ((ids[:16] == 0) * weights[:16]).sum() / weights[:16].sum()
     printed = capsys.readouterr().out
     assert f"is no better than always predicting the token 0 ({share:.4f})" in printed
+    assert f"WARNING: in 100.0% of the first 30 records of {path}, next_sentence_labels" in printed
+
+
+def test_records_with_nothing_to_teach_give_a_warning(data, tmp_path):
+    """Oracles: the labels of the records, which are all 1; weights that are all 0."""
+    read = dict(max_seq_length=16, max_predictions_per_seq=3, vocab_size=40)
+    train, heldout = (str(data / f"{name}.tfrecord") for name in ("train", "heldout"))
+    records = phase(RecordSet(files=(train,), **read), 0, 9, 8)
+    records = dataclasses.replace(records, evaluation=RecordSet(files=(heldout,), **read))
+
+    def warnings(with_pairs=True, **flags) -> list[str]:
+        options = Options(input_file="x", output_dir="x", **flags)
+        return record_warnings(options, [records, records], with_pairs)
+
+    first, second = warnings(do_train=True, do_eval=True)
+    assert f"the first 24 records of {train}, next_sentence_labels is 1" in first
+    assert f"the first 21 records of {heldout}" in second
+    assert warnings(do_train=True) == [first] and warnings(do_eval=True) == [second]
+    assert warnings(do_train=True, with_pairs=False) == []
+    rows = [tf.train.Example.FromString(row) for row in serialized_records(train)]
+    for row in rows:
+        row.features.feature["masked_lm_weights"].float_list.value[:] = [0.0] * 3
+    empty = str(tmp_path / "empty.tfrecord")
+    write_records(empty, (row.SerializeToString() for row in rows))
+    records = dataclasses.replace(records, train=RecordSet(files=(empty,), **read))
+    (warning,) = warnings(do_train=True, with_pairs=False)
+    assert warning.startswith(f"WARNING: the first 24 records of {empty} predict no token")
 
 
 def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):

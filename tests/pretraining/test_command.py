@@ -116,12 +116,13 @@ def test_starts_from_a_checkpoint_of_another_run(copied, finished, tmp_path, cap
 
 
 def test_evaluation_alone_uses_the_input_file(copied, finished, data, monkeypatch, capsys):
-    """Oracle: the evaluation of the same file as --eval_input_file; --quiet leaves three lines."""
+    """Oracle: the evaluation of the same file as --eval_input_file; --quiet leaves four lines."""
     monkeypatch.setenv("BERT_TF_QUIET", "1")
     same = {"input_file": str(data / "heldout.tfrecord"), "eval_input_file": None}
     assert run(Options(**copied | same | {"do_train": False})) == finished.results
     printed = capsys.readouterr()
-    warning, metrics, result = printed.out.splitlines()
+    labels, warning, metrics, result = printed.out.splitlines()
+    assert "next_sentence_labels is 1" in labels
     assert warning.startswith("WARNING: step 12: masked_lm_accuracy 1.0000 is no better than")
     assert metrics.startswith("masked_lm_accuracy 1.0000, next_sentence_accuracy ")
     assert metrics.endswith(" at step 12.")

@@ -353,7 +353,9 @@ def test_errors_name_bad_dynamic_records(tmp_path):
     arrays["input_word_ids"][6, 3] = VOCAB
     bad = _write(tmp_path / "bad", arrays)
     assert check_files(_record_set(bad))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="outside the vocabulary"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="input_word_ids has a value outside 0 to 199"
+    ):
         _training(bad, 5, 2)
     explanation = explain_bad_record(_record_set(file, bad))
     assert explanation.startswith(f"{bad}, record 7: input_word_ids has id 200, outside")

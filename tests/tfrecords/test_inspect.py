@@ -113,6 +113,36 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     assert capsys.readouterr() == (last, "")
 
 
+@pytest.mark.parametrize(
+    ("ones", "zeros", "warning"),
+    [
+        (10, 0, "in 100.0% of the records, next_sentence_labels is 1"),
+        (0, 30, "in 100.0% of the records, next_sentence_labels is 0"),
+        (91, 9, "in 91.0% of the records, next_sentence_labels is 1"),
+        (90, 10, None),
+        (9, 0, None),
+    ],
+)
+def test_one_sided_labels_give_a_warning(tmp_path, vocab_file, capsys, ones, zeros, warning):
+    """Oracle: nine tenths, by hand; few records prove nothing."""
+    other = changed(STATIC, next_sentence_labels={0: 0})
+    file = write(tmp_path / "a", *[STATIC] * ones, *[other] * zeros)
+    run(Options(file, vocab_file, num_examples=0))
+    out = capsys.readouterr().out
+    assert (
+        (f"WARNING: {warning}" in out and "--objective=mlm" in out)
+        if warning
+        else ("WARNING" not in out)
+    )
+
+
+def test_records_without_predictions_give_a_warning(tmp_path, vocab_file, capsys):
+    empty = {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
+    record = {name: [0] * 4 if name in empty else value for name, value in STATIC.items()}
+    run(Options(write(tmp_path / "a", record), vocab_file, num_examples=0))
+    assert "WARNING: the records predict no token" in capsys.readouterr().out
+
+
 def test_ids_stand_for_tokens_without_a_vocabulary():
     record = {name: values[0] for name, values in arrays(STATIC).items()}
     assert render_record(record, None) == "2 5 [4→6] 8 7 3 {9} 5 [11→10] 3"
@@ -137,7 +167,9 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"masked_lm_positions": {0: 0}}, "a masked position is not that of a token after [CLS]"),
         ({"masked_lm_positions": {1: 2}}, "the masked positions are not strictly ascending"),
         ({"masked_lm_ids": {1: 14}}, "a label is outside the vocabulary of 14 tokens"),
-        ({"masked_lm_ids": {1: SEP}}, "a label is [CLS] or [SEP]"),
+        ({"masked_lm_ids": {1: SEP}}, "a label is [PAD], [CLS] or [SEP]"),
+        ({"masked_lm_ids": {1: PAD}}, "a label is [PAD], [CLS] or [SEP]"),
+        ({"masked_lm_weights": {1: np.nan}}, "masked_lm_weights is not ones followed by zeros"),
         ({"input_word_ids": {0: THE}}, "the first token is not [CLS]"),
         ({"input_word_ids": {3: CLS}}, "[CLS] occurs more than once"),
         ({"input_word_ids": {9: ON}}, "the last token is not [SEP]"),

@@ -1,5 +1,7 @@
 """Reading. Oracle: the NumPy arrays that the files were written from."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -235,16 +237,42 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     [
         ("input_word_ids", VOCAB, "input_ids has id 500, outside the vocabulary of 500"),
         ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has id 507, outside"),
+        # Cut off to 32 bits, it would be valid.
+        ("input_word_ids", 2**32 + 7, "input_ids has id 4294967303, outside"),
         ("masked_lm_positions", S, "masked_lm_positions has position 12, outside the 12"),
+        ("masked_lm_weights", -5, "masked_lm_weights has value -5: only numbers from 0 to 1"),
+        ("masked_lm_weights", 1.5, "masked_lm_weights has value 1.5: only numbers from 0 to 1"),
+        ("masked_lm_weights", np.nan, "masked_lm_weights has value nan: only numbers from 0 to 1"),
+        ("masked_lm_weights", np.inf, "masked_lm_weights has value inf: only numbers from 0 to 1"),
+        ("input_mask", 2, "input_mask has value 2: only 0 and 1"),
+        ("input_type_ids", 2, "segment_ids has value 2: only 0 and 1"),
+        ("next_sentence_labels", 2, "next_sentence_labels has value 2: only 0 and 1"),
     ],
 )
 def test_values_out_of_range_are_named(tmp_path, batches, name, value, message):
+    """Oracle: the record, by hand; its number when it is read, and when it comes first."""
     arrays = _arrays(10)
-    arrays[name][7, 2] = value
+    arrays[name][7, -1] = value
     files = _write(tmp_path, arrays)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="size .*found"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} has a value outside 0 to"):
         list(batches(files, 5).take(2))
     assert f"records-0, record 8: {message}" in explain_bad_record(_record_set(files))
+    first = _write(tmp_path, {name: values[7:] for name, values in arrays.items()})
+    with pytest.raises(ValueError, match=re.escape(f"records-0: {message}")):
+        check_files(_record_set(first))
+
+
+def test_fractional_weights_and_a_single_type_are_read(tmp_path):
+    """Oracle: the original's loss, a weighted mean; a type_vocab_size of 1."""
+    arrays = _arrays(4)
+    arrays["masked_lm_weights"][1] = 0.25
+    files = _write(tmp_path, arrays)
+    assert not check_files(_record_set(files))
+    (batch,) = _evaluation(files, 4)
+    np.testing.assert_array_equal(batch["masked_lm_weights"], arrays["masked_lm_weights"])
+    arrays["input_type_ids"][0, 2] = 1
+    with pytest.raises(ValueError, match="segment_ids has value 1.*type_vocab_size is 1"):
+        check_files(_record_set(_write(tmp_path, arrays), num_types=1))
 
 
 def test_a_record_of_a_different_length_is_named(tmp_path):

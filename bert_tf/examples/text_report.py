@@ -1,0 +1,113 @@
+"""Describes in words the text that data creation read, and warns of what does not suit it."""
+
+from bert_tf.corpus.problems import describe_problems
+from bert_tf.corpus.sources import is_json
+from bert_tf.examples.documents import TextCounts
+from bert_tf.examples.job import Job
+from tfrecords.statistics import ONE_SIDED
+
+# A larger share of [UNK] suggests a wrong vocabulary.
+_MAX_UNKNOWN = 0.1
+# Larger shares of the text that are lost suggest other flags.
+MAX_LOST = 0.1
+# Below this share of wrapped lines, most lines are sentences or paragraphs.
+_MIN_WRAPPED = 0.4
+
+
+def text_report(text: TextCounts, job: Job) -> str:
+    """Returns the counts as readable lines, with the warnings."""
+    lines = [
+        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens "
+        f"({text.unknown_tokens / text.tokens:.3%} [UNK])."
+    ]
+    if text.left_out:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
+        lines.append(f"Cleaning dropped lines or sentences: {rules}.")
+    if text.empty_documents or text.empty_sentences:
+        lines.append(
+            f"Skipped {text.empty_sentences:,} lines and {text.empty_documents:,} documents "
+            "without tokens."
+        )
+    return "\n".join([*lines, *text_warnings(text, job)])
+
+
+def text_warnings(text: TextCounts, job: Job) -> list[str]:
+    """Returns warnings about the text, or about flags that do not suit it."""
+    lines = describe_problems(job.input_files, text.invalid_lines)
+    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
+        lines.append(
+            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
+            "language and that --do_lower_case matches the vocabulary."
+        )
+    if text.wrapped_lines > _MIN_WRAPPED * text.lines:
+        lines.append(
+            f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
+            "are full and end in mid-sentence. Every line was read as a sentence or paragraph, "
+            f"which made {text.documents:,} documents of {len(job.input_files):,} files. --unwrap "
+            "joins the lines of each paragraph and reads each file as one document."
+        )
+    if text.left_out_characters > MAX_LOST * text.characters:
+        share = text.left_out_characters / text.characters
+        lines.append(
+            f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
+            f"{text.characters:,} characters). --noclean keeps everything."
+        )
+    return [*lines, *_document_warnings(text, job)]
+
+
+def _document_warnings(text: TextCounts, job: Job) -> list[str]:
+    lines = []
+    separator = job.text.layout.document_separator
+    files = len(job.input_files)
+    if separator not in ("blank_line", "file") and text.documents <= files:
+        lines.append(
+            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
+            "files was read as one document."
+        )
+    return [*lines, *_pair_warnings(text, job)]
+
+
+def _pair_warnings(text: TextCounts, job: Job) -> list[str]:
+    """Returns a warning if the documents give few pairs of sentences, or only one kind of pair."""
+    objective, single = job.examples.objective, text.single_sentences
+    few = f"{single:,} of {text.documents:,} documents are a single sentence"
+    if objective == "nsp" and text.documents == 1:
+        problem = (
+            "the text is one document, so there are no random next segments, and the next-sentence "
+            "task teaches nothing. Put blank lines between documents, or name what separates them "
+            "with --document_separator."
+        )
+    elif objective == "nsp" and _random_share(text, job.examples.max_seq_length) > ONE_SIDED:
+        problem = (
+            f"{few}, so nearly all next segments are random, and the next-sentence task teaches "
+            f"nothing.{_longer_documents(text, job)}"
+        )
+    elif objective == "sop" and single > MAX_LOST * text.sentences:
+        problem = f"{few}, which has no order, and are left out.{_longer_documents(text, job)}"
+    else:
+        return []
+    return [f"WARNING: {problem} --objective=mlm needs no pairs."]
+
+
+def _random_share(text: TextCounts, length: int) -> float:
+    """Estimates the share of random next segments: all of single sentences, half of the others."""
+    single = text.single_sentences
+    tokens = text.tokens * (1 - single / text.sentences)
+    others = max(text.documents - single, tokens / length)
+    return (single + others / 2) / (single + others)
+
+
+def _longer_documents(text: TextCounts, job: Job) -> str:
+    """Says how lines become documents of several sentences."""
+    advice = ""
+    if job.text.layout.document_separator == "blank_line" and not all(
+        map(is_json, job.input_files)
+    ):
+        lines = "every line" if text.single_sentences == text.documents else "many lines"
+        advice += (
+            f" A blank line, which ends a document, follows {lines}: remove those between lines "
+            "that belong together."
+        )
+    if not job.text.split_sentences:
+        advice += " --split_sentences divides lines that hold several sentences."
+    return advice

@@ -6,7 +6,9 @@ It has one token per line; the line number is the id.
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -22,39 +24,108 @@ def continues_word(token: str) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class Vocabulary:
-    """Tokens in the order of their ids.
+class AddedToken:
+    """A token that is found in text before the text is split into words.
+
+    Entity markers and domain terms are such tokens. The attributes are those of Hugging Face's
+    `tokenizers.AddedToken`.
 
     Attributes:
-        tokens: all tokens; the position of a token is its id.
-        pad_id: the id of [PAD].
-        unk_id: the id of [UNK].
-        cls_id: the id of [CLS].
-        sep_id: the id of [SEP].
-        mask_id: the id of [MASK].
-
-    Raises:
-        ValueError: a special token is missing, or a token is empty or occurs twice.
+        id: its id.
+        content: the text that it stands for.
+        single_word: whether the text around it must not continue a word.
+        lstrip, rstrip: whether it takes the spaces before or after it; this changes no ids.
+        normalized: whether it is found in lower-cased text, and so on, rather than in text as
+            written.
+        special: whether Hugging Face's programs leave it out of decoded text.
     """
 
-    tokens: tuple[str, ...]
+    id: int
+    content: str
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
+    special: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The tokens that text is split into.
+
+    A blank line is a placeholder that no text reaches. Of a repeated line, text reaches the last.
+
+    Attributes:
+        lines: the tokens of vocab.txt; the position of a token is its id.
+        added: tokens that are found before text is split into words, in the order of their ids.
+            Those without a line have the ids after the last line.
+        strip_accents: whether text loses its accents; None if it does when it is lower-cased.
+
+    Raises:
+        ValueError: a special token is missing.
+    """
+
+    lines: tuple[str, ...]
+    added: tuple[AddedToken, ...] = ()
+    strip_accents: bool | None = None
 
     def __post_init__(self) -> None:
-        if problem := _problem(self.tokens):
+        if problem := _problem(self.lines):
             raise ValueError(f"not a BERT vocabulary: {problem}")
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @functools.cached_property
+    def tokens(self) -> tuple[str, ...]:
+        """All tokens; the position of a token is its id."""
+        return (*self.lines, *(x.content for x in self.added if x.id >= len(self.lines)))
+
+    @functools.cached_property
     def ids(self) -> dict[str, int]:
         """Maps each token to its id."""
-        return {token: index for index, token in enumerate(self.tokens)}
+        ids = {token: index for index, token in enumerate(self.lines)}
+        return ids | {token.content: token.id for token in self.added}
 
     @functools.cached_property
     def sha256(self) -> str:
         """The checksum by which manifests identify a vocabulary, whatever its line endings."""
-        return hashlib.sha256("\n".join(self.tokens).encode()).hexdigest()
+        text = "\n".join(self.lines)
+        if values := self.tokenizer_values():
+            text += json.dumps(values)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def text(self) -> str:
+        """The content of vocab.txt."""
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def tokenizer_values(self) -> dict[str, Any]:
+        """Returns what vocab.txt does not hold, as values of Hugging Face's tokenizer_config.json.
+
+        It is {} for most vocabularies.
+        """
+        values: dict[str, Any] = {}
+        if self.added:
+            tokens = map(dataclasses.asdict, self.added)
+            values["added_tokens_decoder"] = {str(token.pop("id")): token for token in tokens}
+        if self.strip_accents is not None:
+            values["strip_accents"] = self.strip_accents
+        return values
+
+    @classmethod
+    def from_values(cls, lines: Sequence[str], values: Mapping[str, Any]) -> "Vocabulary":
+        """Returns the vocabulary of these lines and of what `tokenizer_values` returned.
+
+        Raises:
+            ValueError: the values are damaged, or a special token is missing.
+        """
+        try:
+            added = values.get("added_tokens_decoder", {}).items()
+            tokens = tuple(AddedToken(int(id_), **token) for id_, token in added)
+            return cls(tuple(lines), tokens, values.get("strip_accents"))
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"the added tokens are damaged ({error})") from None
 
     @property
     def pad_id(self) -> int:
@@ -78,16 +149,28 @@ class Vocabulary:
 
 
 def load_vocab(path: str) -> Vocabulary:
-    """Reads a vocab.txt, like `tokenization.load_vocab` of google-research/bert.
-
-    Lines end with LF or CRLF. A byte order mark and trailing blank lines are dropped. The original
-    strips all Unicode whitespace around a token; this function strips only spaces and tabs,
-    because bert-base-chinese has U+2028 as a token, which must not become empty. The ids of a text
-    stay the same, since words never contain whitespace.
+    """Reads a vocab.txt; see `read_lines`.
 
     Raises:
-        ValueError: the file is not UTF-8 or has no tokens, a special token is missing, or a token
-            is empty or occurs twice.
+        ValueError: the file is not UTF-8, or a special token is missing.
+        OSError: the file cannot be read.
+    """
+    lines = without_blank_end(read_lines(path))
+    if problem := _problem(lines):
+        raise ValueError(f"{path} is not a BERT vocabulary: {problem}")
+    return Vocabulary(tuple(lines))
+
+
+def read_lines(path: str) -> list[str]:
+    """Reads the lines of a vocab.txt, like `tokenization.load_vocab` of google-research/bert.
+
+    Lines end with LF or CRLF. A byte order mark is dropped. The original strips all Unicode
+    whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
+    has U+2028 as a token, which must not become empty. The ids of a text stay the same, since words
+    never contain whitespace.
+
+    Raises:
+        ValueError: the file is not UTF-8.
         OSError: the file cannot be read.
     """
     try:
@@ -97,38 +180,34 @@ def load_vocab(path: str) -> Vocabulary:
         raise OSError(f"cannot read the vocabulary {path}: {error.message}") from None
     try:
         # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
-        lines = data.decode("utf-8-sig").split("\n")
+        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
-    tokens = [line.strip(" \t\r") for line in lines]
-    while tokens and not tokens[-1]:
-        tokens.pop()
-    if problem := _problem(tokens):
-        raise ValueError(f"{path} is not a BERT vocabulary: {problem}")
-    return Vocabulary(tuple(tokens))
+    return [line.strip(" \t\r") for line in lines]
+
+
+def without_blank_end(lines: Sequence[str]) -> list[str]:
+    """Returns the lines without the blank ones after the last token."""
+    return list(lines[: max((n for n, line in enumerate(lines, 1) if line), default=0)])
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:
-    """Writes a vocab.txt atomically.
+    """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it.
 
     Raises:
         OSError: the file cannot be written.
     """
-    atomic_write(path, "".join(f"{token}\n" for token in vocab.tokens))
+    atomic_write(path, vocab.text)
 
 
 def _problem(tokens: Sequence[str]) -> str | None:
     """Returns what is wrong with a vocabulary and how to fix it, or None."""
-    if not tokens:
+    if not any(tokens):
         return "it has no tokens: write one token per line"
-    lines: dict[str, int] = {}
-    for line, token in enumerate(tokens, 1):
-        if not token:
-            return f"line {line} is empty: remove it (all later ids shift by one)"
-        if token in lines:
-            return f"token {token!r} is on lines {lines[token]} and {line}: keep one of them"
-        lines[token] = line
-    if missing := [token for token in SPECIAL_TOKENS if token not in lines]:
-        return f"it lacks {' '.join(missing)}: add each on its own line"
+    if missing := [token for token in SPECIAL_TOKENS if token not in tokens]:
+        return (
+            f"it lacks {' '.join(missing)}: put each in place of a token that no text needs, such "
+            "as [unused1]; a line in between would change the ids of all tokens after it"
+        )
     return None

@@ -1,27 +1,31 @@
 """The tokenizer of google-research/bert inside the TensorFlow graph."""
 
+import dataclasses
 import functools
-import itertools
-import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
+from bert_tf.text.added_tokens import AddedTokens, Pieces
+from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary, continues_word
 
 # The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
 # line feed and carriage return, which are whitespace. Cc is spelled out in ranges because RE2
-# cannot subtract sets. U+0001 to U+0005 stay if they mark special tokens.
-_CONTROL = r"[\x00{markers}\x06-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F\p{{Cf}}\x{{FFFD}}]+"
-_CONTROLS = _CONTROL.format(markers=r"\x01-\x05")
-_CONTROLS_BUT_MARKERS = _CONTROL.format(markers="")
-_MARKERS = tuple(chr(1 + i) for i in range(len(SPECIAL_TOKENS)))
+# cannot subtract sets.
+_CONTROLS = r"[\x00-\x08\x0B\x0C\x0E-\x1F\x7F-\x9F\p{Cf}\x{FFFD}]+"
+_SPACES = r"[\t\n\r\p{Z}]"
+# The original's `_is_chinese_char`.
+_CHINESE = (
+    r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
+    r"\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
+)
 _MAX_CHARACTERS_PER_WORD = 200
 _ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
-_ASCII_LOWER = bytes(range(256)).lower()
+_ASCII_SPACES = bytes.maketrans(b"\t\n\r", b"   ")
+_ASCII_LOWER = _ASCII_SPACES.lower()
 # Whitespace and ASCII punctuation end a word. So do the first bytes of U+5000 to U+9FFF, which are
 # all CJK characters.
 _ENDS_WORD = np.zeros(256, np.bool_)
@@ -44,9 +48,12 @@ class WordPieceTokenizer(tf.Module):
     The tokenizer works eagerly, in `tf.data` and in `tf.function`. A SavedModel of it contains the
     vocabulary. Tokenizers that split every text in the same way are equal.
 
+    Added tokens of the vocabulary are found first, as Hugging Face's tokenizers find them.
+
     Args:
-        vocab: the vocabulary; ids are its line numbers.
-        lower_case: whether to lower-case text and strip accents, for "uncased" vocabularies.
+        vocab: the vocabulary.
+        lower_case: whether to lower-case text, for "uncased" vocabularies. Unless the vocabulary
+            says otherwise, this also strips accents.
         special_tokens_in_text: whether a literal [PAD], [UNK], [CLS], [SEP] or [MASK] in the text
             is that token. By default it is ordinary text.
     """
@@ -58,16 +65,22 @@ class WordPieceTokenizer(tf.Module):
         self.vocab = vocab
         self.lower_case = lower_case
         self.special_tokens_in_text = special_tokens_in_text
-        special_ids = [vocab.ids[token] for token in SPECIAL_TOKENS]
+        self._strips = lower_case if vocab.strip_accents is None else vocab.strip_accents
+        added = list(vocab.added)
+        if special_tokens_in_text:
+            special = (AddedToken(vocab.ids[x], x, normalized=False) for x in SPECIAL_TOKENS)
+            added += special
+        written = [token for token in added if not token.normalized]
+        normalized = self._normalized([token for token in added if token.normalized])
+        starts = [not continues_word(line) for line in vocab.lines]
+        starts += [True] * (len(vocab) - len(starts))
         with tf.init_scope():
-            self._wordpiece = _build_wordpiece(vocab)
-            # `_wordpiece` has the markers of special tokens after the vocabulary.
-            self._ids = tf.constant([*range(len(vocab)), *special_ids], tf.int32)
-            starts = [not continues_word(token) for token in vocab.tokens]
-            self._starts_word = tf.constant(starts + [True] * len(_MARKERS))
+            self._wordpiece = _build_wordpiece(vocab.lines)
+            # Those that are found in text as written, and those found in normalized text.
+            self._written = AddedTokens(written) if written else None
+            self._added = AddedTokens(normalized, _CHINESE) if normalized else None
+            self._starts_word = tf.constant(starts)
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
-            marked = [len(token) for token in SPECIAL_TOKENS]
-            self._marked_bytes = tf.constant([0] * len(vocab) + marked, tf.int64)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordPieceTokenizer) and self._arguments == other._arguments
@@ -81,8 +94,8 @@ class WordPieceTokenizer(tf.Module):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]."""
-        pieces, _, _ = self._pieces(self.normalize(text))
-        return pieces.with_flat_values(tf.gather(self._ids, pieces.flat_values))
+        text = tf.convert_to_tensor(text, tf.string)
+        return _split(self._written, text, lambda part: self._pieces(self.normalize(part)))[0]
 
     def tokenize_flat(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings [B] into ids, int32 [B, (tokens)]."""
@@ -97,16 +110,18 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             the ids, int32 [tokens], and their row splits, int64 [B + 1].
         """
-        if self.special_tokens_in_text or not lines:
-            pieces = self.tokenize_flat(tf.constant(lines, tf.string, [len(lines)]))
-            return pieces.values.numpy(), pieces.row_splits.numpy()
+        text = tf.constant(lines, tf.string, [len(lines)])
         normalized = self._normalize_lines(lines)
         suspects = _lines_with_long_words(normalized)
-        pieces = self._wordpiece.tokenize(tf.constant(normalized, tf.string))
+        if self._written:
+            suspects = np.union1d(suspects, np.flatnonzero(self._written.occur_in(text)))
+        if self._added:
+            suspects = np.union1d(suspects, np.flatnonzero(self._added.occur_in(normalized)))
+        pieces = self._wordpiece.tokenize(tf.constant(normalized, tf.string, [len(lines)]))
         if len(suspects):
             rest = np.setdiff1d(np.arange(len(lines)), suspects)
-            exact, _, _ = self._pieces(tf.gather(normalized, suspects))
-            both = tf.concat([tf.gather(pieces, rest), exact.merge_dims(1, 2)], axis=0)
+            exact = self.tokenize_flat(tf.gather(text, suspects))
+            both = tf.concat([tf.gather(pieces, rest), exact], axis=0)
             pieces = tf.gather(both, np.argsort(np.concatenate([rest, suspects])))
         return pieces.values.numpy(), pieces.row_splits.numpy()
 
@@ -117,12 +132,19 @@ class WordPieceTokenizer(tf.Module):
 
     def words(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Splits strings [B] into normalized words, strings [B, (words)]."""
-        text = self.normalize(text)
-        pieces, starts, limits = self._pieces(text)
+        if self._written:
+            pieces, starts, limits = self.tokenize_with_offsets(text)
+            starts, limits = starts.flat_values, limits.flat_values
+        else:
+            text = self.normalize(text)
+            pieces, starts, limits = self._pieces(text)
         starts = tf.gather(starts, pieces.values.row_starts())
         limits = tf.gather(limits, pieces.values.row_limits() - 1)
         lines = tf.gather(text, pieces.value_rowids())
-        return pieces.with_values(tf.strings.substr(lines, starts, limits - starts))
+        words = tf.strings.substr(lines, starts, limits - starts)
+        if self._written:
+            words = tf.where(self._written.occur_in(words), words, self.normalize(words))
+        return pieces.with_values(words)
 
     def tokenize_with_offsets(
         self, text: tf.Tensor
@@ -136,48 +158,58 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             ids int32, starts int64 and limits int64, all [B, (words), (tokens)].
         """
+
+        def tokenize(part: tf.Tensor) -> Pieces:
+            pieces, starts, limits = self._pieces(self.normalize(part))
+            lines = tf.gather(pieces.value_rowids(), pieces.values.value_rowids())
+            return pieces, *self._original_offsets(part, lines, starts, limits)
+
         text = tf.convert_to_tensor(text, tf.string)
-        pieces, starts, limits = self._pieces(self.normalize(text))
-        lines = tf.gather(pieces.value_rowids(), pieces.values.value_rowids())
-        starts, limits = self._original_offsets(text, lines, starts, limits)
-        # A marker replaces the second byte of its special token.
-        marked = tf.gather(self._marked_bytes, pieces.flat_values)
-        starts = tf.where(marked > 0, starts - 1, starts)
-        limits = tf.where(marked > 0, starts + marked, limits)
-        ids = tf.gather(self._ids, pieces.flat_values)
-        return tuple(pieces.with_flat_values(values) for values in (ids, starts, limits))
+        pieces, starts, limits = _split(self._written, text, tokenize)
+        return pieces, pieces.with_flat_values(starts), pieces.with_flat_values(limits)
+
+    def _normalized(self, tokens: Sequence[AddedToken]) -> list[AddedToken]:
+        """Returns the tokens as they are found in normalized text."""
+        with tf.init_scope():
+            contents = self.normalize(tf.constant([x.content for x in tokens], tf.string)).numpy()
+        return [
+            dataclasses.replace(token, content=content.decode())
+            for token, content in zip(tokens, contents, strict=True)
+        ]
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
-        """Cleans strings of any shape and, with `lower_case`, lower-cases and strips accents."""
+        """Cleans strings of any shape; lower-cases and strips accents if the vocabulary does."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-        if self.special_tokens_in_text:
-            text = _mark_special_tokens(text)
-        return self._normalize_marked(text)
+        text = tf.strings.regex_replace(text, _CONTROLS, "")
+        if self.vocab.added:
+            # Word pieces need no spaces of one kind, but added tokens may contain spaces.
+            text = tf.strings.regex_replace(text, _SPACES, " ")
+        if self.lower_case:
+            # ASCII first: ICU follows the locale of the machine, which may lower-case I to a
+            # dotless i. For all other letters, locales differ only in accents.
+            text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+        if self._strips:
+            text = tf_text.normalize_utf8(text, "NFD")
+            text = tf.strings.regex_replace(text, r"\p{Mn}+", "")
+        return text
 
     def _normalize_lines(self, lines: Sequence[bytes]) -> list[bytes]:
-        """Normalizes lines like `_normalize_marked`, with a shortcut for ASCII lines."""
-        table = _ASCII_LOWER if self.lower_case else None
+        """Normalizes lines like `normalize`, with a shortcut for ASCII lines."""
+        table = _ASCII_LOWER if self.lower_case else _ASCII_SPACES
         normalized = [line.translate(table, _ASCII_CONTROLS) for line in lines]
         others = [index for index, line in enumerate(lines) if not line.isascii()]
         if others:
-            text = self._normalize_marked(tf.constant([lines[index] for index in others]))
+            text = self.normalize(tf.constant([lines[index] for index in others]))
             for index, line in zip(others, text.numpy(), strict=True):
                 normalized[index] = line
         return normalized
 
-    def _normalize_marked(self, text: tf.Tensor) -> tf.Tensor:
-        controls = _CONTROLS_BUT_MARKERS if self.special_tokens_in_text else _CONTROLS
-        text = tf.strings.regex_replace(text, controls, "")
-        if not self.lower_case:
-            return text
-        # ASCII first: ICU follows the locale of the machine, which may lower-case I to a dotless i.
-        # For all other letters, locales differ only in accents, which are removed below.
-        text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
-        text = tf_text.normalize_utf8(text, "NFD")
-        return tf.strings.regex_replace(text, r"\p{Mn}+", "")
+    def _pieces(self, text: tf.Tensor) -> Pieces:
+        """Splits normalized strings [B] into added tokens and word pieces."""
+        return _split(self._added, text, self._word_pieces)
 
-    def _pieces(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Splits normalized strings [B] into [B, (words), (pieces)], with byte offsets [pieces]."""
+    def _word_pieces(self, text: tf.Tensor) -> Pieces:
+        """Splits normalized strings [B] into word pieces."""
         lines, starts, limits = self._wordpiece.tokenize_with_offsets(text)
         ids = lines.values
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
@@ -208,20 +240,18 @@ class WordPieceTokenizer(tf.Module):
             lines: the index of the string of every piece, [pieces].
             starts, limits: offsets in the normalized strings, [pieces].
         """
-        if self.special_tokens_in_text:
-            text = _mark_special_tokens(text)
         characters, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")
         distinct, which = tf.unique(characters.values)
         distinct = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")
         own_bytes = tf.cast(tf.strings.length(distinct), tf.int64)
-        bytes_made = tf.cast(tf.strings.length(self._normalize_marked(distinct)), tf.int64)
+        bytes_made = tf.cast(tf.strings.length(self.normalize(distinct)), tf.int64)
         bytes_made = tf.gather(bytes_made, which)
         ends = tf.cumsum(bytes_made)
         line_starts = tf.gather(characters.row_starts(), lines)
         base = tf.gather(ends - bytes_made, line_starts)
         first = tf.searchsorted(ends, base + starts, side="right", out_type=tf.int64)
         last = tf.searchsorted(ends, base + limits - 1, side="right", out_type=tf.int64)
-        if self.lower_case:
+        if self._strips:
             # Up to the next character that is no accent, or the end of the string.
             accents = tf.gather(tf.strings.regex_full_match(distinct, r"\p{Mn}"), which)
             others = tf.where(~accents)[:, 0]
@@ -234,23 +264,34 @@ class WordPieceTokenizer(tf.Module):
         return original_starts, tf.gather(offsets.values, last) + own
 
 
+def _split(
+    added: AddedTokens | None, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]
+) -> Pieces:
+    return added.split(text, tokenize) if added else tokenize(text)
+
+
 # Commands make several tokenizers of one vocabulary, and building the tables of BERT's takes 0.2 s.
 @functools.lru_cache(maxsize=4)
-def _build_wordpiece(vocab: Vocabulary) -> tf_text.FastWordpieceTokenizer:
+def _build_wordpiece(lines: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
+    last = {line: index for index, line in enumerate(lines)}
+    tokens = [
+        line if _is_matchable(line) and last[line] == index else f"\x01{index}"
+        for index, line in enumerate(lines)
+    ]
     return tf_text.FastWordpieceTokenizer(
-        [*map(_matchable, vocab.tokens, itertools.count()), *_MARKERS],
+        # The library needs a token other than special ones.
+        [*tokens, "\x01"],
         token_out_type=tf.int32,
         # The longest word that is not [UNK], if every character has four bytes.
         max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
     )
 
 
-def _matchable(token: str, index: int) -> str:
-    """Returns the token, or a stand-in that matches no text if no word can contain the token."""
+def _is_matchable(token: str) -> bool:
+    """Returns whether a word can contain the token; others get a stand-in that matches no text."""
     # bert-base-chinese contains U+2028, which ends words but which FastWordpieceTokenizer would
-    # match. Control characters are reserved for the markers.
-    unmatchable = any(character.isspace() or character < " " for character in token)
-    return f"\x06{index}" if unmatchable else token
+    # match.
+    return token and not any(character.isspace() or character < " " for character in token)
 
 
 def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
@@ -276,12 +317,3 @@ def _put(value: tf.Tensor, indices: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Returns `values` with `value`, a scalar or one per index, at `indices`."""
     value = tf.broadcast_to(value, tf.shape(indices))
     return tf.tensor_scatter_nd_update(values, indices[:, tf.newaxis], value)
-
-
-def _mark_special_tokens(text: tf.Tensor) -> tf.Tensor:
-    """Replaces each special token with " ", its marker and spaces, which keeps all byte offsets."""
-    text = tf.strings.regex_replace(text, f"[{_MARKERS[0]}-{_MARKERS[-1]}]", "\x06")
-    for token, marker in zip(SPECIAL_TOKENS, _MARKERS, strict=True):
-        spaced = f" {marker}".ljust(len(token))
-        text = tf.strings.regex_replace(text, re.escape(token), spaced)
-    return text

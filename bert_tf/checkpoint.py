@@ -11,10 +11,11 @@ from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, FLAGS, VOCAB, RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.names import STATE
 from bert_tf.weights.table import import_tensors, own_rows
+from tfrecords.casing import guess_casing
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
@@ -37,6 +38,7 @@ def open_checkpoint(
     replace_vocab: bool = False,
     ignored: Collection[str] = (),
     bilstm: bool = False,
+    vocab_file: str | None = None,
 ) -> Checkpoint:
     """Opens a checkpoint; reads everything but the values of the weights.
 
@@ -47,6 +49,7 @@ def open_checkpoint(
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
         bilstm: whether the encoder may be a BiLSTM instead of BERT's.
+        vocab_file: another vocabulary. With one, that of the checkpoint may be damaged.
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no configuration.
@@ -61,11 +64,20 @@ def open_checkpoint(
     path = path.rstrip("/") or path
     if is_archive(path):
         options = dict(replace_vocab=replace_vocab, ignored=ignored, bilstm=bilstm)
+        options["vocab_file"] = vocab_file
         return _open_archive(path, config, **options)
-    for module in FORMATS:
-        if module.recognizes(path):
-            return module.open_(path, config, ignored)
-    return _open_run(path, config, replace_vocab, ignored, bilstm)
+    module = next((module for module in FORMATS if module.recognizes(path)), None)
+    if module:
+        checkpoint = module.open_(path, config, ignored)
+    else:
+        checkpoint = _open_run(path, config, replace_vocab, ignored, bilstm)
+    if checkpoint.vocab_problem and not vocab_file:
+        raise ValueError(checkpoint.vocab_problem)
+    spec = checkpoint.spec
+    if spec.lower_case is not None or checkpoint.sentencepiece_file:
+        return checkpoint
+    spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
+    return dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
 
 
 def local_path(path: str) -> str:
@@ -104,7 +116,11 @@ def _open_run(
             raise FileNotFoundError(message) from None
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
-    spec = folder.read(config, replace_vocab=replace_vocab)
+    spec, vocab, problem = folder.read(config, replace_vocab=True), None, None
+    if not replace_vocab:
+        size = spec.config.vocab_size
+        vocab, problem = usable_vocab(folder.read_vocab, folder.file(VOCAB), size)
+    spec = dataclasses.replace(spec, vocab=vocab)
     if spec.config.bilstm and not bilstm:
         raise ValueError(
             f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
@@ -130,6 +146,7 @@ def _open_run(
         head=folder.read_head(),
         config_file=folder.file(CONFIG),
         vocab_file=folder.file(VOCAB) if spec.vocab else None,
+        vocab_problem=problem,
     )
 
 
@@ -144,12 +161,16 @@ def run_of(checkpoint: Checkpoint) -> RunFolder | None:
 
 
 def open_init_checkpoint(
-    path: str | None, bert_config_file: str | None, replace_vocab: bool, run: RunFolder
+    path: str | None,
+    bert_config_file: str | None,
+    replace_vocab: bool,
+    run: RunFolder,
+    vocab_file: str | None = None,
 ) -> Checkpoint | None:
     """Opens the checkpoint that a run starts from.
 
     Args:
-        path, bert_config_file, replace_vocab: the flags; `path` is --init_checkpoint.
+        path, bert_config_file, replace_vocab, vocab_file: the flags; `path` is --init_checkpoint.
         run: the output folder. A run that resumes no longer needs the checkpoint.
 
     Raises:
@@ -158,4 +179,4 @@ def open_init_checkpoint(
     if not path or run.has_checkpoint():
         return None
     config = BertConfig.from_json_file(bert_config_file) if bert_config_file else None
-    return open_checkpoint(path, config, replace_vocab=replace_vocab)
+    return open_checkpoint(path, config, replace_vocab=replace_vocab, vocab_file=vocab_file)

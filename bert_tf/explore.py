@@ -112,7 +112,7 @@ def load_explorer(options: Options) -> "Explorer":
     from bert_tf.resolution import check_length
     from bert_tf.weights.names import part_of
 
-    checkpoint = open_checkpoint(options.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     length = options.max_seq_length or min(64, checkpoint.spec.config.max_position_embeddings)
     check_length(checkpoint.spec.config, length)
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)

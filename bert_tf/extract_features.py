@@ -122,7 +122,7 @@ def run(options: Options) -> None:
     if len(files) > 1:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
     check_output_files([options.output_file], files)
-    checkpoint = open_checkpoint(options.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     config, length = checkpoint.spec.config, options.max_seq_length
     layers = chosen_layers(options.layers, config.num_hidden_layers)
     check_length(config, length)

@@ -88,7 +88,7 @@ def load_filler(options: Options) -> "MaskFiller":
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.weights.names import part_of
 
-    checkpoint = open_checkpoint(options.checkpoint)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     if "masked_lm" not in {part_of(name) for name in checkpoint.tensors}:
         raise ValueError(
             f"{options.checkpoint} has no masked-LM head, which predicts the words: give a run of "

@@ -24,7 +24,7 @@ class LoadedRun(NamedTuple):
     Attributes:
         model: a `BertPretrainer` if the checkpoint has a masked-LM head; otherwise a `BertEncoder`,
             for a fine-tuning run without the task's head.
-        tokenizer: the tokenizer; None if vocabulary or casing are unknown.
+        tokenizer: the tokenizer; None if the vocabulary is unknown.
         config: the encoder's configuration.
     """
 
@@ -61,10 +61,8 @@ def load(path: str) -> LoadedRun:
     parts = {part_of(name) for name in checkpoint.tensors}
     model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
-    tokenizer = None
     warn_about_casing(spec.vocab, spec.lower_case)
-    if spec.vocab and spec.lower_case is not None:
-        tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case) if spec.vocab else None
     return LoadedRun(model, tokenizer, spec.config)
 
 
@@ -83,8 +81,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
 
     Raises:
         FileNotFoundError: there is neither a SavedModel nor a checkpoint.
-        ValueError: vocabulary or casing are unknown, or `seq_length` is more than the encoder
-            takes.
+        ValueError: the vocabulary is unknown, or `seq_length` is more than the encoder takes.
         OSError: a file cannot be read.
     """
     folder = local_path(path)
@@ -96,10 +93,9 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
         vocab, lower_case = spec.vocab, spec.lower_case
         length = min(128, spec.config.max_position_embeddings)
         check_length(spec.config, seq_length or length)
-    if vocab is None or lower_case is None:
-        missing = "casing" if vocab else "vocabulary"
+    if vocab is None:
         raise ValueError(
-            f"the {missing} of {path} is unknown: use "
+            f"the vocabulary of {path} is unknown: use "
             "bert_tf.BertPreprocessor(bert_tf.load_vocab(FILE), lower_case=True or False)"
         )
     warn_about_casing(vocab, lower_case, path)

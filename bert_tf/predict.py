@@ -91,6 +91,7 @@ def _module(options: Options) -> "tf.Module":
         options.max_seq_length,
         options.pairs,
         options.null_score_diff_threshold,
+        options.vocab_file,
     )
     tokenizer = load_tokenizer(checkpoint, options)
     return task.serving(load_task_model(task, checkpoint), tokenizer, length)

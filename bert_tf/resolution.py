@@ -14,7 +14,7 @@ from bert_tf.presets import preset_config
 from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.casing import warn_about_casing
+from tfrecords.casing import guess_casing, warn_about_casing
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 # Configuration values that affect training only. They may differ from those of the initial
@@ -66,14 +66,14 @@ def resolve_model(
         if not replace_vocab:
             vocabs = {**vocabs, run.file(VOCAB): run.read_vocab()}
     if init:
-        casings = {**casings, init.path: init.spec.lower_case}
+        casings = {**casings, init.path: init.stated_casing}
         # A checkpoint that is about to grow has the old vocabulary.
         if not (replace_vocab or mapping):
             vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
         if not replace_vocab:
             check_readable(init)
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
-    _, lower_case = agreed("do_lower_case", casings)
+    lower_case = agreed_casing(casings, vocab, init.path if init else None)
     if mapping and not replace_vocab:
         mapping.check_vocabs(init.spec.vocab if init else None, vocab)
     config, source = _config(resumed, init, bert_config_file, preset, vocab)
@@ -210,6 +210,28 @@ def agreed(
     return stated[0] if stated else (None, None)
 
 
+def agreed_casing(
+    casings: Mapping[str, bool | None], vocab: Vocabulary | None, path: str | None
+) -> bool | None:
+    """Returns the casing that sources state; if none does, guesses, and says so.
+
+    Args:
+        casings: source -> casing, or None if the source does not state it.
+        vocab: the vocabulary, if it is known.
+        path: the checkpoint or the vocabulary; None to make no guess.
+
+    Raises:
+        ValueError: two sources contradict each other.
+    """
+    _, lower_case = agreed("do_lower_case", casings)
+    if lower_case is None and path:
+        lower_case = guess_casing(vocab, path)
+        if lower_case is not None:
+            kind, other = ("un", "no") if lower_case else ("", "")
+            print(f"{path} seems to be {kind}cased; if it is not, give --{other}do_lower_case.")
+    return lower_case
+
+
 def _shown(value: Any) -> str:
     if isinstance(value, Vocabulary):
         return f"{len(value)} tokens with checksum {value.sha256[:8]}"
@@ -270,20 +292,20 @@ def resolve_vocab(
     vocab_file: str | None = None,
     do_lower_case: bool | None = None,
     replace_vocab: bool = False,
-) -> tuple[str, bool]:
+) -> tuple[Vocabulary, bool]:
     """Decides which vocabulary and casing an export uses.
 
-    Prints a warning if they do not suit each other.
+    Prints a warning if they do not suit each other, and a note if the casing is a guess.
 
     Args:
         checkpoint: the checkpoint to export; None for an export from a vocabulary alone.
         vocab_file, do_lower_case, replace_vocab: the values of the flags.
 
     Returns:
-        the path of the vocabulary, and whether its text is lower-cased.
+        the vocabulary, and whether its text is lower-cased.
 
     Raises:
-        ValueError: no source states a value, or two contradict each other.
+        ValueError: no source states the vocabulary, or two contradict each other.
         OSError: the vocabulary cannot be read.
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
@@ -291,7 +313,7 @@ def resolve_vocab(
         if not replace_vocab:
             check_readable(checkpoint)
             vocabs[checkpoint.vocab_file or checkpoint.path] = checkpoint.spec.vocab
-        casings[checkpoint.path] = checkpoint.spec.lower_case
+        casings[checkpoint.path] = checkpoint.stated_casing
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)
     if not vocab_source:
         raise ValueError(f"{checkpoint.path} comes without a vocabulary: give --vocab_file")
@@ -301,10 +323,6 @@ def resolve_vocab(
             f"{checkpoint.config_file or checkpoint.path}: use the vocabulary it was trained with"
         )
     path = vocab_file or checkpoint.vocab_file
-    source, lower_case = agreed("do_lower_case", casings)
-    if not source:
-        raise ValueError(
-            f"the casing of {path} is unknown: give --do_lower_case or --nodo_lower_case"
-        )
+    lower_case = agreed_casing(casings, vocab, checkpoint.path if checkpoint else path)
     warn_about_casing(vocab, lower_case, path)
-    return path, lower_case
+    return vocab, lower_case

@@ -2,8 +2,8 @@
 
     bert_config.json        the encoder's configuration
     vocab.txt               its vocabulary
-    tokenizer_config.json   its casing, in the form that Hugging Face's tokenizers read, and the
-                            checksum of vocab.txt
+    tokenizer_config.json   its casing and added tokens, in the form that Hugging Face's tokenizers
+                            read, and a checksum of the vocabulary
     flags.json              the flags of the last start
     records.json            after pre-training: the records trained on; see `trained_on`
     head.json               of a fine-tuned model: what its head predicts
@@ -26,16 +26,19 @@ import tensorflow as tf
 
 from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
 from bert_tf.json_files import read_json
+from bert_tf.text.tokenizer_files import (
+    CHECKSUM,
+    TOKENIZER,
+    VOCAB,
+    read_lower_case,
+    read_vocab,
+)
 from bert_tf.training.checkpoints import check_name
-from tfrecords.vocabulary import Vocabulary, load_vocab, write_vocab
+from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write
 
 CONFIG = "bert_config.json"
-VOCAB = "vocab.txt"
-TOKENIZER = "tokenizer_config.json"
 FLAGS = "flags.json"
-# The key in tokenizer_config.json for `Vocabulary.sha256`. Other libraries ignore it.
-_CHECKSUM = "vocab_sha256"
 RECORDS = "records.json"
 HEAD = "head.json"
 # In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
@@ -87,23 +90,17 @@ class RunFolder:
             ValueError: the file is damaged, or not the one that was written.
             OSError: the file cannot be read.
         """
-        path = self.file(VOCAB)
-        if not tf.io.gfile.exists(path):
-            return None
-        vocab = load_vocab(path)
-        if read_json(self.file(TOKENIZER), _ADVICE).get(_CHECKSUM, vocab.sha256) != vocab.sha256:
+        vocab, path = read_vocab(self.path), self.file(VOCAB)
+        if vocab and self.read_json(TOKENIZER).get(CHECKSUM, vocab.sha256) != vocab.sha256:
             raise ValueError(
                 f"{path} has changed since it was written: restore it, or, if you changed it on "
-                f'purpose, remove "{_CHECKSUM}" from {self.file(TOKENIZER)}'
+                f'purpose, remove "{CHECKSUM}" from {self.file(TOKENIZER)}'
             )
         return vocab
 
     def read_lower_case(self) -> bool | None:
         """Reads the casing; returns None if it is not stated."""
-        value = read_json(self.file(TOKENIZER), _ADVICE).get("do_lower_case")
-        if not isinstance(value, bool | None):
-            raise ValueError(f"{self.file(TOKENIZER)}: do_lower_case is {value!r}, not a boolean")
-        return value
+        return read_lower_case(self.path)
 
     def read(self, config: BertConfig | None = None, *, replace_vocab: bool = False) -> ModelSpec:
         """Reads configuration, vocabulary and casing.
@@ -235,7 +232,7 @@ class RunFolder:
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
         path = self.file(TOKENIZER)
-        if tf.io.gfile.exists(path) and _CHECKSUM not in read_json(path, _ADVICE):
+        if tf.io.gfile.exists(path) and CHECKSUM not in read_json(path, _ADVICE):
             raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
 
     def write_tokenizer(
@@ -247,6 +244,7 @@ class RunFolder:
             OSError: the file cannot be written.
         """
         values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
-        values[_CHECKSUM] = vocab.sha256 if vocab else None
+        if vocab:
+            values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}
         stated = {name: value for name, value in values.items() if value is not None}
         atomic_write(self.file(TOKENIZER), json.dumps(stated, indent=2) + "\n")

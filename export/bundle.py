@@ -104,7 +104,9 @@ def _known_parts(encoder: "Checkpoint", options: Options) -> "Checkpoint":
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.weights.names import part_of
 
-    source = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+    source = open_checkpoint(
+        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
+    )
     known = {part_of(path) for path in source.tensors}
     tensors = {path: x for path, x in encoder.tensors.items() if part_of(path) in known}
     return dataclasses.replace(encoder, tensors=tensors)
@@ -138,12 +140,15 @@ def _export(options: Options, folder: str) -> list[str]:
 
 def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: list[str]) -> None:
     """Writes the files that stand alone."""
+    from bert_tf.run_folder import RunFolder
     from export.card import CARD, model_card
     from tfrecords.vocabulary import write_vocab
     from tfrecords.writer import atomic_write
 
     spec = encoder.spec
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
+    if spec.vocab.tokenizer_values():
+        RunFolder(folder).write_tokenizer(spec.vocab, spec.lower_case)
     config = json.dumps(spec.config.to_dict(), indent=2) + "\n"
     atomic_write(f"{folder}/bert_config.json", config)
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in names)

@@ -123,7 +123,6 @@ def export_classifier(
         OSError: a file cannot be read or written.
     """
     import keras
-    import tensorflow as tf
 
     from bert_tf.checkpoint import run_of
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
@@ -132,17 +131,15 @@ def export_classifier(
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card
     from export.int8_weights import Int8Model
-    from export.saved_models import check_output, save_folder
+    from export.saved_models import add_vocab, check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
-    from tfrecords.vocabulary import load_vocab
 
     check_output(output_dir)
     checkpoint, task, length = open_fine_tuned(
-        run_folder, task, max_seq_length, pairs, null_score_diff_threshold
+        run_folder, task, max_seq_length, pairs, null_score_diff_threshold, vocab_file
     )
     config = checkpoint.spec.config
-    vocab_file, lower_case = resolve_vocab(checkpoint, vocab_file, do_lower_case)
-    vocab = load_vocab(vocab_file)
+    vocab, lower_case = resolve_vocab(checkpoint, vocab_file, do_lower_case)
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else precision)
@@ -152,7 +149,7 @@ def export_classifier(
     module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)
     if int8:
         module.stored = served.stored
-    module.vocab_file = tf.saved_model.Asset(vocab_file)
+    add_vocab(module, vocab, lower_case)
     card = model_card(
         output_dir,
         f"{task.name}, a fine-tuned BERT",

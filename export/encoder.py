@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.run_folder import RunFolder
+    from tfrecords.vocabulary import Vocabulary
 
 _UNUSED = "next_sentence"
 _EXAMPLE = """
@@ -94,7 +95,9 @@ def write(options: Options) -> str:
     from export.saved_models import check_output
 
     check_output(options.output_dir)
-    checkpoint = open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+    checkpoint = open_checkpoint(
+        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
+    )
     parts = {part_of(name) for name in checkpoint.tensors}
     if "head" in parts:
         raise ValueError(
@@ -102,7 +105,7 @@ def write(options: Options) -> str:
             "convert its encoder with convert_checkpoint --to=run --allow_extra='task_model/*' "
             "and export that"
         )
-    vocab_file, lower_case = resolve_vocab(
+    vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
     # Checkpoints of other programs may lack the heads of pre-training.
@@ -119,7 +122,7 @@ def write(options: Options) -> str:
         source = f"{source or options.checkpoint}, which has no pooler: pooled_output is random"
     export_encoder(
         model,
-        vocab_file,
+        vocab,
         options.output_dir,
         do_lower_case=lower_case,
         license=options.license,
@@ -136,7 +139,7 @@ def write(options: Options) -> str:
 
 def export_encoder(
     model: "BertPretrainer | BertEncoder",
-    vocab_file: str,
+    vocab: "Vocabulary | str",
     output_dir: str,
     *,
     do_lower_case: bool,
@@ -152,6 +155,7 @@ def export_encoder(
 
     Args:
         model: a pretrainer, or an encoder to export it without `mlm`.
+        vocab: its vocabulary, or a vocab.txt.
         license: the license of the weights, for the model card.
         run: the run that trained the model, for the model card.
         converted_from: the original checkpoint of another program, for the model card.
@@ -159,18 +163,19 @@ def export_encoder(
 
     Raises:
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
-        OSError: `vocab_file` cannot be read or `output_dir` cannot be written.
+        OSError: the vocabulary cannot be read, or `output_dir` cannot be written.
     """
     from export.card import CARD, CONFIG_COPY, model_card
     from export.encoder_module import EncoderModule
     from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
 
-    vocab, config = load_vocab(vocab_file), model.config
+    vocab = load_vocab(vocab) if isinstance(vocab, str) else vocab
+    config = model.config
     if len(vocab) > config.vocab_size:
         raise ValueError(
-            f"{vocab_file} has {len(vocab)} tokens, more than the encoder's {config.vocab_size}: "
-            "give the vocabulary it was trained with"
+            f"the vocabulary has {len(vocab)} tokens, more than the encoder's "
+            f"{config.vocab_size}: give the one it was trained with"
         )
     card = model_card(
         output_dir,
@@ -184,7 +189,7 @@ def export_encoder(
         run=run,
         converted_from=converted_from,
     )
-    module = EncoderModule(model, vocab_file, do_lower_case, int8)
+    module = EncoderModule(model, vocab, do_lower_case, int8)
     files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}
     save_folder(module, output_dir, {"serving_default": module.serving}, files)
 

@@ -5,6 +5,8 @@ import tensorflow as tf
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from export.int8_weights import Int8Weights
+from export.saved_models import add_vocab
+from tfrecords.vocabulary import Vocabulary
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 POSITIONS = "masked_lm_positions"
@@ -58,7 +60,7 @@ class EncoderModule(ReusableModel):
     def __init__(
         self,
         model: BertPretrainer | BertEncoder,
-        vocab_file: str,
+        vocab: Vocabulary,
         do_lower_case: bool,
         int8: bool = False,
     ):
@@ -96,7 +98,7 @@ class EncoderModule(ReusableModel):
             if stored:
                 predict_masked = stored.reading(predict_masked, layers)
             self.mlm = ReusableModel(predict_masked, (*INPUTS, POSITIONS), layers, stored)
-        self.vocab_file = tf.saved_model.Asset(vocab_file)
+        add_vocab(self, vocab, do_lower_case)
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
 
         @tf.function(autograph=False, input_signature=[self.input_spec])

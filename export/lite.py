@@ -223,7 +223,8 @@ def _files(source: _Source) -> dict[str, str]:
     files = {}
     if spec.vocab:
         tokenizer = {"do_lower_case": spec.lower_case, "model_max_length": source.length}
-        files["vocab.txt"] = "".join(f"{token}\n" for token in spec.vocab.tokens)
+        tokenizer |= spec.vocab.tokenizer_values()
+        files["vocab.txt"] = spec.vocab.text
         files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
     if source.task:
         files[CLASSIFIER] = json.dumps(_about(source.task), indent=2) + "\n"

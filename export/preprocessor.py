@@ -76,11 +76,12 @@ def write(options: Options) -> str:
     from export.card import CARD, model_card
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import check_output, save_folder
-    from tfrecords.vocabulary import load_vocab
 
     check_output(options.output_dir)
     checkpoint = (
-        open_checkpoint(options.checkpoint, replace_vocab=options.replace_vocab)
+        open_checkpoint(
+            options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
+        )
         if options.checkpoint
         else None
     )
@@ -89,11 +90,10 @@ def write(options: Options) -> str:
         config = checkpoint.spec.config
         length = options.max_seq_length or min(length, config.max_position_embeddings)
         check_length(config, length)
-    vocab_file, lower_case = resolve_vocab(
+    vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
-    vocab = load_vocab(vocab_file)
-    module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length, vocab_file)
+    module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length)
     casing = "uncased" if lower_case else "cased"
     card = model_card(
         options.output_dir,
@@ -106,7 +106,8 @@ def write(options: Options) -> str:
         lower_case=lower_case,
     )
     save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
-    return f"Wrote the {casing} preprocessor of {vocab_file} to {options.output_dir}."
+    source = options.vocab_file or options.checkpoint
+    return f"Wrote the {casing} preprocessor of {source} to {options.output_dir}."
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from export.saved_models import add_vocab
 from tfrecords.vocabulary import Vocabulary
 
 SENTENCES = tf.TensorSpec([None], tf.string, "sentences")
@@ -16,12 +17,12 @@ class PreprocessorModule(tf.Module):
     official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
     """
 
-    def __init__(self, tokenizer: WordPieceTokenizer, seq_length: int, vocab_file: str):
+    def __init__(self, tokenizer: WordPieceTokenizer, seq_length: int):
         super().__init__()
         self.tokenize = Tokenize(tokenizer)
         self.tokenize_with_offsets = TokenizeWithOffsets(tokenizer)
         self.bert_pack_inputs = PackInputs(tokenizer.vocab, seq_length)
-        self.vocab_file = tf.saved_model.Asset(vocab_file)
+        add_vocab(self, tokenizer.vocab, tokenizer.lower_case)
         self._tokenizer = tokenizer
         self._seq_length = seq_length
 

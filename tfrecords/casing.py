@@ -1,8 +1,11 @@
 """Tells from the tokens of a vocabulary whether it suits lower-cased text."""
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+
+import tensorflow as tf
 
 from tfrecords.vocabulary import Vocabulary
 
@@ -14,9 +17,35 @@ _FEW = 0.01
 _MARKUP = re.compile(r"\[.+\]|<.+>")
 
 
+# How many tokens with small letters show that a vocabulary without capitals is uncased; those of
+# a vocabulary for trials do not.
+_MANY = 100
+# What names of models say about their casing, in this order.
+_NAMES = ((r"uncased|lower", True), (r"cased", False), (r"(multilingual|chinese)_l-\d", True))
+
+
 def is_cased(vocab: Vocabulary) -> bool:
     """Returns whether a vocabulary is for text that keeps its capitals and accents."""
     return len(_unreachable(vocab)) > _FEW * len(vocab)
+
+
+def guess_casing(vocab: Vocabulary | None, path: str) -> bool | None:
+    """Guesses whether text is lower-cased; returns None if nothing tells.
+
+    The vocabulary tells, or else the name of the folder.
+
+    Args:
+        path: a checkpoint, or the folder that holds it.
+    """
+    if vocab and is_cased(vocab):
+        return False
+    if vocab and len(_small(vocab)) >= _MANY:
+        return True
+    folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path)
+    name = os.path.basename(os.path.abspath(folder)).lower()
+    named = next((value for pattern, value in _NAMES if re.search(pattern, name)), None)
+    # Lower-casing loses no token of a vocabulary without capitals.
+    return True if vocab and named is None else named
 
 
 def warn_about_casing(
@@ -56,10 +85,8 @@ def _lower_case_warning(vocab: Vocabulary, source: str) -> str | None:
 
 
 def _keep_case_warning(vocab: Vocabulary, source: str) -> str | None:
-    tokens = _tokens_of_text(vocab)
-    # Title case, because the letters of Georgian have capitals that no ordinary text uses.
-    small = [token for token in tokens if token.title() != token]
-    capital = [token for token in tokens if token.lower() != token]
+    small = _small(vocab)
+    capital = [token for token in _tokens_of_text(vocab) if token.lower() != token]
     if len(small) <= _FEW * len(vocab) or len(capital) > _FEW * len(small):
         return None
     return (
@@ -70,16 +97,23 @@ def _keep_case_warning(vocab: Vocabulary, source: str) -> str | None:
 
 
 def _unreachable(vocab: Vocabulary) -> list[str]:
-    """Returns the tokens that lower-cased text without accents never contains."""
-    return [token for token in _tokens_of_text(vocab) if _lower_cased(token) != token]
+    """Returns the tokens that lower-cased text never contains."""
+    keeps = vocab.strip_accents is False
+    return [token for token in _tokens_of_text(vocab) if _lower_cased(token, keeps) != token]
+
+
+def _small(vocab: Vocabulary) -> list[str]:
+    """Returns the tokens with small letters."""
+    # Title case, because the letters of Georgian have capitals that no ordinary text uses.
+    return [token for token in _tokens_of_text(vocab) if token.title() != token]
 
 
 def _tokens_of_text(vocab: Vocabulary) -> list[str]:
-    return [token for token in vocab.tokens if not _MARKUP.fullmatch(token)]
+    return [token for token in vocab.lines if not _MARKUP.fullmatch(token)]
 
 
-def _lower_cased(token: str) -> str:
-    if token.isascii():
+def _lower_cased(token: str, keeps_accents: bool) -> str:
+    if token.isascii() or keeps_accents:
         return token.lower()
     decomposed = unicodedata.normalize("NFD", token.lower())
     return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")

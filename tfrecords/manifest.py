@@ -116,7 +116,8 @@ def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:
     if "vocabulary" not in manifest:
         return None
     try:
-        return Vocabulary(tuple(manifest["vocabulary"].split("\n")))
+        lines = manifest["vocabulary"].split("\n")
+        return Vocabulary.from_values(lines, manifest.get("tokenizer", {}))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

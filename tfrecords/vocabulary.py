@@ -48,6 +48,11 @@ class AddedToken:
     normalized: bool = True
     special: bool = False
 
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if type(value := getattr(self, field.name)) is not field.type:
+                raise ValueError(f"{field.name} of an added token is {value!r}")
+
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
@@ -72,6 +77,8 @@ class Vocabulary:
     def __post_init__(self) -> None:
         if problem := _problem(self.lines):
             raise ValueError(f"not a BERT vocabulary: {problem}")
+        if not isinstance(self.strip_accents, bool | None):
+            raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -149,13 +156,15 @@ class Vocabulary:
 
 
 def load_vocab(path: str) -> Vocabulary:
-    """Reads a vocab.txt; see `read_lines`.
+    """Reads a vocab.txt without the blank lines at its end; see `read_lines`.
 
     Raises:
         ValueError: the file is not UTF-8, or a special token is missing.
         OSError: the file cannot be read.
     """
-    lines = without_blank_end(read_lines(path))
+    lines = read_lines(path)
+    while lines and not lines[-1]:
+        lines.pop()
     if problem := _problem(lines):
         raise ValueError(f"{path} is not a BERT vocabulary: {problem}")
     return Vocabulary(tuple(lines))
@@ -185,11 +194,6 @@ def read_lines(path: str) -> list[str]:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
     return [line.strip(" \t\r") for line in lines]
-
-
-def without_blank_end(lines: Sequence[str]) -> list[str]:
-    """Returns the lines without the blank ones after the last token."""
-    return list(lines[: max((n for n, line in enumerate(lines, 1) if line), default=0)])
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:

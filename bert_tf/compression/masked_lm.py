@@ -11,7 +11,6 @@ from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
-from tfrecords.vocabulary import load_vocab
 
 
 class MaskedLM:
@@ -38,8 +37,8 @@ class MaskedLM:
                 f"--masked_lm={path} has no masked-LM head, which predicts the words: give a run "
                 "of run_pretraining, or another checkpoint with such a head"
             )
-        vocab_file, self.lower_case = resolve_vocab(checkpoint)
-        self._tokenizer = WordPieceTokenizer(load_vocab(vocab_file), self.lower_case)
+        vocab, self.lower_case = resolve_vocab(checkpoint)
+        self._tokenizer = WordPieceTokenizer(vocab, self.lower_case)
         positions = checkpoint.spec.config.max_position_embeddings
         self._room = min(max_seq_length, positions) - 2
         self.fingerprint = f"{fingerprint(checkpoint)}, {self._room} tokens"

@@ -49,7 +49,9 @@ def initial_student(
     if options.is_random:
         return None
     file, run = options.bert_config_file, RunFolder(options.output_dir)
-    given = open_init_checkpoint(options.init_checkpoint, file, options.replace_vocab, run)
+    given = open_init_checkpoint(
+        options.init_checkpoint, file, options.replace_vocab, run, options.vocab_file
+    )
     source = given or teacher
     if recipe.bilstm:
         return bilstm_student(source, pairs)

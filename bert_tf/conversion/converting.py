@@ -12,7 +12,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion.options import ConversionOptions
 from bert_tf.finite import count_non_finite
-from bert_tf.resolution import agreed, differences, flag_values
+from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, matches
@@ -32,7 +32,6 @@ from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import say
-from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 
@@ -45,11 +44,13 @@ class _Target:
         needs_pooler: whether a checkpoint of the format always has a pooler.
         states_labels: whether a checkpoint of the format states what the outputs of a head mean:
             the names of the labels, and whether a text may have several.
+        adds_tokens: whether programs that read the format find added tokens in text.
     """
 
     write: Callable[[Checkpoint, str], None]
     needs_pooler: bool = True
     states_labels: bool = True
+    adds_tokens: bool = True
 
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
@@ -62,9 +63,9 @@ def write_run(checkpoint: Checkpoint, folder: str) -> None:
 
 
 _TARGETS = {
-    "google": _Target(google.write, states_labels=False),
+    "google": _Target(google.write, states_labels=False, adds_tokens=False),
     "huggingface": _Target(huggingface.write, needs_pooler=False),
-    "kerashub": _Target(kerashub.write, states_labels=False),
+    "kerashub": _Target(kerashub.write, states_labels=False, adds_tokens=False),
     "run": _Target(write_run),
 }
 
@@ -98,7 +99,7 @@ def convert(options: ConversionOptions) -> None:
         )
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
-    warn_about_casing(checkpoint.spec.vocab, checkpoint.spec.lower_case)
+    _warn_about_text(checkpoint, options.to)
     bad: dict[str, str] = {}
     with whole_folder(options.output_dir) as folder:
         target.write(_noting_non_finite(checkpoint, bad), folder)
@@ -124,6 +125,17 @@ def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoin
     return dataclasses.replace(checkpoint, tensors=tensors)
 
 
+def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:
+    vocab = checkpoint.spec.vocab
+    warn_about_casing(vocab, checkpoint.spec.lower_case)
+    if vocab and vocab.added and not _TARGETS[to].adds_tokens:
+        tokens = shortened([token.content for token in vocab.added], 5)
+        print(
+            f"WARNING: programs that read --to={to} split the added tokens {tokens} like other "
+            "text: use --to=huggingface or --to=run to keep them whole."
+        )
+
+
 def _without(checkpoint: Checkpoint, left_out: Collection[str]) -> Checkpoint:
     tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
     head = checkpoint.head if "head" in map(part_of, tensors) else None
@@ -138,7 +150,9 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     """Opens --from; adds what the flags state about the model."""
     file = options.bert_config_file
     config = BertConfig.from_json_file(file) if file else None
-    checkpoint = open_checkpoint(options.from_, config, ignored=allowed)
+    checkpoint = open_checkpoint(
+        options.from_, config, ignored=allowed, vocab_file=options.vocab_file
+    )
     if config:
         _check_config(file, config, checkpoint)
     spec = checkpoint.spec
@@ -148,7 +162,10 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         sources = vocabs | {vocab_file or checkpoint.path: vocab}
         _, vocab = agreed("vocabulary", sources, "leave out --vocab_file")
         vocab_file = options.vocab_file
-    _, lower_case = agreed("do_lower_case", casings | {checkpoint.path: spec.lower_case})
+    casings |= {checkpoint.path: checkpoint.stated_casing}
+    lower_case = agreed_casing(
+        casings, vocab, None if checkpoint.sentencepiece_file else checkpoint.path
+    )
     if vocab and len(vocab) > spec.config.vocab_size:
         raise ValueError(
             f"{vocab_file} has {len(vocab)} tokens, more than the vocab_size "
@@ -186,7 +203,10 @@ def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
     if options.max_position_embeddings:
         checkpoint = resize_positions(checkpoint, options.max_position_embeddings)
     if options.init_vocab_mapping:
-        mapping, vocab = load_mapping(options.init_vocab_mapping), load_vocab(options.vocab_file)
+        mapping, (vocab, _) = (
+            load_mapping(options.init_vocab_mapping),
+            read_vocab_file(options.vocab_file, options.do_lower_case),
+        )
         checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
         say(mapping.describe())
     return checkpoint

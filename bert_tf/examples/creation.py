@@ -134,7 +134,8 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     for entry in entries:
         statistics.examples += ExampleCounts.from_dict(entry["counts"])
     manifest = description | {
-        "vocabulary": "\n".join(job.examples.vocab.tokens),
+        "vocabulary": "\n".join(job.examples.vocab.lines),
+        **({"tokenizer": values} if (values := job.examples.vocab.tokenizer_values()) else {}),
         "statistics": statistics.to_dict(),
         "shards": entries,
     }

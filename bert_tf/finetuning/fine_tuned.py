@@ -27,6 +27,7 @@ def open_fine_tuned(
     max_seq_length: int | None,
     pairs: bool,
     threshold: float | None = None,
+    vocab_file: str | None = None,
 ) -> tuple[Checkpoint, Task, int]:
     """Returns the best weights of a fine-tuned model, its task and the length of its examples.
 
@@ -41,6 +42,7 @@ def open_fine_tuned(
         threshold: a question gets no answer if "no answer" scores higher than the best answer by
             more than this. Default: that of the run; for a model of another program, every question
             gets an answer.
+        vocab_file: see `open_checkpoint`.
 
     Raises:
         ValueError: the folder holds something else, or a run without weights; or `pairs` or
@@ -50,9 +52,9 @@ def open_fine_tuned(
     folder = RunFolder(path)
     if "task" in folder.read_flags():
         _warn_if_unfinished(folder)
-        checkpoint = open_checkpoint(folder.file(BEST), bilstm=True)
+        checkpoint = open_checkpoint(folder.file(BEST), bilstm=True, vocab_file=vocab_file)
     else:
-        checkpoint = open_checkpoint(path, bilstm=True)
+        checkpoint = open_checkpoint(path, bilstm=True, vocab_file=vocab_file)
         folder = run_of(checkpoint)
     flags = folder.read_flags() if folder else {}
     if "task" not in flags:

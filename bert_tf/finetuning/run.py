@@ -96,7 +96,11 @@ def _fine_tune(
         say(f"{run.path} holds a finished run: not training again.")
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     init = init or open_init_checkpoint(
-        options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
+        options.init_checkpoint,
+        options.bert_config_file,
+        options.replace_vocab,
+        run,
+        options.vocab_file,
     )
     trained = None if trains else _open_trained(run, init)
     if trained and trained is init:
@@ -291,11 +295,6 @@ def model_spec(
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
-    if spec.lower_case is None and (init or resumes):
-        raise ValueError(
-            "the checkpoint does not say whether its text is lower-cased: give --do_lower_case or "
-            "--nodo_lower_case"
-        )
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)
 
 

@@ -83,10 +83,11 @@ def _read(data: bytes) -> tuple[Vocabulary | None, dict, dict]:
             raise ValueError("its archive is too large")
         names = {"vocab.txt", "tokenizer_config.json", CLASSIFIER} & set(archive.namelist())
         files = {name: archive.read(name).decode() for name in names}
-    tokens = files.get("vocab.txt", "").split("\n")[:-1]
+    lines = files.get("vocab.txt", "").split("\n")[:-1]
+    tokenizer = json.loads(files.get("tokenizer_config.json", "{}"))
     return (
-        Vocabulary(tuple(tokens)) if tokens else None,
-        json.loads(files.get("tokenizer_config.json", "{}")),
+        Vocabulary.from_values(lines, tokenizer) if lines else None,
+        tokenizer,
         json.loads(files.get(CLASSIFIER, "{}")),
     )
 

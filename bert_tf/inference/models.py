@@ -11,7 +11,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.names import part_of
-from tfrecords.vocabulary import load_vocab
 
 Model = TypeVar("Model", bound=keras.Model)
 
@@ -42,5 +41,5 @@ def load_tokenizer(
         ValueError: vocabulary or casing are unknown, or a flag contradicts the checkpoint.
         OSError: the vocabulary cannot be read.
     """
-    vocab_file, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
-    return WordPieceTokenizer(load_vocab(vocab_file), lower_case, **arguments)
+    vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
+    return WordPieceTokenizer(vocab, lower_case, **arguments)

@@ -111,7 +111,11 @@ def _pretrain(
     run, say = RunFolder(options.output_dir), chief_say(strategy)
     mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
     init = init or open_init_checkpoint(
-        options.init_checkpoint, options.bert_config_file, options.replace_vocab, run
+        options.init_checkpoint,
+        options.bert_config_file,
+        options.replace_vocab,
+        run,
+        options.vocab_file,
     )
     spec = _resolve_model(options, task, run, named, init, mapping)
     contents = describe_records(named) if options.do_train else {}

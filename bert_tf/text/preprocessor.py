@@ -1,6 +1,7 @@
 """From text to the inputs of an encoder, as a Keras layer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -22,7 +23,8 @@ class BertPreprocessor(keras.layers.Layer):
     layer with XLA unless `jit_compile=True`.
 
     Args:
-        vocab: the vocabulary, or its tokens in the order of their ids.
+        vocab: the vocabulary, or its tokens in the order of their ids. (In the configuration of a
+            layer, a dict if there are added tokens.)
         lower_case: whether to lower-case text and strip accents, for "uncased" vocabularies.
         seq_length: length of the inputs; longer texts are truncated. At most the encoder's
             max_position_embeddings.
@@ -42,7 +44,7 @@ class BertPreprocessor(keras.layers.Layer):
 
     def __init__(
         self,
-        vocab: Vocabulary | Sequence[str],
+        vocab: Vocabulary | Sequence[str] | Mapping[str, Any],
         lower_case: bool,
         seq_length: int = 128,
         name: str = "preprocessor",
@@ -53,7 +55,10 @@ class BertPreprocessor(keras.layers.Layer):
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
-        vocab = vocab if isinstance(vocab, Vocabulary) else Vocabulary(tuple(vocab))
+        if isinstance(vocab, Mapping):
+            vocab = Vocabulary.from_values(vocab["lines"], vocab)
+        elif not isinstance(vocab, Vocabulary):
+            vocab = Vocabulary(tuple(vocab))
         self.tokenizer = WordPieceTokenizer(vocab, lower_case)
         self.seq_length = seq_length
         self.built = True
@@ -69,8 +74,10 @@ class BertPreprocessor(keras.layers.Layer):
         return {name: keras.KerasTensor(shape, "int32") for name in names}
 
     def get_config(self):
+        vocab = self.tokenizer.vocab
+        lines, others = list(vocab.lines), vocab.tokenizer_values()
         return super().get_config() | {
-            "vocab": list(self.tokenizer.vocab.tokens),
+            "vocab": {"lines": lines, **others} if others else lines,
             "lower_case": self.tokenizer.lower_case,
             "seq_length": self.seq_length,
         }

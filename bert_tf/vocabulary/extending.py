@@ -1,10 +1,10 @@
 """Adds domain-specific tokens to a published vocabulary."""
 
+import dataclasses
 import heapq
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import tensorflow as tf
 
@@ -19,7 +19,7 @@ MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class NewToken:
     """A token to add. `old_ids` are its tokens in the old vocabulary, or [UNK]."""
 
@@ -169,7 +169,8 @@ def extend(
     added = dict(zip(ids, new, strict=False))
     for index, item in added.items():
         tokens[index] = item.token
-    extended = Vocabulary(tuple(tokens))
+    # Added tokens without a line now have one, so that their ids stay.
+    extended = dataclasses.replace(vocab, lines=tuple(tokens))
     starts_from = {index: item.old_ids for index, item in added.items()}
     new_tokens = {index: item.token for index, item in added.items()}
     return extended, VocabularyMapping(len(vocab), len(extended), starts_from, new_tokens)

@@ -57,7 +57,7 @@ class Provenance:
 
     def write(self, vocab: Vocabulary) -> None:
         """Writes the manifest that describes the finished vocabulary."""
-        content = "".join(f"{token}\n" for token in vocab.tokens).encode()
+        content = vocab.text.encode()
         manifest = self._manifest | {"sha256": hashlib.sha256(content).hexdigest()}
         atomic_write(self._manifest_file, json.dumps(manifest, indent=2) + "\n")
 

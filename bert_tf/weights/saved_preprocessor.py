@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 
-from bert_tf.weights.formats.saved_model import read_graph, recognizes, root_children
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from bert_tf.text.tokenizer_files import TOKENIZER
+from bert_tf.weights.formats.saved_model import read_asset, read_graph, recognizes, root_children
+from tfrecords.vocabulary import Vocabulary
 
 # The operations that lower-case text in the preprocessors of the Model Garden and in ours.
 _LOWER_CASING = {"CaseFoldUTF8", "StringLower"}
@@ -40,10 +41,11 @@ def read_preprocessor(path: str) -> SavedPreprocessor | None:
     graph = read_graph(path)
     if not graph.object_graph_def.nodes or "bert_pack_inputs" not in root_children(graph):
         return None
-    if len(graph.asset_file_def) != 1:
-        raise ValueError(f"{path} holds {len(graph.asset_file_def)} assets, not one vocabulary")
-    name = os.path.basename(graph.asset_file_def[0].filename)
-    vocab = load_vocab(os.path.join(path, "assets", name))
+    names = [os.path.basename(asset.filename) for asset in graph.asset_file_def]
+    vocabs = [name for name in names if name != TOKENIZER]
+    if len(vocabs) != 1:
+        raise ValueError(f"{path} holds {len(vocabs)} assets, not one vocabulary")
+    vocab = read_asset(os.path.join(path, "assets", vocabs[0]))
     functions = graph.graph_def.library.function
     operations = {node.op for function in functions for node in function.node_def}
     lower_case = not _LOWER_CASING.isdisjoint(operations)

@@ -115,7 +115,7 @@ def preprocessor(tmp_path_factory) -> Subject:
     folder = tmp_path_factory.mktemp("preprocessor")
     path = str(folder / "assets" / "vocab.txt")
     write_vocab(path, VOCAB)
-    model = PreprocessorModule(WordPieceTokenizer(VOCAB), 8, path)
+    model = PreprocessorModule(WordPieceTokenizer(VOCAB), 8)
     model.bert_pack_inputs = functools.partial(pack_segments, vocab=VOCAB)
     return Subject(str(folder), model)
 

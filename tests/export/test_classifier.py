@@ -202,9 +202,7 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
     with pytest.raises(ValueError, match="comes without a vocabulary: give --vocab_file"):
         classifier.run(classifier.Options(**flags))
     flags["vocab_file"] = str(tmp_path / "words.txt")
-    with pytest.raises(ValueError, match="give --do_lower_case or --nodo_lower_case"):
-        classifier.run(classifier.Options(**flags))
-    classifier.run(classifier.Options(**flags, do_lower_case=True))
+    classifier.run(classifier.Options(**flags))
     classifier.export_classifier(run.path, str(tmp_path / "2"))
     found, expected = (tf.saved_model.load(f"{tmp_path}/{n}")(["A b"]) for n in (1, 2))
     np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])

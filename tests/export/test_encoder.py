@@ -373,7 +373,7 @@ def test_each_output_is_of_its_layer(run_folder):
     """Oracle: a pre-trainer of two layers; the other tests have one."""
     config = dataclasses.replace(CONFIG, num_hidden_layers=2, initializer_range=0.3)
     deeper = BertPretrainer(config)
-    module = EncoderModule(deeper, str(run_folder / "vocab.txt"), do_lower_case=True)
+    module = EncoderModule(deeper, Vocabulary(tuple(VOCAB)), do_lower_case=True)
     inputs = make_inputs()
     outputs, expected = module.__call__(inputs), deeper.encoder(inputs)
     assert_equal(outputs, expected | {"default": expected["pooled_output"]})
@@ -445,7 +445,7 @@ def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
     big = tmp_path / "big.txt"
     big.write_text("\n".join([*VOCAB, *(f"word{i}" for i in range(20))]))
     refuse("vocabulary: .*big.txt says 51 tokens", **good | {"vocab_file": str(big)})
-    with pytest.raises(ValueError, match="big.txt has 51 tokens, more than the encoder's 40"):
+    with pytest.raises(ValueError, match="has 51 tokens, more than the encoder's 40"):
         encoder.export_encoder(model, str(big), output, do_lower_case=True)
     refuse("do_lower_case: .*says False, but .*says True", **good, do_lower_case=False)
     assert not pathlib.Path(output).exists()

@@ -200,5 +200,4 @@ def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
     refuse("nowhere", vocab_file="nowhere")
     refuse("--max_seq_length is 2", max_seq_length=2)
     refuse("give --checkpoint or --vocab_file", vocab_file=None)
-    refuse("give --do_lower_case or --nodo_lower_case", do_lower_case=None)
     assert not list(tmp_path.iterdir())

@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import check_name, tensors_by_key
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.writer import atomic_write
@@ -74,9 +74,6 @@ _IGNORED = (
     *("*/adam_m", "*/adam_v", "*/Adam", "*/Adam_1", "beta1_power", "beta2_power", "global_step"),
     *("good_steps", "bad_steps", "loss_scale", "current_loss_scale"),
 )
-# What the names of Google's models say about their casing; google-research/bert tokenization.py
-# `validate_case_matches_checkpoint`.
-_CASINGS = ((r"uncased", True), (r"cased", False), (r"(multilingual|chinese)_L-\d", True))
 # The epsilon that Google's programs compute with, whatever bert_config.json says.
 _EPSILON = 1e-12
 # The last eight bytes of a checkpoint of version 1, which is a single file.
@@ -136,24 +133,25 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
     if config_file == folder.file(albert.GOOGLE_CONFIG):
         config = albert.read_google_config(config_file)
-    spec = folder.read(config)
+    spec = folder.read(config, replace_vocab=True)
     _check(spec.config, config_file or prefix, "it cannot be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
     classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
     tensors, unused = import_tensors(
         prefix, _rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
     )
-    if spec.lower_case is None:
-        spec = dataclasses.replace(spec, lower_case=_casing(folder.path))
+    vocab_file, size = folder.file(VOCAB), spec.config.vocab_size
+    vocab, problem = usable_vocab(folder.read_vocab, vocab_file, size)
     return Checkpoint(
         path=prefix,
         format=NAME,
-        spec=spec,
+        spec=dataclasses.replace(spec, vocab=vocab),
         tensors=tensors,
         head=kind and Head(kind),
         config_file=config_file,
-        vocab_file=folder.file(VOCAB) if spec.vocab else None,
-        sentencepiece_file=None if spec.vocab else albert.sentencepiece_file(folder.path),
+        vocab_file=vocab_file if vocab else None,
+        sentencepiece_file=None if vocab else albert.sentencepiece_file(folder.path),
+        vocab_problem=problem,
         unused=unused,
     )
 
@@ -238,9 +236,3 @@ def _is_v1(path: str) -> bool:
     with tf.io.gfile.GFile(path, "rb") as file:
         file.seek(max(file.size() - len(_V1_END), 0))
         return file.read() == _V1_END
-
-
-def _casing(folder: str) -> bool | None:
-    """Returns the casing that the name of a folder states, as Google's do; None if it does not."""
-    name = os.path.basename(os.path.abspath(folder))
-    return next((value for pattern, value in _CASINGS if re.search(pattern, name)), None)

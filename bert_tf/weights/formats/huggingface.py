@@ -9,17 +9,19 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.json_files import read_json
-from bert_tf.run_folder import TOKENIZER, VOCAB
-from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
-from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
-from bert_tf.weights.formats.huggingface_tokenizer import (
+from bert_tf.text.tokenizer_files import (
+    FILES,
+    VOCAB,
     WHOLE,
     read_lower_case,
     read_vocab,
     sentencepiece_file,
-    write_tokenizer,
 )
+from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
+from bert_tf.weights.formats import albert
+from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
+from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
+from bert_tf.weights.formats.huggingface_tokenizer import write_tokenizer
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.writer import atomic_write
@@ -62,8 +64,17 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
             f"{folder} has no {CONFIG}: give --bert_config_file, if need be to convert_checkpoint"
         )
     _check_weights(folder, values)
-    vocab, vocab_file = read_vocab(folder, config.vocab_size)
-    sentencepiece = None if vocab else sentencepiece_file(folder)
+    has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
+    vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
+    vocab, problem = usable_vocab(lambda: read_vocab(folder), vocab_file, config.vocab_size)
+    if vocab and len(vocab) < config.vocab_size:
+        print(
+            f"WARNING: {vocab_file} has {len(vocab)} tokens, fewer than the vocab_size "
+            f"{config.vocab_size} of the configuration: unless the embeddings were padded to that "
+            "size, the vocabulary is incomplete or belongs to another model."
+        )
+    sentencepiece = albert.sentencepiece_file(folder) or sentencepiece_file(folder)
+    sentencepiece = None if vocab else sentencepiece
     theirs, types = open_tensors(folder)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     type_name = model_type(config)
@@ -81,8 +92,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         tensors=tensors,
         head=head,
         config_file=config_file if values else None,
-        vocab_file=vocab_file,
+        vocab_file=vocab_file if vocab else None,
         sentencepiece_file=sentencepiece,
+        vocab_problem=problem,
         unused=unused,
     )
 
@@ -171,7 +183,7 @@ def download(name: str) -> str:
             f"hf:{name}: huggingface_hub is not installed: pip install 'bert-tf[huggingface]'"
         ) from None
     repository, _, revision = name.partition("@")
-    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", VOCAB, TOKENIZER, WHOLE]
+    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES]
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
     # huggingface_hub passes on errors of many types.

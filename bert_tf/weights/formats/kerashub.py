@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import hdf5
 from bert_tf.weights.names import part_of
 from bert_tf.weights.table import Row, export_tensors, import_tensors
@@ -168,12 +168,10 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = import_tensors(path, ROWS, config, theirs, (*_IGNORED, *ignored), classes)
     vocab_file = os.path.join(path, _VOCAB)
-    vocab = load_vocab(vocab_file) if tf.io.gfile.exists(vocab_file) else None
-    if vocab and len(vocab) > config.vocab_size:
-        raise ValueError(
-            f"{vocab_file} has {len(vocab)} tokens, more than the vocabulary_size "
-            f"{config.vocab_size} of {_CONFIG}: download or copy the preset again"
-        )
+    # Published presets state `strip_accents: False`, although their models learned text without.
+    vocab, problem = None, None
+    if tf.io.gfile.exists(vocab_file):
+        vocab, problem = usable_vocab(lambda: load_vocab(vocab_file), vocab_file, config.vocab_size)
     return Checkpoint(
         path=path,
         format=NAME,
@@ -182,6 +180,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         head=Head("classifier") if bias else None,
         config_file=os.path.join(path, _CONFIG),
         vocab_file=vocab_file if vocab else None,
+        vocab_problem=problem,
         unused=unused,
     )
 
@@ -221,9 +220,11 @@ def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
             raise ValueError(f"the casing of {checkpoint.vocab_file} is unknown")
         make_folder(os.path.dirname(os.path.join(folder, _VOCAB)))
         write_vocab(os.path.join(folder, _VOCAB), spec.vocab)
-        # BERT strips the accents of text that it lower-cases.
+        strips = spec.vocab.strip_accents
         objects[_TOKENIZER] = _object(
-            "BertTokenizer", lowercase=spec.lower_case, strip_accents=spec.lower_case
+            "BertTokenizer",
+            lowercase=spec.lower_case,
+            strip_accents=spec.lower_case if strips is None else strips,
         )
     if (name := model_class(checkpoint)) != "BertBackbone":
         tokenizer = objects.get(_TOKENIZER)

@@ -10,10 +10,10 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
-from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
 from bert_tf.weights.table import Row, import_tensors
 
 NAME = "Model Garden"
@@ -126,8 +126,10 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     config = folder.read_config() if has_config else config or config_of(prefix, theirs)
     # The Model Garden computes the tanh form by this name.
     act = "gelu_new" if config.hidden_act == "gelu" else config.hidden_act
-    spec = folder.read(config)
-    spec = dataclasses.replace(spec, config=dataclasses.replace(config, hidden_act=act))
+    config = dataclasses.replace(config, hidden_act=act)
+    vocab_file = folder.file(VOCAB)
+    vocab, problem = usable_vocab(folder.read_vocab, vocab_file, config.vocab_size)
+    spec = ModelSpec(config, vocab, folder.read_lower_case())
     tensors, unused = to_ours(prefix, spec.config, theirs, ignored)
     return Checkpoint(
         path=prefix,
@@ -135,7 +137,8 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         spec=spec,
         tensors=tensors,
         config_file=folder.file(CONFIG) if has_config else None,
-        vocab_file=folder.file(VOCAB) if spec.vocab else None,
+        vocab_file=vocab_file if vocab else None,
+        vocab_problem=problem,
         unused=unused,
     )
 

@@ -15,8 +15,9 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.text.tokenizer_files import VOCAB, read_vocab
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.input_files import shortened
@@ -93,13 +94,17 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         config = dataclasses.replace(config, hidden_act=_hidden_act(graph))
         tensors, unused = model_garden.to_ours(path, config, theirs, ignored)
     vocab_file = _vocab_file(path, graph)
+    vocab, problem = usable_vocab(
+        lambda: read_asset(vocab_file), f"{vocab_file}", config.vocab_size
+    )
     return Checkpoint(
         path=path,
         format=NAME if theirs.keys() == stored.keys() else f"{NAME}, int8",
-        spec=ModelSpec(config, _read_vocab(vocab_file, config), _read_lower_case(theirs)),
+        spec=ModelSpec(config, vocab, _read_lower_case(theirs)),
         tensors=tensors,
         config_file=config_file,
         vocab_file=vocab_file,
+        vocab_problem=problem,
         unused=unused,
     )
 
@@ -193,16 +198,12 @@ def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
     return os.path.join(path, "assets", name)
 
 
-def _read_vocab(vocab_file: str | None, config: BertConfig) -> Vocabulary | None:
+def read_asset(vocab_file: str | None) -> Vocabulary | None:
+    """Reads the vocabulary in the assets of a SavedModel; returns None if there is none."""
     if not vocab_file:
         return None
-    vocab = load_vocab(vocab_file)
-    if len(vocab) > config.vocab_size:
-        raise ValueError(
-            f"{vocab_file} has {len(vocab)} tokens, more than the {config.vocab_size} of the "
-            "encoder: download or copy the SavedModel again"
-        )
-    return vocab
+    folder = os.path.dirname(vocab_file)
+    return read_vocab(folder) if os.path.basename(vocab_file) == VOCAB else load_vocab(vocab_file)
 
 
 def _read_lower_case(theirs: Mapping[str, Tensor]) -> bool | None:

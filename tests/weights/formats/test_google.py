@@ -431,7 +431,7 @@ def test_bad_checkpoints_are_one_clear_line(folder):
     )
     write_vocab(str(folder / "vocab.txt"), Vocabulary((*VOCAB.tokens, "c")))
     (folder / "tokenizer_config.json").unlink()
-    message = "vocab.txt has 8 tokens, more than the vocab_size 7 of bert_config.json: use the"
+    message = "vocab.txt has 8 tokens, more than the vocab_size 7 of the configuration: use"
     assert message in problem()
     write_vocab(str(folder / "vocab.txt"), VOCAB)
     values = CONFIG.to_dict() | {"is_decoder": True}

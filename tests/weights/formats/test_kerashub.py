@@ -254,7 +254,7 @@ class TestBadInput:
     def test_vocabulary(self, preset):
         with open(preset / "assets/tokenizer/vocabulary.txt", "a") as file:
             file.write("more\n")
-        self.check(preset, "has 13 tokens, more than the vocabulary_size 12")
+        self.check(preset, "has 13 tokens, more than the vocab_size 12")
 
     def test_values_in_another_file(self, preset, tmp_path):
         with h5py.File(preset / "model.weights.h5", "a") as file:

@@ -71,7 +71,7 @@ def test_files_beside_it(garden, training):
     checkpoint = open_checkpoint(str(training))
     assert checkpoint.spec.config == dataclasses.replace(CONFIG, hidden_dropout_prob=0.2)
     assert len(checkpoint.spec.vocab) == 12
-    assert checkpoint.spec.lower_case is None
+    assert checkpoint.stated_casing is None
 
 
 class TestBadInput:

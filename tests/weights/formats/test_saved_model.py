@@ -251,7 +251,7 @@ class TestBadInput:
     def test_vocabulary_too_large(self, encoder):
         with open(encoder / "assets/vocab.txt", "a") as file:
             file.write("more\n")
-        self.check(encoder, "vocab.txt has 13 tokens, more than the 12 of the encoder")
+        self.check(encoder, "vocab.txt has 13 tokens, more than the vocab_size 12")
 
 
 def test_the_check_passes(garden, capsys):

@@ -1,0 +1,236 @@
+"""Vocabulary and casing in the files of a folder, as Hugging Face's tokenizers read them.
+
+vocab.txt               the vocabulary, one token per line
+tokenizer_config.json   casing, accents and added tokens
+tokenizer.json          the whole tokenizer in one file; newer folders have no vocab.txt
+added_tokens.json, special_tokens_map.json   added tokens in folders of older programs
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.json_files import read_json
+from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary, load_vocab, read_lines
+
+VOCAB = "vocab.txt"
+TOKENIZER = "tokenizer_config.json"
+WHOLE = "tokenizer.json"
+_ADDED = "added_tokens.json"
+_SPECIAL = "special_tokens_map.json"
+# The key of tokenizer_config.json for `Vocabulary.sha256`, by which files that bert_tf wrote, with
+# the ids of added tokens, are known. Other libraries ignore it.
+CHECKSUM = "vocab_sha256"
+FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
+# The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
+_CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
+# Those that take everything from tokenizer.json.
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# The values of tokenizer_config.json and special_tokens_map.json that name special tokens.
+_SPECIAL_KEYS = (
+    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
+    "extra_special_tokens",
+)
+_NAMED = (*_SPECIAL_KEYS, "additional_special_tokens")
+_FLAGS = ("single_word", "lstrip", "rstrip", "special")
+# The types of models in tokenizer.json.
+_OURS, _SENTENCEPIECE = "WordPiece", "Unigram"
+# How many ids of a tokenizer.json may have no token, which damage would exceed.
+_MOST_GAPS = 100_000
+
+
+def read_vocab(folder: str) -> Vocabulary | None:
+    """Reads the vocabulary; returns None if there is none.
+
+    Prints a warning if the files state other ids for added tokens than transformers gives them.
+
+    Raises:
+        ValueError: a file is damaged, or two contradict each other.
+        OSError: a file cannot be read.
+    """
+    path, whole = os.path.join(folder, VOCAB), os.path.join(folder, WHOLE)
+    config, tokenizer = read_json(os.path.join(folder, TOKENIZER)), read_json(whole)
+    if tf.io.gfile.exists(path):
+        lines = list(load_vocab(path).lines)
+        size = len(set(read_lines(path)))
+        _check_same(path, lines, whole, tokenizer)
+    else:
+        lines = _lines_of(whole, tokenizer)
+        size = len(tokenizer["model"]["vocab"]) if lines else 0
+    if not lines:
+        return None
+    strips = config.get("strip_accents", _normalizer(tokenizer).get("strip_accents"))
+    if strips == (_lower_case(folder, config, tokenizer) is not False):
+        strips = None
+    try:
+        if CHECKSUM in config:
+            added = Vocabulary.from_values(lines, config).added
+        else:
+            added = _with_ids(_added_tokens(folder, config, tokenizer), lines, size)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{folder}: its added tokens are damaged ({error}): download or copy them again"
+        ) from None
+    # transformers counts a blank line at the end, too.
+    first = min((token.id for token in added if token.id >= len(lines)), default=0)
+    lines += [""] * (first - len(lines))
+    return Vocabulary(tuple(lines), tuple(added), strips)
+
+
+def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[str, Any]) -> None:
+    """Raises a ValueError if vocab.txt and tokenizer.json assign different tokens to an id."""
+    model = tokenizer.get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(ids, dict):  # SentencePiece models have a list
+        return
+    for token, index in ids.items():
+        if index in range(len(lines)) and lines[index] != token.strip(" \t\r"):
+            raise ValueError(
+                f"token {index} is {lines[index]!r} in {path}, but {token!r} in {whole}: "
+                "remove the file that does not belong to the model"
+            )
+
+
+def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
+    """Returns the vocabulary in the content of a tokenizer.json; ids without tokens are blank.
+
+    Returns [] if there is no content, or if it is a SentencePiece model.
+    """
+    try:
+        if not tokenizer or (kind := tokenizer["model"].get("type", _OURS)) == _SENTENCEPIECE:
+            return []
+        if kind != _OURS:
+            raise ValueError(f"its model is {kind}, but BERT's is {_OURS}")
+        ids = dict(tokenizer["model"]["vocab"])
+        # Reading vocab.txt would change them.
+        if wrong := [token for token in ids if "\n" in token or token.strip(" \t\r") != token]:
+            raise ValueError(f"its token {wrong[0]!r} cannot be a line of {VOCAB}")
+        tokens = {index: token for token, index in ids.items()}
+        if max(tokens) >= _MOST_GAPS + len(tokens):
+            raise ValueError(f"its largest id is {max(tokens)}, of {len(tokens)} tokens")
+        last = max(index for index, token in tokens.items() if token)
+        return list(Vocabulary(tuple(tokens.get(x, "") for x in range(last + 1))).lines)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path} holds no vocabulary ({error}): download or copy it again"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _added_tokens(
+    folder: str, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Returns the attributes of added tokens, in the order in which transformers adds them.
+
+    Those that a file gives an id come first, in the order of their ids.
+
+    Source: transformers tokenization_utils_base.py `_from_pretrained`.
+    """
+    decoder, named = config.get("added_tokens_decoder"), {key: config.get(key) for key in _NAMED}
+    stated: dict[int, dict[str, Any]] = {}
+    if decoder is None:
+        named |= read_json(os.path.join(folder, _SPECIAL))
+        special = {token["content"] for key in _SPECIAL_KEYS for token in _listed(named.get(key))}
+        for content, index in read_json(os.path.join(folder, _ADDED)).items():
+            stated[index] = {"content": content, "special": content in special}
+    if decoder is None or config.get("tokenizer_class") in _GENERIC:
+        stated |= {token["id"]: dict(token) for token in tokenizer.get("added_tokens") or ()}
+    stated |= {int(index): dict(token) for index, token in (decoder or {}).items()}
+    tokens = [token | {"id": index} for index, token in sorted(stated.items())]
+    return tokens + [token for key in _NAMED for token in _listed(named.get(key))]
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+    """Returns the attributes of the tokens that a value of tokenizer_config.json names."""
+    if isinstance(value, dict) and "content" not in value:
+        value = list(value.values())
+    values = value if isinstance(value, list) else [value]
+    named = (x if isinstance(x, dict) else {"content": x, "special": True} for x in values if x)
+    return [dict(token) for token in named]
+
+
+def _with_ids(
+    tokens: Iterable[dict[str, Any]], lines: Sequence[str], size: int
+) -> list[AddedToken]:
+    """Gives added tokens the ids that transformers gives them, whatever the files state.
+
+    Args:
+        tokens: their attributes.
+        lines: the vocabulary.
+        size: how many different lines it has, as transformers counts them.
+
+    Source: tokenizers/src/tokenizer/added_vocabulary.rs `add_tokens`.
+    """
+    ids = {line: index for index, line in enumerate(lines)}
+    added: dict[int, AddedToken] = {}
+    contents = {""}
+    for values in tokens:
+        content = values["content"]
+        if content in contents:
+            continue
+        contents.add(content)
+        index = ids.get(content, size)
+        size += content not in ids
+        if (stated := values.get("id", index)) != index:
+            print(
+                f"WARNING: the added token {content!r} is stated to have the id {stated}, but "
+                f"has {index}, as in transformers, which numbers added tokens after the vocabulary."
+            )
+        flags = {name: values.get(name, False) for name in _FLAGS}
+        normalized = values.get("normalized", not flags["special"])
+        # Of two with the same id, which repeated lines cause, transformers forgets the first.
+        added[index] = AddedToken(index, content, **flags, normalized=normalized)
+    return [added[index] for index in sorted(added) if added[index].content not in SPECIAL_TOKENS]
+
+
+def sentencepiece_file(folder: str) -> str | None:
+    """Returns the tokenizer.json of a SentencePiece model; None if there is none."""
+    whole = os.path.join(folder, WHOLE)
+    model = read_json(whole).get("model")
+    found = isinstance(model, dict) and model.get("type") == _SENTENCEPIECE
+    return whole if found else None
+
+
+def read_lower_case(folder: str) -> bool | None:
+    """Reads whether text is lower-cased; returns None if no file states it.
+
+    Prints a warning if the tokenizer splits text differently from ours.
+
+    Raises:
+        ValueError: a file is damaged.
+        OSError: a file cannot be read.
+    """
+    path = os.path.join(folder, TOKENIZER)
+    config, tokenizer = read_json(path), read_json(os.path.join(folder, WHOLE))
+    ideographs = _normalizer(tokenizer).get("handle_chinese_chars")
+    kind = config.get("tokenizer_class") or _CLASSES[0]
+    differences = {
+        "tokenize_chinese_chars is False": config.get("tokenize_chinese_chars", ideographs)
+        is False,
+        f"tokenizer_class is {kind}": kind not in (*_CLASSES, *_GENERIC),
+    }
+    for difference in (text for text, differs in differences.items() if differs):
+        print(
+            f"WARNING: {path}: {difference}, which bert_tf does not support: some texts will get "
+            "other tokens than in transformers."
+        )
+    return _lower_case(folder, config, tokenizer)
+
+
+def _lower_case(
+    folder: str, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
+) -> bool | None:
+    value = config.get("do_lower_case", _normalizer(tokenizer).get("lowercase"))
+    if not isinstance(value, bool | None):
+        path = os.path.join(folder, TOKENIZER)
+        raise ValueError(f"{path}: do_lower_case is {value!r}, not a boolean")
+    return value
+
+
+def _normalizer(tokenizer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the normalizer in the content of a tokenizer.json; {} if it is not BERT's."""
+    found = tokenizer.get("normalizer")
+    return found if isinstance(found, dict) and found.get("type") == "BertNormalizer" else {}

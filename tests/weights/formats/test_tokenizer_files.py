@@ -1,0 +1,30 @@
+"""Folders of tokenizers against the ids that transformers gives; see make_tokenizer_golden.py."""
+
+import json
+import pathlib
+
+import pytest
+
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.run_folder import RunFolder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.tokenizer_files import read_lower_case, read_vocab
+
+GOLDEN = json.loads((pathlib.Path(__file__).parent / "tokenizer_golden.json").read_text("utf-8"))
+TEXTS = GOLDEN.pop("texts")
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_ids_equal_those_of_transformers(tmp_path, name):
+    """The same ids from a run folder that the vocabulary was written to, too."""
+    for file, content in GOLDEN[name]["files"].items():
+        content = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    vocab, lower_case = read_vocab(str(tmp_path)), read_lower_case(str(tmp_path)) is not False
+    assert (
+        WordPieceTokenizer(vocab, lower_case).tokenize_flat(TEXTS).to_list()
+        == (GOLDEN[name]["ids"])
+    )
+    run = RunFolder(str(tmp_path / "run"))
+    run.write(ModelSpec(BertConfig(99, 4, 1, 1, 4), vocab, lower_case))
+    assert (run.read_vocab(), run.read_lower_case()) == (vocab, lower_case)

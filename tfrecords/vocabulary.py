@@ -86,7 +86,8 @@ class Vocabulary:
     @functools.cached_property
     def tokens(self) -> tuple[str, ...]:
         """All tokens; the position of a token is its id."""
-        return (*self.lines, *(x.content for x in self.added if x.id >= len(self.lines)))
+        tokens = dict(enumerate(self.lines)) | {token.id: token.content for token in self.added}
+        return tuple(tokens.values())
 
     @functools.cached_property
     def ids(self) -> dict[str, int]:

@@ -155,7 +155,7 @@ def extend(
     Raises:
         ValueError: there are more new tokens than [unused] ones.
     """
-    tokens = list(vocab.tokens)
+    tokens = [*vocab.lines, *vocab.tokens[len(vocab.lines) :]]
     if placement == "append":
         ids = range(len(tokens), len(tokens) + len(new))
         tokens += [""] * len(new)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.weights.formats.saved_model import read_asset
 from export.card import CONFIG_COPY
 from export.checks.points import Point, Subject, differences, largest_difference, saved_again
-from tfrecords.vocabulary import load_vocab
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
 
@@ -29,7 +29,7 @@ def example_inputs(subject: Subject, batch: int = 2, length: int = 6) -> dict[st
 def num_tokens(subject: Subject) -> int:
     """Returns the size of the vocabulary."""
     try:
-        return len(load_vocab(_vocab_path(subject.model)))
+        return len(read_asset(_vocab_path(subject.model)))
     except (AttributeError, ValueError, OSError):
         return 5  # a point of its own reports this
 
@@ -165,7 +165,7 @@ def _vocabulary(subject: Subject) -> str:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
     if not path.startswith(f"{subject.folder.rstrip('/')}/assets/"):
         return f"vocab_file at {path}"
-    load_vocab(path)  # raises an error for any other file
+    read_asset(path)  # raises an error for any other file
     return differences(
         {"the type of do_lower_case": casing.dtype, "its trainable": casing.trainable},
         {"the type of do_lower_case": tf.bool, "its trainable": False},

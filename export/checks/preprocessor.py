@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.weights.formats.saved_model import read_asset
 from export.checks.points import Point, Subject, differences, saved_again
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import Vocabulary
 
 _TEXTS = ["a b c, d e f", "", "g"]
 _NAMES = ("input_mask", "input_type_ids", "input_word_ids")
@@ -33,7 +34,7 @@ def _vocab(subject: Subject) -> Vocabulary:
     """Returns the vocabulary among the assets; raises a ValueError if there is none."""
     for path in subject.assets():
         if path.endswith(".txt"):
-            return load_vocab(path)
+            return read_asset(path)
     raise ValueError("no vocabulary, *.txt, in assets")
 
 

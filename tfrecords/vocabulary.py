@@ -65,6 +65,11 @@ class Vocabulary:
         added: tokens that are found before text is split into words, in the order of their ids.
             Those without a line have the ids after the last line.
         strip_accents: whether text loses its accents; None if it does when it is lower-cased.
+        pad_id: the id of [PAD].
+        unk_id: the id of [UNK].
+        cls_id: the id of [CLS].
+        sep_id: the id of [SEP].
+        mask_id: the id of [MASK].
 
     Raises:
         ValueError: a special token is missing.

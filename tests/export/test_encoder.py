@@ -396,8 +396,8 @@ def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_pa
     # Graphs without dropout are smaller.
     still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.3)
     config = dataclasses.replace(CONFIG, **still, **changes)
-    folder, vocab_file = str(tmp_path / "encoder"), str(run_folder / "vocab.txt")
-    module = EncoderModule(BertEncoder(config), vocab_file, do_lower_case=True, int8=int8)
+    folder, vocab = str(tmp_path / "encoder"), Vocabulary(tuple(VOCAB))
+    module = EncoderModule(BertEncoder(config), vocab, do_lower_case=True, int8=int8)
     tf.saved_model.save(module, folder)
     inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in make_inputs()}
     outputs = hub.KerasLayer(folder)(inputs)

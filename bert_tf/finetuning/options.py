@@ -39,7 +39,9 @@ class TaskOptions(command.Options):
     text_column: str | None = option(
         None,
         help="Column of the text in files of --task=csv. Default: text, in any case, or what is "
-        "left beside the label.",
+        "left beside the label. With --task=ner, the number of the column of the words, from 1. "
+        "Default: the first one that does not number sentences or words.",
+        aliases=("word_column",),
         rare=True,
     )
     text_b_column: str | None = option(
@@ -50,7 +52,9 @@ class TaskOptions(command.Options):
     label_column: str | None = option(
         None,
         help="Column to predict in files of --task=csv; with --label_type=classes also several, "
-        "separated by commas, each holding 0 or 1 for the class of its name. Default: label.",
+        "separated by commas, each holding 0 or 1 for the class of its name. Default: label. With "
+        "--task=ner, the number of the column of the tags. Default: the last one.",
+        aliases=("tag_column",),
         rare=True,
     )
     label_type: str = option(

@@ -1,45 +1,89 @@
 """CoNLL files: a word per line with its columns, a blank line after each sentence."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from unicodedata import normalize
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
 from bert_tf.finetuning.tables import read_file
+from bert_tf.finetuning.tagging.conll_columns import NUMBERED, ConllColumns, find_columns
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 DOCUMENT = "-DOCSTART-"
+# The lines of a sentence: their numbers and cells.
+_Rows = list[tuple[int, list[str]]]
 
 
-def read_conll(path: str) -> TaggedText:
-    """Reads a file whose first column is the word and whose last one is its tag.
+def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
+    """Reads a file with a word and its tag in columns.
 
-    Columns are separated by tabs or, in lines without tabs, by spaces. With a single column, there
-    are no tags. Without -DOCSTART- lines, every sentence is a document.
+    Columns are separated by tabs or, in lines without tabs, by spaces. The word is in the first
+    column after those that number sentences and words, and the tag in the last one; but of nested
+    entities (GermEval), the outer ones count, and in the ten columns of CoNLL-U, the universal part
+    of speech. The notes of the text say so. With a single column, there are no tags. Comments, and
+    CoNLL-U's ranges of tokens and empty nodes, are left out. Without -DOCSTART- lines, every
+    sentence is a document.
+
+    Args:
+        word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
 
     Raises:
         ValueError: a line is malformed, or there are no words; the message names the line.
         OSError: the file cannot be read.
     """
-    documents, sentence, width, marked = [[]], [], 0, False
-    for number, columns in _rows(path):
-        if columns and columns[0] != DOCUMENT:
-            width = width or len(columns)
-            _check(path, number, columns, width)
-            sentence.append((columns[0], columns[-1], number))
+    documents, marked, comments = _documents(path)
+    cells = [[row for _, row in rows] for document in documents for rows in document]
+    if not cells:
+        raise ValueError(f"{path} has no words")
+    columns, width = find_columns(cells, word, tag), len(cells[0][0])
+    if columns.word >= width:
+        raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
+    sentences = [[_sentence(path, rows, columns) for rows in document] for document in documents]
+    sentences = [[sentence for sentence in document if sentence.words] for document in sentences]
+    if not marked:
+        sentences = [[sentence] for document in sentences for sentence in document]
+    text = TaggedText(path, [document for document in sentences if document], marked)
+    left_out = sum(map(len, cells)) - len(text.words)
+    notes = [f"{counted(comments, 'comment')} left out"] * bool(comments)
+    notes += [f"{counted(left_out, 'line')} of ranges and empty nodes left out"] * bool(left_out)
+    found = {"text_column": columns.word, "label_column": columns.tag}
+    if columns.word or columns.tag not in (None, width - 1):
+        found = {flag: str(index + 1) for flag, index in found.items() if index is not None}
+        shown = ", ".join(f"--{flag}={number}" for flag, number in found.items())
+        return replace(text, notes=(f"{shown} of {width} columns", *notes), columns=found)
+    return replace(text, notes=tuple(notes))
+
+
+def _documents(path: str) -> tuple[list[list[_Rows]], bool, int]:
+    """Returns the sentences of each document, whether lines mark documents, and the comments."""
+    rows = [*_rows(path)]
+    words = [x for _, x in rows if x and DOCUMENT not in x and not x[0].startswith("#")]
+    width = len(words[0]) if words else 0
+    numbered = len(words) > 2 and all(NUMBERED.fullmatch(cells[0]) for cells in words)
+    documents, sentence, comments, marked = [[]], [], 0, False
+    for number, cells in rows:
+        if not sentence and cells and cells[0].startswith("#"):
+            states = " " in cells[0] or any("=" in cell for cell in cells[1:3])
+            if numbered or states or len(cells) != width:
+                comments += 1
+                continue
+        if cells and DOCUMENT not in cells:
+            if len(cells) != (width := width or len(cells)):
+                raise ValueError(
+                    f"{path}, line {number}: {counted(len(cells), 'column')} instead of the "
+                    f"{width} of the first word"
+                )
+            sentence.append((number, cells))
             continue
         if sentence:
-            documents[-1].append(_sentence(sentence, width))
+            documents[-1].append(sentence)
             sentence = []
-        if columns:
+        if cells:
             documents.append([])
             marked = True
-    documents = [document for document in documents if document]
-    if not documents:
-        raise ValueError(f"{path} has no words")
-    if not marked:
-        documents = [[sentence] for document in documents for sentence in document]
-    return TaggedText(path, documents, marked)
+    return documents, marked, comments
 
 
 def read_tfds(split: str) -> TaggedText:
@@ -64,12 +108,6 @@ def read_tfds(split: str) -> TaggedText:
             lines = (number,) * len(words)
             documents.append([Sentence(words, tuple(map(name, row["ner"])), lines)])
     return TaggedText("TFDS conll2003", documents)
-
-
-def has_tags(path: str) -> bool:
-    """Returns whether the first word of a file has a tag."""
-    rows = (columns for _, columns in _rows(path) if columns and columns[0] != DOCUMENT)
-    return len(next(rows, [])) > 1
 
 
 def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
@@ -120,17 +158,12 @@ def _columns(line: str) -> list[str]:
     return [column for column in line.split(" ") if column]
 
 
-def _check(path: str, number: int, columns: list[str], width: int) -> None:
-    if len(columns) != width:
-        raise ValueError(
-            f"{path}, line {number}: {counted(len(columns), 'column')} instead of the {width} of "
-            "the first word"
-        )
-    for name, column in (("word", columns[0]), ("tag", columns[-1])):
-        if not column:
-            raise ValueError(f"{path}, line {number}: the {name} is empty")
-
-
-def _sentence(rows: list[tuple[str, str, int]], width: int) -> Sentence:
-    words, tags, lines = zip(*rows, strict=True)
-    return Sentence(words, tags if width > 1 else (), lines)
+def _sentence(path: str, rows: _Rows, columns: ConllColumns) -> Sentence:
+    rows = [(number, cells) for number, cells in rows if columns.is_word(cells)]
+    found = {"word": [cells[columns.word] for _, cells in rows], "tag": []}
+    if columns.tag is not None:
+        found["tag"] = [normalize("NFC", cells[columns.tag]) for _, cells in rows]
+    for name, values in found.items():
+        if "" in values:
+            raise ValueError(f"{path}, line {rows[values.index('')][0]}: the {name} is empty")
+    return Sentence(tuple(found["word"]), tuple(found["tag"]), tuple(number for number, _ in rows))

@@ -3,12 +3,13 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.finetuning.labels import sorted_classes, warn_about_names
 from bert_tf.finetuning.tagging.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
 from tfrecords.progress import counted, say
 
@@ -34,12 +35,15 @@ class TaggedText:
         marks_documents: whether the file says where documents begin; otherwise every sentence is a
             document.
         notes: faults in the data, with their counts.
+        columns: values of flags for the columns in which the words and tags were found, if these
+            are not the usual ones.
     """
 
     path: str
     documents: list[list[Sentence]]
     marks_documents: bool = False
     notes: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -115,11 +119,21 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
         ValueError: there are no tags, all are the same, or one is malformed.
     """
     text, _ = text.in_bio()
-    names = sorted(set(text.tags), key=lambda tag: (tag != "O", tag))
+    names = sorted(sorted_classes(set(text.tags)), key=lambda tag: tag != "O")
     if not names:
-        raise ValueError(f"{text.path} has no tags: training needs a column with them")
+        raise ValueError(
+            f"{text.path} has no tags: training needs a column with them, the last one or "
+            "--label_column"
+        )
     if len(names) == 1:
         raise ValueError(f'{text.path}: every word has the tag "{names[0]}": nothing to learn')
+    warn_about_names(text.path, names)
+    if all(map(str.isdecimal, names)):
+        say(
+            f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
+            "them, replace each number n by names[n]; in Hugging Face datasets, names is "
+            "dataset.features['ner_tags'].feature.names."
+        )
     return tuple(names)
 
 
@@ -137,12 +151,13 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
         say(f"{text.path}: converted the tags from {scheme} to BIO.")
     if tag_entities(labels):
         _warn_about_breaks(text)
+    _warn_about_words(text)
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
         raise ValueError(
             f'{text.path}: none of its tags, such as "{text.tags[0]}", is among the training '
-            f"tags: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag; to "
-            "predict text without tags, leave only the words"
+            f"tags: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag, or "
+            "--label_column; to predict text without tags, leave only the words"
         )
     for tag in sorted(counts.keys() - set(labels)):
         say(
@@ -150,6 +165,15 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
             f" the words with it ({counts[tag]:,}) count as errors of the model."
         )
     return text
+
+
+def _warn_about_words(text: TaggedText) -> None:
+    odd = [word for word in text.words if not any(map(str.isalpha, word))]
+    if 2 * len(odd) > len(text.words):
+        say(
+            f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
+            f'as "{odd[0]}": does --text_column name the column of the words?'
+        )
 
 
 def _warn_about_breaks(text: TaggedText) -> None:

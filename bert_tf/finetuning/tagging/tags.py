@@ -24,6 +24,12 @@ def is_entity_tag(tag: str) -> bool:
     return tag in _PLAIN or bool(_ENTITY.fullmatch(tag))
 
 
+def entity_types(tags: Iterable[str]) -> set[str] | None:
+    """Returns the types of the entities; None if a tag is of no scheme."""
+    tags = set(tags)
+    return {tag[2:] for tag in tags} - {""} if all(map(is_entity_tag, tags)) else None
+
+
 def scheme_of(sentences: Iterable[Sequence[str]]) -> str:
     """Returns "BIO", "IOB1", "IOBES" or "BILOU" for the tags of all sentences."""
     prefixes, starts = set(), set()

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_tf.finetuning.tagging.conll import has_tags, read_conll, read_tfds, write_conll
+from bert_tf.finetuning.tagging.conll import read_conll, read_tfds, write_conll
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names, prepare
 
 _TEXT = """-DOCSTART- -X- -X- O
@@ -58,9 +58,9 @@ def test_without_marks_every_sentence_is_a_document(tmp_path):
     path = _write(tmp_path, "a\u00a0b O\n\nc O\n")
     text = read_conll(path)
     assert [len(document) for document in text.documents] == [1, 1]
-    assert text.words == ["a\u00a0b", "c"] and has_tags(path)
+    assert text.words == ["a\u00a0b", "c"]
     path = _write(tmp_path, "a\nb\n")
-    assert read_conll(path).tags == [] and not has_tags(path)
+    assert read_conll(path).tags == []
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,113 @@ def test_tfds_has_the_sentences_of_the_files(tmp_path, monkeypatch):
         ]
         assert rows[0] == rows[1]
         assert text.describe() == "4 words in 3 sentences"
+
+
+_GERMEVAL = """#\thttp://de.wikipedia.org/wiki/Manfred_Korfmann\t[2009-10-17]
+1\tTroia\tB-LOC\tO
+2\tUniversity\tB-ORG\tO
+3\tof\tI-ORG\tO
+4\tBerlin\tI-ORG\tB-LOC
+
+#\thttp://example.org\t[2009-10-17]
+1\tJa\tO\tO
+"""
+_CONLLU = """# newdoc
+# sent_id = 1
+# text = Im Haus
+1-2\tIm\t_\t_\t_\t_\t_\t_\t_\t_
+1\tIn\tin\tADP\tAPPR\t_\t3\tcase\t_\t_
+2\tdem\tder\tDET\tART\tCase=Dat\t3\tdet\t_\tSpaceAfter=No
+3\tHaus\tHaus\tNOUN\tNN\t_\t0\troot\t_\t_
+3.1\tist\tsein\tAUX\t_\t_\t_\t_\t_\t_
+
+# sent_id = 2
+1\tJa\tja\tINTJ\tITJ\t_\t0\troot\t_\t_
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "tags", "notes"),
+    [
+        (
+            _GERMEVAL,
+            "Troia University of Berlin Ja",
+            "B-LOC B-ORG I-ORG I-ORG O",
+            ("--text_column=2, --label_column=3 of 4 columns", "2 comments left out"),
+        ),
+        (_GERMEVAL.replace("B-LOC\n", "O\n"), "Troia University of Berlin Ja", None, ("=3 of 4",)),
+        (
+            _CONLLU,
+            "In dem Haus Ja",
+            "ADP DET NOUN INTJ",
+            ("=2, --label_column=4 of 10", "4 comments", "2 lines of ranges"),
+        ),
+        ("0 EU B-ORG\n1 in O\n2 a O\n\n0 b O\n", "EU in a b", "B-ORG O O O", ("=2, --label",)),
+        ("1 EU NNP B-NP B-ORG\n2 in IN O O\n3 a DT B-NP O\n", "EU in a", "B-ORG O O", ("=5 of 5",)),
+        ("4 a O\n5 b O\n\n6 c O\n7 d B-X\n", "a b c d", "O O O B-X", ("=2, ",)),
+        ("s1 a O\ns1 b O\n\ns2 c O\ns2 d O\ns2 e B-X\n", "a b c d e", None, ("=2, ",)),
+        (
+            "s1 1 a O\ns1 2 b O\ns1 3 c O\ns1 4 d B-X\n",
+            "a b c d",
+            None,
+            ("=3, --label_column=4",),
+        ),
+        ("1-1\ta\tO\n1-2\tb\tO\n\n2-1\tc\tO\n2-2\td\tB-X\n", "a b c d", None, ("=2, ",)),
+        ("1 a\n2 b\n3 c\n", "a b c", "", ("--text_column=2 of 2 columns",)),
+        # Words that are numbers.
+        ("1 O\n2 O\n3 B-X\n", "1 2 3", "O O B-X", ()),
+        ("1 CD O\n2 CD O\n3 CD O\n\nEU NNP B-ORG\n", "1 2 3 EU", None, ()),
+        ("1-2 CD O\n8.1 CD O\nwon VB O\n", "1-2 8.1 won", None, ()),
+        ("1 CD O\n3 CD B-X\n", "1 3", None, ()),
+        # Words and comments that begin with #.
+        ("# : O\n5 CD O\n#tag NN O\n\n#b NN B-X\n", "# 5 #tag #b", None, ()),
+        ("# id 7\tdomain=en\na\tO\nb\tB-X\n", "a b", None, ("1 comment left out",)),
+        ("# sent_id = 1\na x y O\nb x y B-X\n", "a b", None, ("1 comment left out",)),
+    ],
+)
+def test_columns_of_other_formats(text, words, tags, notes, tmp_path):
+    """Oracle: the words and outer or universal tags, written down."""
+    read = read_conll(_write(tmp_path, text))
+    assert read.words == words.split()
+    if tags is not None:
+        assert read.tags == tags.split()
+    assert len(read.notes) >= len(notes) and all(map(str.__contains__, read.notes, notes))
+    lines = text.split("\n")
+    numbers = [n for sentence in read.sentences for n in sentence.lines]
+    assert all(w in lines[n - 1].split() for w, n in zip(read.words, numbers, strict=True))
+    if read.columns:
+        again = read_conll(_write(tmp_path, text), *(int(x) for x in read.columns.values()))
+        assert again.documents == read.documents
+
+
+def test_columns_may_be_named(tmp_path):
+    """Oracle: by hand; a file without the column of tags has none, or holds words alone."""
+    path = _write(tmp_path, _GERMEVAL)
+    assert read_conll(path, 2, 4).tags == ["O", "O", "O", "B-LOC", "O"]
+    text = read_conll(_write(tmp_path, "1\ta\n2\tb\n"), 2, 3)
+    assert (text.words, text.tags) == (["a", "b"], [])
+    assert read_conll(_write(tmp_path, "a\nb\n"), 2, 3).words == ["a", "b"]
+    with pytest.raises(ValueError, match="train.txt has 2 columns, but --text_column=3"):
+        read_conll(_write(tmp_path, "a O\n"), 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("0-2\tO\n3-4\tB-X\n", 'words have no letter, such as "0-2"'),
+        ("a B-caf\u00e9\nb B-cafe\u0301\nc B-Caf\u00e9\n", "'B-Café' and 'B-café'"),
+        ("a 3\nb 10\n", "the tags are numbers"),
+        ("a B-X\n, O\n文 O\n5 O\n", None),
+    ],
+)
+def test_odd_words_and_tags_are_said(text, warned, tmp_path, capsys):
+    """Oracle: by hand."""
+    text = read_conll(_write(tmp_path, text))
+    prepare(text, labels := label_names(text))
+    assert labels in (("3", "10"), ("O", "B-X"), ("B-Café", "B-café"))
+    out = capsys.readouterr().out
+    assert warned in out if warned else not out
 
 
 def test_labels_are_sorted_with_o_first(tmp_path):

@@ -48,12 +48,14 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
     left_out = sum(map(len, cells)) - len(text.words)
     notes = [f"{counted(comments, 'comment')} left out"] * bool(comments)
     notes += [f"{counted(left_out, 'line')} of ranges and empty nodes left out"] * bool(left_out)
+    if (columns.word, columns.tag) == (0, width - 1) or width == 1:
+        return replace(text, notes=tuple(notes))
     found = {"text_column": columns.word, "label_column": columns.tag}
-    if columns.word or columns.tag not in (None, width - 1):
-        found = {flag: str(index + 1) for flag, index in found.items() if index is not None}
-        shown = ", ".join(f"--{flag}={number}" for flag, number in found.items())
-        return replace(text, notes=(f"{shown} of {width} columns", *notes), columns=found)
-    return replace(text, notes=tuple(notes))
+    found = {flag: str(index + 1) for flag, index in found.items() if index is not None}
+    tags = f" and tags in {found['label_column']}" if columns.tag is not None else ""
+    flags = ", ".join(f"--{flag}" for flag in found)
+    where = f"words in column {columns.word + 1}{tags} of {width} ({flags})"
+    return replace(text, notes=(where, *notes), columns=found)
 
 
 def _documents(path: str) -> tuple[list[list[_Rows]], bool, int]:

@@ -89,9 +89,12 @@ def _is_same_in_sentences(sentences: Sequence[Rows], index: int) -> bool:
     return steps >= _LEAST_EQUAL and all(len({row[index] for row in x}) == 1 for x in sentences)
 
 
-def _is_nested(sentences: Sequence[Rows], tag: int, may_be_empty: bool) -> bool:
-    """Returns whether a column holds entities inside those of the column before it."""
+def _is_nested(sentences: Sequence[Rows], tag: int, is_germeval: bool) -> bool:
+    """Returns whether a column holds entities inside those of the column before it.
+
+    In other files than GermEval's, these have the same types, unlike the chunks of CoNLL-2003.
+    """
     outer, inner = (entity_types(_column(sentences, index)) for index in (tag - 1, tag))
     if outer is None or inner is None:
         return False
-    return inner <= outer and bool(inner or may_be_empty)
+    return is_germeval or bool(inner and inner <= outer)

@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
+import math
 import re
 from dataclasses import dataclass
 
-from bert_tf.finetuning.tables import Table, fold, read_table, shortened
+from bert_tf.finetuning.tables import Table, as_number, fold, read_table, shortened
 from tfrecords.progress import say
 
 ID = "id"
@@ -128,7 +129,7 @@ def _by_content(table: Table, *names: str) -> dict[str, str]:
     """Returns which of two columns holds the text and which the label; {} if that is unclear."""
     columns = [table.columns[name] for name in names]
     cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
-    numeric = [all(map(_is_number, column)) for column in cells]
+    numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]
     distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
     for text, label in ((0, 1), (1, 0)):
         larger = distinct[text] >= distinct[label] and length[text] > length[label]
@@ -137,17 +138,9 @@ def _by_content(table: Table, *names: str) -> dict[str, str]:
     return {}
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell or "0")
-    except ValueError:
-        return False
-    return True
-
-
 def _check_is_name(table: Table, name: str) -> None:
     """Checks that the first line of a file is not an example."""
-    if name in table.columns[name] or (_is_number(name) and not name.isdigit()):
+    if name in table.columns[name] or not (name.isdecimal() or math.isnan(as_number(name))):
         raise ValueError(
             f"{table.path}: the first line must name the columns, such as text and label, but "
             f"{shortened(name)} looks like a value: add such a line, or give --text_column and "

@@ -13,7 +13,7 @@ import numpy as np
 from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.columns import ID
 from bert_tf.finetuning.lists import class_name, parse_list, resembles_list, split
-from bert_tf.finetuning.tables import Table, fold, shown
+from bert_tf.finetuning.tables import Table, as_number, fold, shown
 from tfrecords.progress import say
 
 # The most names of classes that a message shows.
@@ -276,13 +276,7 @@ def _flag(table: Table, row: int, name: str, value: Any) -> bool:
 
 def _number(table: Table, row: int, value: Any) -> float:
     check_label(table, row, value)
-    try:
-        # Python reads True as 1 and 1_000 as 1000.
-        number = math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    except OverflowError:
-        number = math.inf
+    number = as_number(value)
     if math.isnan(number):
         raise ValueError(f"{table.at(row)}: label {shown(value)} is not a number")
     if abs(number) > _FLOAT32_MAX:

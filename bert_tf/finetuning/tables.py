@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -108,6 +109,17 @@ def shown(value: Any) -> str:
 def shortened(name: str) -> str:
     """Returns the name of a column in quotes, for messages."""
     return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}...")
+
+
+def as_number(value: Any) -> float:
+    """Returns the number that a cell holds; NaN if it holds none."""
+    try:
+        # Python reads True as 1 and 1_000 as 1000.
+        return math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    except OverflowError:
+        return math.inf
 
 
 def fold(name: str) -> str:

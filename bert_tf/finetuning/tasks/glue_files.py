@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.tables import read_file
+from bert_tf.finetuning.tables import as_number, read_file
 from tfrecords.progress import counted, say
 
 _LABELLED = ("train", "dev", "dev_mismatched")
@@ -111,7 +111,9 @@ class GlueFiles:
             ValueError: it is no label of the task.
         """
         if not self.labels:
-            return _number(label)
+            if not np.isfinite(number := as_number(label)):
+                raise ValueError(f"{label!r} is not a number")
+            return number
         if label not in self.labels:
             raise ValueError(f"{label!r} is not one of {', '.join(self.labels)}")
         return self.labels.index(label)
@@ -176,14 +178,3 @@ class _Table:
         ids = [fields[place].decode(errors="replace") for _, fields in rows]
         repeated = len(ids) - len(set(ids))
         return ids, [f"{repeated:,} with a repeated {column}"] if repeated else []
-
-
-def _number(text: str) -> float:
-    try:
-        # Python reads 1_000 as 1000.
-        value = np.nan if "_" in text else float(text)
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise ValueError(f"{text!r} is not a number")
-    return value

@@ -24,8 +24,8 @@ def read_files(data_dir: str, split: str) -> ChoiceExamples:
         ValueError: the file is malformed; the message names the line.
     """
     table = read_table(_find(data_dir, f"{'val' if split == 'dev' else split}.csv"))
-    texts, beginnings = (_encode(table.column(name)) for name in ("sent1", "sent2"))
-    endings = [*zip(*(_encode(table.column(name)) for name in ENDINGS), strict=True)]
+    texts, beginnings = map(table.texts, ("sent1", "sent2"))
+    endings = [*zip(*map(table.texts, ENDINGS), strict=True)]
     choices = [
         [(beginning + b" " + ending).strip() for ending in row]
         for beginning, row in zip(beginnings, endings, strict=True)
@@ -48,10 +48,6 @@ def _find(data_dir: str, name: str) -> str:
     raise FileNotFoundError(
         f"{data_dir} contains neither {name} nor data/{name}: name their folder as --data_dir"
     )
-
-
-def _encode(texts: list[str]) -> list[bytes]:
-    return [text.encode(errors="surrogatepass") for text in texts]
 
 
 def _labels(table: Table) -> np.ndarray:

@@ -3,7 +3,8 @@
   python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
     --output_file=vectors.npz
 
-The input has one text per line, or a pair as "a ||| b". --checkpoint is a run folder or a
+The input has one text per line, or a pair as "a ||| b", or it is a table (.csv, .tsv, .jsonl) with
+a text or a pair in every row. --checkpoint is a run folder or a
 checkpoint of another program (docs/checkpoints.md).
 
 --output_file ends with
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.inference.options import VocabularyOptions
+from bert_tf.inference.options import PairColumnOptions, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
@@ -36,7 +37,7 @@ _ENDINGS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(VocabularyOptions):
+class Options(PairColumnOptions, VocabularyOptions):
     """The flags of the command."""
 
     absent_flags: ClassVar[Mapping[str, str]] = {
@@ -53,7 +54,8 @@ class Options(VocabularyOptions):
         aliases=("init_checkpoint",),
     )
     input_file: str = option(
-        help='File with one text per line in UTF-8, or a pair as "a ||| b"; compressed or not.'
+        help='File with one text per line in UTF-8, or a pair as "a ||| b", compressed or not; or '
+        "a table as for run_finetuning --task=csv, named .csv, .tsv, .json or .jsonl."
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
@@ -110,6 +112,7 @@ def run(options: Options) -> None:
     import tensorflow as tf
 
     from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.finetuning.columns import Columns
     from bert_tf.inference.extraction import extract_file
     from bert_tf.inference.models import load_model, load_tokenizer
     from bert_tf.inference.vectors import VectorExtractor, chosen_layers
@@ -133,7 +136,9 @@ def run(options: Options) -> None:
         encoder, layers, options.pooling, pad_id, length, options.batch_size
     )
     dtype = np.dtype(options.dtype)
-    counts = extract_file(files[0], options.output_file, extractor, tokenizer, length, dtype)
+    columns = Columns(options.text_column, options.text_b_column)
+    arguments = extractor, tokenizer, length, dtype, columns
+    counts = extract_file(files[0], options.output_file, *arguments)
     size = tf.io.gfile.stat(options.output_file).length
     print(
         f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "

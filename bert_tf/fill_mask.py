@@ -5,9 +5,9 @@
 
 --checkpoint is the output folder of run_pretraining, the SavedModel of export.encoder or a
 checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, or
-the lines of --input_file or of standard input. Several masks in a text are filled in independently
-of each other. The words are tokens of the vocabulary; one that begins with ## continues the word
-before it. --targets compares words of your choice:
+the lines of --input_file or of standard input, or a column of a table (.csv, .tsv, .jsonl). Several
+masks in a text are filled in independently of each other. The words are tokens of the vocabulary;
+one that begins with ## continues the word before it. --targets compares words of your choice:
 
   python -m bert_tf.fill_mask --checkpoint=run --targets=he,she "[MASK] is a nurse."
 
@@ -56,12 +56,12 @@ def run(options: Options) -> None:
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do.
     """
-    from bert_tf.inference.lines import read_chunks
+    from bert_tf.inference.table_files import read_texts
 
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
     total = without = 0
-    for texts in read_chunks(options.texts, options.input_file):
+    for texts in read_texts(options.texts, options.input_file, options.text_column):
         answers = filler.fill(texts)
         for text, masks in zip(texts, answers, strict=True):
             print((_json if options.json else _lines)(text.decode("utf-8", "replace"), masks))
@@ -111,7 +111,7 @@ def _json(text: str, masks: "list[list[Guess]]") -> str:
 
 
 def _lines(text: str, masks: "list[list[Guess]]") -> str:
-    lines = [text]
+    lines = [" ".join(text.splitlines())]
     for number, guesses in enumerate(masks, 1):
         label = f"[MASK] {number}: " if len(masks) > 1 else ""
         words = (f"{token} {_percent(value)}" for token, value in guesses)

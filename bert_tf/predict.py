@@ -6,10 +6,11 @@
 
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or a .tflite file that export.lite wrote from one of these. Examples are
-arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
-question and its context, with a tab or " ||| ". An --input_file named .jsonl has one JSON object
-per line: {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context":
-"..."}. --json prints such objects with the prediction added, and with the "id" if there is one.
+arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or
+a question and its context, with a tab or " ||| ". An --input_file named .csv or .tsv is a table as
+for run_finetuning; its columns are those of the run. One named .jsonl has one JSON object per line:
+{"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context": "..."}. --json
+prints such objects with the prediction added, and with the "id" if there is one.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.inference.options import LITE, FineTunedOptions, TextOptions
+from bert_tf.inference.options import LITE, ExampleOptions, FineTunedOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import counted
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextOptions, FineTunedOptions):
+class Options(ExampleOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
@@ -52,7 +53,7 @@ def run(options: Options) -> None:
 
     with contextlib.redirect_stdout(sys.stderr):
         predictor = load_predictor(options)
-    for examples in read_examples(options, predictor.signature):
+    for examples in read_examples(options, predictor.signature, predictor.columns):
         for example, answer in zip(examples, predictor.predict(examples), strict=True):
             if options.json:
                 print(json.dumps(example | answer, ensure_ascii=False))
@@ -81,8 +82,10 @@ def load_predictor(options: Options) -> "Predictor":
 
 
 def _module(options: Options) -> "tf.Module":
+    from bert_tf.checkpoint import run_of
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.finetuning.trained_head import load_task_model
+    from bert_tf.inference.examples import columns_of_run
     from bert_tf.inference.models import load_tokenizer
 
     checkpoint, task, length = open_fine_tuned(
@@ -94,7 +97,9 @@ def _module(options: Options) -> "tf.Module":
         options.vocab_file,
     )
     tokenizer = load_tokenizer(checkpoint, options)
-    return task.serving(load_task_model(task, checkpoint), tokenizer, length)
+    module = task.serving(load_task_model(task, checkpoint), tokenizer, length)
+    module.columns = columns_of_run(run_of(checkpoint))
+    return module
 
 
 def _lite_module(options: Options) -> "tf.Module":

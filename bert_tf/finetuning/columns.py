@@ -6,6 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from bert_tf.finetuning.lists import class_name
 from bert_tf.finetuning.tables import Table, as_number, fold, read_table, shortened
 from tfrecords.progress import say
 
@@ -29,6 +30,15 @@ class Columns:
     text_b: str | None = None
     labels: tuple[str, ...] = ()
     id: str | None = None
+
+    @classmethod
+    def of(
+        cls, text_column: str | None, text_b_column: str | None, label_column: str | None, kind: str
+    ) -> "Columns":
+        """Returns the columns that the flags of run_finetuning name; `kind` is --label_type."""
+        several = label_column and kind == "classes"
+        names = label_column.split(",") if several else filter(None, [label_column])
+        return cls(text_column, text_b_column, tuple(map(class_name, names)))
 
 
 def open_table(

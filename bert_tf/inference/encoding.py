@@ -13,6 +13,9 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # As in google-research/bert's extract_features.
 _PAIR = re.compile(rb"(.*) \|\|\| (.*)", re.S)
+_SEPARATOR = b" ||| "
+# A line as it was read, or the texts of a row of a table.
+Line = bytes | tuple[bytes, ...]
 # The place of [CLS] and [SEP].
 NOWHERE = -1
 
@@ -37,9 +40,12 @@ class EncodedLine:
 
 
 def encode_lines(
-    lines: Sequence[bytes], tokenizer: WordPieceTokenizer, max_seq_length: int
+    lines: Sequence[Line], tokenizer: WordPieceTokenizer, max_seq_length: int
 ) -> list[EncodedLine]:
-    """Tokenizes lines whole; only pairs, "a ||| b", are truncated, as in `pack_segments`."""
+    """Tokenizes lines whole; only pairs, "a ||| b", are truncated, as in `pack_segments`.
+
+    The text of a pair from a table is written like that, too.
+    """
     parts = [_segments(line) for line in lines]
     flat = [text for segments in parts for text, _ in segments]
     pieces = tokenizer.tokenize_with_offsets(tf.constant(flat, tf.string, [len(flat)]))
@@ -48,13 +54,20 @@ def encode_lines(
     tokens = iter(np.split(columns, splits[1:-1], axis=1) if len(flat) else ())
     special = [tokenizer.vocab.cls_id, tokenizer.vocab.sep_id]
     return [
-        _encode(line, [(next(tokens), first) for _, first in segments], special, max_seq_length)
+        _encode(
+            line if isinstance(line, bytes) else _SEPARATOR.join(line),
+            [(next(tokens), first) for _, first in segments],
+            special,
+            max_seq_length,
+        )
         for line, segments in zip(lines, parts, strict=True)
     ]
 
 
-def _segments(line: bytes) -> list[tuple[bytes, int]]:
+def _segments(line: Line) -> list[tuple[bytes, int]]:
     """Returns the one or two texts of a line, and where each begins."""
+    if isinstance(line, tuple):
+        return [*zip(line, (0, len(line[0]) + len(_SEPARATOR)), strict=False)]
     match = _PAIR.fullmatch(line)
     return [(match[1], 0), (match[2], match.start(2))] if match else [(line, 0)]
 

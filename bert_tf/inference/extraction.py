@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.corpus.utf8 import is_utf8
+from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.encoding import EncodedLine, encode_lines
+from bert_tf.inference.encoding import EncodedLine, Line, encode_lines
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_lines
+from bert_tf.inference.table_files import check_columns, is_table, read_rows
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -37,33 +39,43 @@ def extract_file(
     tokenizer: WordPieceTokenizer,
     max_seq_length: int,
     dtype: np.dtype,
+    columns: Columns = Columns(),  # noqa: B008
 ) -> Counts:
-    """Writes the vectors of a file's lines, in a few hundred megabytes of memory.
+    """Writes the vectors of a file's lines, or of a table's rows.
+
+    Lines take a few hundred megabytes of memory at most; a table is in memory.
 
     Args:
         output_file: its ending is a key of `FORMATS`.
         max_seq_length: lines with more tokens are read in windows, and pairs truncated.
         dtype: the type of the values, except in JSON lines.
+        columns: which columns of a table to read.
 
     Raises:
         ValueError, OSError: a file cannot be read or written.
     """
     counts, open_file = Counts(), FORMATS[os.path.splitext(output_file)[1]]
-    total = sum(1 for _ in read_lines(input_file))
+    check_columns(input_file, columns.text, columns.text_b)
+    rows = read_rows(input_file, columns) if is_table(input_file) else None
+
+    def read() -> Iterator[Line]:
+        return read_lines(input_file) if rows is None else (row.texts for row in rows)
+
+    total = sum(1 for _ in read())
     if not total:
         raise ValueError(f"{input_file} is empty")
     with (
         open_file(output_file, extractor.layers, tokenizer.vocab, dtype) as write,
         progress_bar(total=total, desc="Extracting", unit="line", leave=False) as bar,
     ):
-        for lines in in_chunks(read_lines(input_file), CHUNK_LINES):
+        for lines in in_chunks(read(), CHUNK_LINES):
             encoded = encode_lines(lines, tokenizer, max_seq_length)
             for part in _parts(encoded, _CHUNK_BYTES // extractor.token_bytes):
                 for vectors in extractor.extract(part):
                     if count_non_finite(vectors.values, dtype):
                         raise ValueError(
-                            f"{input_file}, line {counts.lines + 1:,}: values are too large for "
-                            f"{dtype.name}: use --dtype=float32"
+                            f"{input_file}: the values of text {counts.lines + 1:,} are too large "
+                            f"for {dtype.name}: use --dtype=float32"
                         )
                     write(counts.lines, vectors)
                     counts.lines += 1
@@ -71,7 +83,9 @@ def extract_file(
                 bar.update(len(part))
             counts.in_windows += sum(len(line.ids) > max_seq_length for line in encoded)
             counts.truncated += sum(line.truncated for line in encoded)
-            counts.not_utf8 += sum(not is_utf8(line) for line in lines)
+            counts.not_utf8 += sum(
+                not is_utf8(line if isinstance(line, bytes) else b"".join(line)) for line in lines
+            )
     return counts
 
 

@@ -51,7 +51,28 @@ class FineTunedOptions(VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(command.Options):
+class ColumnOptions(command.Options):
+    """Where the text of a table is."""
+
+    text_column: str | None = option(
+        None,
+        help="Column of the text in an --input_file that is a table. Default: text, or the only "
+        "column that is neither label nor id.",
+        rare=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairColumnOptions(ColumnOptions):
+    """The same for pairs of texts."""
+
+    text_b_column: str | None = option(
+        None, help="Column of the second text, for pairs of texts in a table.", rare=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(ColumnOptions):
     """Where the texts come from, and the form of the answers."""
 
     texts: tuple = option(
@@ -61,7 +82,9 @@ class TextOptions(command.Options):
         positional=True,
     )
     input_file: str | None = option(
-        None, help="File with one text per line in UTF-8, compressed or not."
+        None,
+        help="File with one text per line in UTF-8, compressed or not, or a table as for "
+        "run_finetuning --task=csv, named .csv, .tsv, .json or .jsonl.",
     )
     json: bool = option(False, help="Print a JSON object per text, on one line.")
 
@@ -69,3 +92,8 @@ class TextOptions(command.Options):
         super().__post_init__()
         if self.texts and self.input_file:
             raise ValueError("texts and --input_file exclude each other: give only one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleOptions(TextOptions, PairColumnOptions):
+    """Where the texts or pairs of texts come from."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Answer, answer_of
 from bert_tf.inference.examples import Example
@@ -25,11 +26,13 @@ class Predictor:
         truncates: what the module truncates, and the flag that sets how many tokens it reads; None
             if it reads everything, in windows.
         num_truncated: how many of these were truncated so far.
+        columns: the columns of tables that the model was trained on.
     """
 
     def __init__(self, module: tf.Module, batch_size: int):
         self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
         self.signature = module.serving.input_signature
+        self.columns = getattr(module, "columns", Columns())
         self._serve, self._batch_size = module.serving, batch_size
         if self.truncates:
             # As a graph, because tokenizing a text takes most of the time otherwise.

@@ -1,8 +1,11 @@
 """predict, against the modules that the tasks export."""
 
+import csv
 import dataclasses
 import io
 import json
+import pathlib
+import shutil
 import sys
 import types
 from contextlib import nullcontext
@@ -12,10 +15,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import explore, extract_features, fill_mask
+from bert_tf import explore, extract_features, fill_mask, run_finetuning
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.choice_module import ChoiceModule
+from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finite import count_non_finite
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
 from bert_tf.inference.predictor import Predictor
@@ -105,12 +110,113 @@ def test_weights_that_give_no_numbers_are_an_error(
         with pytest.raises(ValueError, match=message):
             command.run(command.Options(**options))
     assert not capsys.readouterr().out and not (tmp_path / "out.npz").exists()
+    assert count_non_finite(np.array([1e5, 1.0]), "float16") == 1
     bert_tf.load(folder)
     assert ("WARNING: " in capsys.readouterr().out) == bool(np.isnan(value))
     module = fine_tuned("rte", Head("classifier", ("entailment", "not_entailment")))[1]
     module._weights[-1].assign([value, 1.0])
     with pytest.raises(ValueError, match="computes NaN") if np.isnan(value) else nullcontext():
         Predictor(module, 2).predict([{"text": "a", "text_b": "b"}])
+
+
+TABLES = {
+    "classes.csv": (
+        dict(text_column="Review", label_column="Mood"),
+        'id,Review,Mood\nx,"the cat,\nsat ""on"" a",yes\n,a ||| b\tc,no\nz,,no\n',
+    ),
+    "pairs.tsv": (
+        dict(text_column="q1", text_b_column="q2"),
+        "q1\tlabel\tq2\nthe cat\tyes\ta ||| b\nthe\tno\tmat\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys, name):
+    """Oracle: what run_finetuning --do_predict writes about the same file, without any flag."""
+    flags, content = TABLES[name]
+    (tmp_path / name).write_text(content)
+    head = Head("classifier", ("no", "yes"))
+    folder, _ = fine_tuned("csv", head, label_type="class", finished=True, **flags)
+    for path in pathlib.Path(folder, BEST).glob("ckpt-*"):
+        shutil.copy(path, folder)
+    file = str(tmp_path / name)
+    run_finetuning.run(
+        run_finetuning.Options(task="csv", output_dir=folder, do_predict=True, test_file=file)
+    )
+    capsys.readouterr()
+    run(Options(checkpoint=folder, input_file=file, json=True))
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    with open(f"{folder}/predictions_test.tsv") as lines:
+        expected = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+    assert len(rows) == len(expected) > 1
+    for row, other in zip(rows, expected, strict=True):
+        assert row["label"] == other["prediction"]
+        for label, share in row["probabilities"].items():
+            assert share == pytest.approx(float(other[f"p({label})"]), abs=2e-6)
+    assert [row.get("id") for row in rows] == (["x", None, "z"] if "csv" in name else [None] * 2)
+
+
+def test_columns_of_json_lines_and_questions(tmp_path):
+    """Oracle: by hand; the run's column, the model's input, whatever the case, and a flag."""
+    (tmp_path / "x.jsonl").write_text('{"Review": "a"}\n{"text": "b"}\n')
+    options = Options(checkpoint="x", input_file=str(tmp_path / "x.jsonl"))
+    (found,) = read_examples(options, PAIR[:1], Columns("review"))
+    assert found == [{"text": "a"}, {"text": "b"}]
+    given = dataclasses.replace(options, text_column="Review")
+    with pytest.raises(ValueError, match='line 2: the model needs "Review", a string'):
+        list(read_examples(given, PAIR[:1], Columns("text")))
+    (tmp_path / "q.csv").write_text("Context,Question,id\nthe mat,on,7\n")
+    options = Options(checkpoint="x", input_file=str(tmp_path / "q.csv"))
+    question = [tf.TensorSpec([None], tf.string, name) for name in INPUTS]
+    (found,) = read_examples(options, question)
+    assert found == [{"id": "7", "question": "on", "context": "the mat"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "kind", "message"),
+    [
+        ("a.csv.gz", {}, 1, "a.csv.gz: tables are read uncompressed"),
+        ("a.TSV.xz", {}, 1, "tables are read uncompressed"),
+        ("a.csv", {"text_column": "x"}, 1, "a.csv has no column 'x'.*--text_column"),
+        ("a.csv", {"text_b_column": "b"}, 1, "--text_b_column is only for models that take pairs"),
+        ("a.csv", {}, 2, "a.csv has no column 'text_b'.*--text_b_column"),
+        ("a.csv", {}, 0, "a.csv: a cell holds no list of choices"),
+        ("a.txt", {"text_column": "text"}, 1, "--text_column .* omit"),
+    ],
+)
+def test_tables_that_do_not_suit_are_one_clear_line(tmp_path, name, flags, kind, message):
+    (tmp_path / name).write_text("text,b\na,b\n")
+    options = Options(checkpoint="x", input_file=str(tmp_path / name), **flags)
+    with pytest.raises(ValueError, match=message):
+        list(read_examples(options, PAIR[:kind] or CHOICE))
+
+
+def test_fill_mask_and_extract_features_read_tables(pretrained, tmp_path, capsys):
+    """Oracle: the same texts as arguments and as lines; cells hold line breaks and separators."""
+    (tmp_path / "a.csv").write_text('x,text,label\nthe,"cat\n[MASK]",1\na ||| b,[MASK] ||| c,0\n')
+    (tmp_path / "a.txt").write_text("the ||| mat\na ||| b\n")
+    (tmp_path / "b.tsv").write_text("b\ta\nmat\tthe\nb\ta\n")
+    flags = dict(checkpoint=pretrained[0], json=True)
+    fill_mask.run(fill_mask.Options(**flags, texts=("cat\n[MASK]", "[MASK] ||| c")))
+    expected = capsys.readouterr().out
+    fill_mask.run(fill_mask.Options(**flags, input_file=str(tmp_path / "a.csv")))
+    assert capsys.readouterr().out == expected
+    values = {}
+    for name, flags in {
+        "a.txt": {},
+        "b.tsv": dict(text_column="a", text_b_column="B"),
+        "a.csv": dict(text_column="x"),
+    }.items():
+        out = f"{tmp_path}/{name}.npz"
+        flags |= dict(checkpoint=pretrained[0], output_file=out, max_seq_length=16, layers="-1")
+        file = str(tmp_path / name)
+        extract_features.run(extract_features.Options(**flags, input_file=file))
+        values[name] = np.load(out)
+    for name in ("values", "starts", "row_splits"):
+        np.testing.assert_array_equal(values["b.tsv"][name], values["a.txt"][name])
+    # Not a pair: [CLS] a | | | b [SEP], not [CLS] a [SEP] b [SEP].
+    assert np.diff(values["a.csv"]["row_splits"]).tolist() == [3, 7]
 
 
 def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):

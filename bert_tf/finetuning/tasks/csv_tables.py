@@ -9,7 +9,6 @@ from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.lists import class_name
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -69,13 +68,11 @@ class _Reader:
     """
 
     def __init__(self, options: FineTuningOptions):
-        several, column = options.label_type == "classes", options.label_column
-        if options.label_separator and not several:
+        if options.label_separator and options.label_type != "classes":
             raise ValueError("--label_separator is only for --label_type=classes: omit it")
-        names = column.split(",") if several and column else filter(None, [column])
         self._type, self.separator = options.label_type, options.label_separator or ","
-        names = tuple(map(class_name, names))
-        self._wanted = Columns(options.text_column, options.text_b_column, names)
+        flags = options.text_column, options.text_b_column, options.label_column
+        self._wanted = Columns.of(*flags, options.label_type)
         self._tables: dict[str, tuple[Table, Columns]] = {}
         self.guessed: Mapping[str, str] = {}
 

@@ -51,17 +51,20 @@ def run(options: Options) -> dict[str, float]:
     With --num_seeds or --grid it returns the results of the best student.
     """
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.compression.run import hold_out_as_teacher
+    from bert_tf.compression.run import compress, hold_out_as_teacher
     from bert_tf.finetuning.runs.sweep import sweep
 
     if not options.is_sweep:
-        return options.start()
-    return sweep(hold_out_as_teacher(options, open_checkpoint(options.teacher)))
+        return compress(options)
+    options = hold_out_as_teacher(options, open_checkpoint(options.teacher))
+    return sweep(options, run="bert_tf.compression.run:compress")
 
 
 def distill(options: GeneralOptions) -> dict[str, float]:
     """Compresses a pre-trained model; see `bert_tf.compression.general.distill`."""
-    return options.start()
+    from bert_tf.compression.general import distill
+
+    return distill(options)
 
 
 def report(options: ReportOptions) -> None:

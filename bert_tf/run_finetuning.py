@@ -41,9 +41,10 @@ def run(options: Options) -> dict[str, float]:
 
     With --num_seeds or --grid it returns the results of the best run.
     """
+    from bert_tf.finetuning.run import fine_tune
     from bert_tf.finetuning.runs.sweep import sweep
 
-    return sweep(options) if options.is_sweep else options.start()
+    return sweep(options) if options.is_sweep else fine_tune(options)
 
 
 def main() -> None:

@@ -19,7 +19,10 @@ from tfrecords import command
 
 def run(options: Options) -> dict[str, float]:
     """Trains and evaluates; see `bert_tf.pretraining.run.pretrain`."""
-    return options.start()
+    # Flags are read before TensorFlow is imported.
+    from bert_tf.pretraining.run import pretrain
+
+    return pretrain(options)
 
 
 def main() -> None:

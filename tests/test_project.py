@@ -1,11 +1,13 @@
 """The project as a whole: its import rules, the maps of its files, and bert-tf."""
 
+import graphlib
 import importlib
 import pathlib
 import re
 import subprocess
 import sys
 
+import grimp
 import pytest
 
 from bert_tf.__main__ import COMMANDS, main
@@ -28,6 +30,24 @@ def test_imports_go_down_the_layers_only():
         [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_module_imports_itself_through_others():
+    """Oracle: a topological order of all modules exists; imports for annotations only do not count.
+
+    A package that imports its own modules is no circle.
+    """
+    graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=True)
+    imports = {
+        module: {
+            found
+            for found in graph.find_modules_directly_imported_by(module)
+            if not found.startswith(f"{module}.")
+        }
+        for module in graph.modules
+    }
+    assert imports["bert_tf.finetuning.run"] and imports["export.encoder"]
+    graphlib.TopologicalSorter(imports).prepare()
 
 
 def test_the_architecture_page_prints_the_tree():

@@ -6,83 +6,67 @@ and the cloze test of section 4.6.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import tensorflow as tf
 
+from bert_tf.examples.lexicon import Lexicon, read_phrases
+from bert_tf.loading import load
+from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.options import PretrainingOptions
-
-if TYPE_CHECKING:
-    # A process that evaluates must not import TensorFlow with this module.
-    from bert_tf.examples.lexicon import Lexicon
-    from bert_tf.models.pretrainer import BertPretrainer
-    from tfrecords.record_set import RecordSet
+from bert_tf.pretraining.records import check_records, name_records
+from bert_tf.run_folder import RunFolder
+from tfrecords.order import records_in_order
+from tfrecords.record_set import RecordSet
+from tfrecords.records import layout_of, serialized_records
+from tfrecords.writer import atomic_write
 
 ENTITIES = "entities.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntityEvaluation:
+def evaluate_entities(
+    options: PretrainingOptions, lexicon_file: str, output_dir: str
+) -> dict[str, float]:
     """Measures the accuracy of a pre-trained model on the phrases of held-out records.
 
     In each record, phrases of two or more tokens are masked as a whole, in random order, as far as
     the share of tokens to predict allows. A phrase counts as right if all of its tokens are. All
     models are tested on the same phrases, whatever they were trained with.
 
-    Attributes:
-        pretraining: the flags of the finished run, whose records are dynamic.
+    Args:
+        options: the flags of the finished run, whose records are dynamic.
         lexicon_file: the phrases that the records were created with.
-        output_dir: the folder for `entities.json`.
+        output_dir: the folder for `entities.json`, which holds the results.
+
+    Raises:
+        ValueError: the records hold no such phrase.
     """
+    spec = RunFolder(options.output_dir).read()
+    (phase,) = check_records(options, spec, name_records(options), ())
+    model, tokenizer, _ = load(options.output_dir)
+    lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)
+    results = entity_accuracy(model, _batches(options, phase.evaluation), lexicon, phase.evaluation)
+    if not results:
+        raise ValueError(
+            f"the held-out records contain no phrase of several tokens from {lexicon_file}: use "
+            "more records or another lexicon"
+        )
+    atomic_write(f"{output_dir}/{ENTITIES}", json.dumps(results, indent=2) + "\n")
+    return results
 
-    pretraining: PretrainingOptions
-    lexicon_file: str
-    output_dir: str
 
-    def start(self) -> dict[str, float]:
-        """Evaluates, and writes and returns the results.
-
-        Raises:
-            ValueError: the records hold no such phrase.
-        """
-        from bert_tf.examples.lexicon import Lexicon, read_phrases
-        from bert_tf.loading import load
-        from bert_tf.pretraining.records import check_records, name_records
-        from bert_tf.run_folder import RunFolder
-        from tfrecords.writer import atomic_write
-
-        options = self.pretraining
-        spec = RunFolder(options.output_dir).read()
-        (phase,) = check_records(options, spec, name_records(options), ())
-        model, tokenizer, _ = load(options.output_dir)
-        lexicon = Lexicon(read_phrases(self.lexicon_file), tokenizer)
-        batches = self._batches(phase.evaluation)
-        results = entity_accuracy(model, batches, lexicon, phase.evaluation)
-        if not results:
-            raise ValueError(
-                f"the held-out records contain no phrase of several tokens from "
-                f"{self.lexicon_file}: use more records or another lexicon"
-            )
-        atomic_write(f"{self.output_dir}/{ENTITIES}", json.dumps(results, indent=2) + "\n")
-        return results
-
-    def _batches(self, records: "RecordSet") -> Iterator[dict[str, np.ndarray]]:
-        from tfrecords.order import records_in_order
-        from tfrecords.records import layout_of, serialized_records
-
-        layout = layout_of(next(serialized_records(records.files[0])))
-        serialized = records_in_order(records.files, records.part)
-        batches = serialized.batch(self.pretraining.eval_batch_size)
-        for batch in batches.take(self.pretraining.max_eval_steps):
-            yield {name: values.numpy() for name, values in layout.parse(batch).items()}
+def _batches(options: PretrainingOptions, records: RecordSet) -> Iterator[dict[str, np.ndarray]]:
+    layout = layout_of(next(serialized_records(records.files[0])))
+    serialized = records_in_order(records.files, records.part)
+    for batch in serialized.batch(options.eval_batch_size).take(options.max_eval_steps):
+        yield {name: values.numpy() for name, values in layout.parse(batch).items()}
 
 
 def entity_accuracy(
-    model: "BertPretrainer",
+    model: BertPretrainer,
     batches: Iterator[dict[str, np.ndarray]],
-    lexicon: "Lexicon",
-    records: "RecordSet",
+    lexicon: Lexicon,
+    records: RecordSet,
 ) -> dict[str, float]:
     """Returns the shares of phrases and of their tokens that are predicted correctly.
 
@@ -96,7 +80,6 @@ def entity_accuracy(
         `entity_accuracy`, `token_accuracy` and the number of phrases, `entities`; {} if there are
         none.
     """
-    import tensorflow as tf
 
     @tf.function(autograph=False, reduce_retracing=True)
     def predict(inputs):
@@ -120,8 +103,8 @@ def entity_accuracy(
 
 def choose_entities(
     batch: dict[str, np.ndarray],
-    lexicon: "Lexicon",
-    records: "RecordSet",
+    lexicon: Lexicon,
+    records: RecordSet,
     random: np.random.Generator,
 ) -> list[list[tuple[int, int]]]:
     """Returns the columns [start, end) of the phrases to mask in each row, in random order."""
@@ -157,7 +140,7 @@ def _within(budget: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, in
 
 
 def _masked(
-    batch: dict[str, np.ndarray], chosen: Sequence[Sequence[tuple[int, int]]], records: "RecordSet"
+    batch: dict[str, np.ndarray], chosen: Sequence[Sequence[tuple[int, int]]], records: RecordSet
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Returns the inputs with [MASK] for the chosen tokens, and their positions [B, P]."""
     ids = batch["input_word_ids"].copy()

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.ablations.entities import ENTITIES, EntityEvaluation
+from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.options import AblationOptions
 from bert_tf.ablations.plan import RowPlan, changed_flags, make_plan
 from bert_tf.ablations.table import write_tables
@@ -60,7 +60,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
         say(f"{run.output_dir} is finished.")
     else:
         say(f"$ {command_line('bert_tf.run_pretraining', **changed_flags(run))}")
-        run_apart(run)
+        run_apart("bert_tf.pretraining.run:pretrain", run)
     if options.lexicon_file:
         _evaluate_entities(options, plan)
     for run in plan.finetuning.values():
@@ -75,13 +75,8 @@ def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
     row = RunFolder(f"{options.folder}/{plan.row.name}")
     if not row.read_json(ENTITIES):
         say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
-        run_apart(
-            EntityEvaluation(
-                pretraining=plan.pretraining,
-                lexicon_file=options.lexicon_file,
-                output_dir=row.path,
-            )
-        )
+        name = "bert_tf.ablations.entities:evaluate_entities"
+        run_apart(name, plan.pretraining, options.lexicon_file, row.path)
 
 
 def _remember_flags(options: AblationOptions) -> None:

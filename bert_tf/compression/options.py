@@ -12,7 +12,7 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.task import Task
+    pass
 
 COMPRESSION = "compression.json"
 
@@ -177,12 +177,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         """The numbers in --bits."""
         return tuple(map(int, self.bits.split("/"))) if self.bits else ()
 
-    def start(self, task: "Task | None" = None) -> dict[str, float]:
-        """Makes one run; see `bert_tf.compression.run.compress`."""
-        from bert_tf.compression.run import compress
-
-        return compress(self, task)
-
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing.
 
@@ -237,12 +231,6 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
             raise ValueError(
                 f"--objective={self.objective}: students learn no relation of sentences: omit it"
             )
-
-    def start(self) -> dict[str, float]:
-        """Makes the run; see `bert_tf.compression.general.distill`."""
-        from bert_tf.compression.general import distill
-
-        return distill(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from tfrecords import command
 from tfrecords.command import option
 
 if TYPE_CHECKING:
-    from bert_tf.finetuning.task import Task
+    pass
 
 EVAL_RESULTS_JSON = "eval_results.json"
 
@@ -308,13 +308,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         """Whether the flags ask for several runs."""
         return self.grid or self.num_seeds > 1
 
-    def start(self, task: "Task | None" = None) -> dict[str, float]:
-        """Makes one run, whatever `is_sweep` says; see `bert_tf.finetuning.run.fine_tune`."""
-        # Flags are read before TensorFlow is imported.
-        from bert_tf.finetuning.run import fine_tune
-
-        return fine_tune(self, task)
-
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps for this number of training examples.
 
@@ -329,25 +322,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
                 "a smaller batch"
             )
         return steps
-
-
-@dataclass(frozen=True)
-class DataCheck:
-    """Checks that the data of a finished run has not changed; see `run_process.Run`."""
-
-    options: FineTuningOptions
-
-    @property
-    def output_dir(self) -> str:
-        """The folder of the run."""
-        return self.options.output_dir
-
-    def start(self, task: "Task | None" = None) -> dict[str, float]:
-        """Makes the check; see `bert_tf.finetuning.run.check_data_of`."""
-        from bert_tf.finetuning.run import check_data_of
-
-        check_data_of(self.options, task)
-        return {}
 
 
 def check_task_flags(options: TaskOptions, flags: tuple[str, ...]) -> None:

@@ -225,10 +225,3 @@ class PretrainingOptions(DeviceOptions):
             )
         mask, same, random = (number // 10 for number in numbers)
         return mask, same, random
-
-    def start(self) -> dict[str, float]:
-        """Makes the run; see `bert_tf.pretraining.run.pretrain`."""
-        # Flags are read before TensorFlow is imported.
-        from bert_tf.pretraining.run import pretrain
-
-        return pretrain(self)

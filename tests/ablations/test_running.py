@@ -14,7 +14,7 @@ from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import run_ablation
 from bert_tf.ablations.table import _curves, read_scores
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.finetuning.runs.run_process import Diverged
+from bert_tf.finetuning.runs.run_process import Diverged, resolve
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.run_folder import RunFolder
@@ -28,7 +28,7 @@ def started(monkeypatch) -> list[str]:
     """The folders of the runs that an ablation starts, whose results depend on their flags."""
     folders: list[str] = []
 
-    def pretrain(run) -> None:
+    def pretrain(name, run) -> None:
         folders.append(run.output_dir)
         if isinstance(run, PretrainingOptions):
             layers = BertConfig.from_json_file(run.bert_config_file).num_hidden_layers
@@ -118,10 +118,10 @@ def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, c
     """Oracle: the other row, and a warning."""
     fine = running.run_apart
 
-    def diverge(run):
+    def diverge(name, run):
         if "/bert/" in run.output_dir:
             raise Diverged("the loss of step 3 is not finite")
-        fine(run)
+        fine(name, run)
 
     monkeypatch.setattr(running, "run_apart", diverge)
     values = run_ablation(make_options("tasks", rows="bert,no-nsp"))
@@ -214,7 +214,7 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     results = {"global_step": 10, "masked_lm_perplexity": 3.0}
     write_results(run.file("eval_results.txt"), results)
 
-    monkeypatch.setattr(running, "run_apart", lambda run: run.start())
+    monkeypatch.setattr(running, "run_apart", lambda name, *arguments: resolve(name)(*arguments))
     (values,) = run_ablation(options)["rows"]
     found = json.loads((row / "entities.json").read_text())
     assert found["entities"] > 0

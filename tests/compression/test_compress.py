@@ -32,6 +32,7 @@ from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.run import read_features
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.runs.comparison import published_tables, read_groups
+from bert_tf.finetuning.runs.run_process import resolve
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
@@ -238,7 +239,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         seeds.append(options.random_seed)
         return {"eval_accuracy": options.random_seed % 2 / 2}
 
-    monkeypatch.setattr(sweep, "run_apart", lambda options, task: options.start(task))
+    monkeypatch.setattr(sweep, "run_apart", lambda name, *rest: resolve(name)(*rest))
     monkeypatch.setattr("bert_tf.compression.run.compress", compress)
     options = make_options(teacher, files, tmp_path / "runs", num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]

@@ -1,31 +1,34 @@
 """Makes a run in a process of its own, whose memory is free when it ends."""
 
+import importlib
 import multiprocessing
 import os
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from tfrecords import command
 
 
-class Run(Protocol):
+class Options(Protocol):
     """The flags of a run; importing their module must not import TensorFlow."""
 
     output_dir: str
-
-    def start(self, *arguments: Any) -> dict[str, float]:
-        """Makes the run and returns its results."""
 
 
 class Diverged(ValueError):
     """The loss or the predictions of a run were not finite."""
 
 
-def run_apart(run: Run, *arguments: Any) -> dict[str, float]:
-    """Returns what `run.start` returns; TensorFlow would keep memory of every run in its process.
+def run_apart(name: str, options: Options, *arguments: Any) -> dict[str, float]:
+    """Returns what a function returns; TensorFlow would keep memory of every run in its process.
 
     SIGTERM and Ctrl-C reach this process only; it passes them on, and the run saves a checkpoint.
+
+    Args:
+        name: the module and the function, such as "bert_tf.finetuning.run:fine_tune".
+        options, arguments: the arguments of the function.
 
     Raises:
         Diverged: the loss was not finite.
@@ -35,14 +38,14 @@ def run_apart(run: Run, *arguments: Any) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     # A daemon, because a second signal to this process ends it, and the run with it.
-    process = context.Process(target=_run, args=(sender, run, arguments), daemon=True)
+    process = context.Process(target=_run, args=(sender, name, (options, *arguments)), daemon=True)
     process.start()
     sender.close()
     try:
         outcome = receiver.recv()
     except EOFError:
         process.join()
-        outcome = _failure(process.exitcode, run.output_dir)
+        outcome = _failure(process.exitcode, options.output_dir)
     except BaseException:
         process.terminate()
         process.join()
@@ -62,7 +65,7 @@ def _failure(code: int, folder: str) -> BaseException:
     )
 
 
-def _run(sender: Connection, run: Run, arguments: tuple) -> None:
+def _run(sender: Connection, name: str, arguments: tuple) -> None:
     """Sends the results, or an error that a user can fix."""
     os.setsid()  # so that Ctrl-C in a terminal is for the other process alone
     threading.Thread(target=_exit_with_parent, daemon=True).start()
@@ -72,7 +75,7 @@ def _run(sender: Connection, run: Run, arguments: tuple) -> None:
     from bert_tf.finite import NonFinite
 
     try:
-        outcome = run.start(*arguments)
+        outcome = resolve(name)(*arguments)
     except NonFinite as error:
         outcome = Diverged(str(error))
     except ValueError as error:
@@ -83,6 +86,12 @@ def _run(sender: Connection, run: Run, arguments: tuple) -> None:
         outcome = MemoryError(str(error))
     sender.send(outcome)
     command.end_process(0)
+
+
+def resolve(name: str) -> Callable[..., dict[str, float]]:
+    """Imports the function of a name such as "bert_tf.finetuning.run:fine_tune"."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _exit_with_parent() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON, DataCheck, FineTuningOptions
+from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
@@ -50,7 +50,11 @@ class Setting:
     runs: Mapping[str, FineTuningOptions]
 
 
-def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
+def sweep(
+    options: FineTuningOptions,
+    task: Task | None = None,
+    run: str = "bert_tf.finetuning.run:fine_tune",
+) -> Results:
     """Trains with several seeds or settings, each in a folder of its own, and compares the runs.
 
     Finished runs are not repeated, and an interrupted one resumes. The best setting is the one with
@@ -63,6 +67,7 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
 
     Args:
         task: replaces the registered task with the name `options.task`; it must be picklable.
+        run: the function that makes a run; see `run_apart`.
 
     Returns:
         the results of the best run.
@@ -75,19 +80,19 @@ def sweep(options: FineTuningOptions, task: Task | None = None) -> Results:
     settings = list_settings(options)
     _check_folder(options.output_dir)
     given, task = task, task or make_task(options)
-    runs = {folder: run for setting in settings for folder, run in setting.runs.items()}
-    finished = {folder: _finished_results(run, task) for folder, run in runs.items()}
+    runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
+    finished = {folder: _finished_results(flags, task) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
         # All runs have the same files.
-        run_apart(DataCheck(runs[folder]), given)
+        run_apart("bert_tf.finetuning.run:check_data_of", runs[folder], given)
     results: dict[str, Results] = {}
-    for number, (folder, run) in enumerate(runs.items(), start=1):
+    for number, (folder, flags) in enumerate(runs.items(), start=1):
         note = " is finished." if finished[folder] else ""
-        say(f"\nRun {number} of {len(runs)}: {run.output_dir}{note}")
+        say(f"\nRun {number} of {len(runs)}: {flags.output_dir}{note}")
         try:
-            results[folder] = finished[folder] or run_apart(run, given)
+            results[folder] = finished[folder] or run_apart(run, flags, given)
         except Diverged as error:
-            print(f"WARNING: {run.output_dir} diverged: {error}")
+            print(f"WARNING: {flags.output_dir} diverged: {error}")
     if not results:
         raise Diverged("all runs diverged: try a lower --learning_rate")
     best = _best_run(settings, results, f"eval_{task.metric}")

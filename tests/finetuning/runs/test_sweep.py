@@ -38,8 +38,8 @@ def trained(monkeypatch) -> list[FineTuningOptions]:
     """The options of the runs that `sweep` starts; a run scores as `score` of its options says."""
     options_of_runs = []
 
-    def fake(options, task):
-        if isinstance(options, sweep_module.DataCheck):
+    def fake(name, options, task):
+        if name.endswith(":check_data_of"):
             return {}
         options_of_runs.append(options)
         accuracy = score(options)
@@ -108,10 +108,10 @@ def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch)
     """Oracle: the accuracies of the other seeds, by hand."""
     real = sweep_module.run_apart
 
-    def diverge(options, task):
+    def diverge(name, options, task):
         if options.random_seed == bad:
             raise Diverged("the loss of step 3 is not finite")
-        return real(options, task)
+        return real(name, options, task)
 
     monkeypatch.setattr(sweep_module, "run_apart", diverge)
     bad = 8
@@ -174,7 +174,7 @@ def test_finished_runs_are_not_repeated(tmp_path, trained):
         patch.setattr(
             sweep_module,
             "run_apart",
-            lambda run, task: real(run, task) if run.random_seed == 7 else interrupt(),
+            lambda name, run, task: real(name, run, task) if run.random_seed == 7 else interrupt(),
         )
         sweep(options)
     sweep(options)
@@ -193,10 +193,10 @@ def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
     """Oracle: by hand from `score`; one run diverged and does not count."""
     real = sweep_module.run_apart
 
-    def diverge_once(options, *others):
+    def diverge_once(name, options, *others):
         if (options.learning_rate, options.train_batch_size) == (5e-5, 32):
             raise Diverged("the loss of step 3 is not finite")
-        return real(options, *others)
+        return real(name, options, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep_module, "run_apart", diverge_once)

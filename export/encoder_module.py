@@ -1,15 +1,16 @@
 """The objects inside the SavedModel of an encoder."""
 
+import itertools
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.inputs import INPUTS, POSITIONS, encoder_inputs
 from bert_tf.models.pretrainer import BertPretrainer
 from export.int8_weights import Int8Weights
 from export.saved_models import add_vocab
 from tfrecords.vocabulary import Vocabulary
-
-INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
-POSITIONS = "masked_lm_positions"
 
 
 class ReusableModel(tf.train.Checkpoint):
@@ -17,11 +18,18 @@ class ReusableModel(tf.train.Checkpoint):
 
     This is not a tf.Module, because its `variables` are a property, which is not saved.
 
+    Args:
+        input_names: names in groups. The inputs of a group are all int32 or all int64, [B, S].
+
     Source: tensorflow/hub docs/reusable_saved_models.md.
     """
 
     def __init__(
-        self, function, input_names: tuple[str, ...], layers: list, stored: Int8Weights | None
+        self,
+        function,
+        input_names: Sequence[Sequence[str]],
+        layers: list,
+        stored: Int8Weights | None,
     ):
         super().__init__()
         self.variables = _values(layers, "variables", stored)
@@ -31,20 +39,31 @@ class ReusableModel(tf.train.Checkpoint):
             if variable.trainable
         ]
         self.regularization_losses = []
-        self.input_spec = {n: tf.TensorSpec([None, None], tf.int32, n) for n in input_names}
+        self.input_spec = _specs(input_names, [tf.int32] * len(input_names))
 
         # A closure, because attributes are saved, and only the variables of Keras layers should be.
         @tf.function(autograph=False)
         def call(inputs, training=False):
+            if any(x.dtype != tf.int32 for x in inputs.values()):
+                inputs = {name: tf.cast(x, tf.int32) for name, x in inputs.items()}
+                return call(inputs, training=training)
             return function(inputs, training)
 
         self.__call__ = call
-        for training in (False, True):
-            call.get_concrete_function(self.input_spec, training=training)
+        # Those of int32 come first, because the others call them.
+        for dtypes in itertools.product((tf.int32, tf.int64), repeat=len(input_names)):
+            for training in (False, True):
+                call.get_concrete_function(_specs(input_names, dtypes), training=training)
+
+
+def _specs(names: Sequence[Sequence[str]], dtypes: Sequence[tf.DType]) -> dict[str, tf.TensorSpec]:
+    """Returns the inputs of a call, given the type of each group of names."""
+    pairs = zip(names, dtypes, strict=True)
+    return {n: tf.TensorSpec([None, None], dtype, n) for group, dtype in pairs for n in group}
 
 
 class EncoderModule(ReusableModel):
-    """Maps a dict of int32 [B, S] to the outputs of an encoder.
+    """Maps a dict of int32 or int64 [B, S] to the outputs of an encoder.
 
     The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`, all
     float32. The sub-object `mlm`, for a pretrainer, also takes `masked_lm_positions` [B, P] and
@@ -77,7 +96,7 @@ class EncoderModule(ReusableModel):
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)
-            return encoder(inputs, training=training)
+            return encoder(encoder_inputs(inputs), training=training)
 
         def encode_with_default(inputs, training):
             outputs = _float32(encode(inputs, training))
@@ -92,12 +111,13 @@ class EncoderModule(ReusableModel):
 
         if stored:
             encode_with_default = stored.reading(encode_with_default, [encoder])
-        super().__init__(encode_with_default, INPUTS, [encoder], stored)
+        super().__init__(encode_with_default, [[name] for name in INPUTS], [encoder], stored)
         if isinstance(model, BertPretrainer):
             layers = [encoder, model.masked_lm]
             if stored:
                 predict_masked = stored.reading(predict_masked, layers)
-            self.mlm = ReusableModel(predict_masked, (*INPUTS, POSITIONS), layers, stored)
+            # Fewer functions than for every mixture of types load faster.
+            self.mlm = ReusableModel(predict_masked, [INPUTS, [POSITIONS]], layers, stored)
         add_vocab(self, vocab, do_lower_case)
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")
 

@@ -14,7 +14,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Task
 from bert_tf.finite import check_computed
 from bert_tf.inference.lite import outputs_of, silent
-from export.encoder_module import INPUTS
+from bert_tf.models.inputs import INPUTS
 from tfrecords.progress import progress_bar
 
 Function = Callable[[dict], dict[str, tf.Tensor]]

@@ -11,6 +11,7 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
 from bert_tf.inference.lines import in_chunks
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.inputs import INPUTS
 
 EMBEDDINGS = "embeddings"
 _WORD = re.compile(rb"[^\t\n\v\f\r ]+")
@@ -145,13 +146,12 @@ class VectorExtractor:
         self.token_bytes = 4 * len(layers) * encoder.config.hidden_size
         self._pool, self._pad_id = POOLINGS[pooling], pad_id
         spec = tf.TensorSpec([None, None], tf.int32)
-        names = ("input_word_ids", "input_mask", "input_type_ids")
 
-        @tf.function(input_signature=[dict.fromkeys(names, spec)], autograph=False)
+        @tf.function(input_signature=[dict.fromkeys(INPUTS, spec)], autograph=False)
         def compute(inputs):
             outputs = encoder(inputs, training=False)["encoder_outputs"]
             if EMBEDDINGS in layers:
-                ids, _, types = (inputs[name] for name in names)
+                ids, _, types = (inputs[name] for name in INPUTS)
                 embeddings = encoder.embeddings(ids, types, training=False)
             chosen = [embeddings if layer == EMBEDDINGS else outputs[layer] for layer in layers]
             return tf.stack([tf.cast(x, tf.float32) for x in chosen], axis=2)

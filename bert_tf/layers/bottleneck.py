@@ -95,11 +95,6 @@ class TrigramEmbeddings(keras.layers.Layer):
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
         length = ops.shape(input_word_ids)[1]
-        if isinstance(length, int) and length > self.max_position_embeddings:
-            raise ValueError(
-                f"a sequence of {length} tokens is longer than max_position_embeddings "
-                f"{self.max_position_embeddings}: use shorter sequences"
-            )
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
         padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
         trigrams = ops.concatenate([padded[:, 2:], padded[:, 1:-1], padded[:, :-2]], axis=-1)

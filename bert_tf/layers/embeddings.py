@@ -77,11 +77,6 @@ class BertEmbeddings(keras.layers.Layer):
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
         length = ops.shape(input_word_ids)[1]
-        if isinstance(length, int) and length > self.max_position_embeddings:
-            raise ValueError(
-                f"a sequence of {length} tokens is longer than max_position_embeddings "
-                f"{self.max_position_embeddings}: use shorter sequences"
-            )
         x = ops.take(self.word_embeddings, input_word_ids, axis=0)
         x += self.position_embeddings[:length]
         x += ops.take(self.type_embeddings, input_type_ids, axis=0)

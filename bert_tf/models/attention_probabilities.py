@@ -15,7 +15,7 @@ def attention_probabilities(encoder: BertEncoder, inputs: Mapping[str, Any]):
 
     Args:
         encoder: the encoder, or that of another model: `bert_tf.load(path).encoder`.
-        inputs: its inputs, int [B, S].
+        inputs: its inputs, int [B, S]; see `BertEncoder`.
 
     Returns:
         float32 [L, B, N, S, S] without dropout. [l, b, n, i] is how much token i attends to each
@@ -30,6 +30,7 @@ def attention_probabilities(encoder: BertEncoder, inputs: Mapping[str, Any]):
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2.1.
     """
+    inputs = encoder.named_inputs(inputs)
     embeddings = encoder.embeddings(
         inputs["input_word_ids"], inputs["input_type_ids"], training=False
     )

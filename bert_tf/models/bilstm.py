@@ -6,10 +6,11 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.models.inputs import NamedInputs
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BiLSTMEncoder(keras.Model):
+class BiLSTMEncoder(NamedInputs, keras.Model):
     """Word embeddings, a bidirectional LSTM, and a dense layer on its states.
 
     In the place of a `BertEncoder` it makes a `BertTaskModel` small and fast. It has no
@@ -31,6 +32,8 @@ class BiLSTMEncoder(keras.Model):
 
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 3.1.
     """
+
+    in_batches = False
 
     def __init__(self, config: BertConfig, name: str = "encoder", **kwargs):
         super().__init__(name=name, **kwargs)

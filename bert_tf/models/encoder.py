@@ -10,10 +10,11 @@ from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.initializers import add_dense
 from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.models.inputs import NamedInputs
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEncoder(keras.Model):
+class BertEncoder(NamedInputs, keras.Model):
     """Embeddings, a stack of transformer layers, and a pooler of the first token.
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
@@ -33,12 +34,16 @@ class BertEncoder(keras.Model):
               first computation. It fails on Keras' JAX backend.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
-    padding) and `input_type_ids`; S is at most max_position_embeddings and may be dynamic. In
-    training, an optional `dropout_seed`, int32 [2], decides what is dropped; without it the model's
-    own generator does. A model that wraps the encoder and has dropouts of its own passes `seeds`
-    instead, a `DropoutSeeds`, and draws further seeds from it. Returns a dict of `sequence_output`
-    [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of
-    all layers, the last of which is `sequence_output`.
+    padding) and, if they are not all 0, `input_type_ids`; or the same under the names that
+    transformers, google-research/bert and KerasHub use. S is at most max_position_embeddings and
+    may be dynamic. In training, an optional `dropout_seed`, int32 [2], decides what is dropped;
+    without it the model's own generator does. A model that wraps the encoder and has dropouts of
+    its own passes `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. Returns a
+    dict of `sequence_output` [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of
+    the outputs [B, S, H] of all layers, the last of which is `sequence_output`.
+
+    Raises:
+        ValueError: what `NamedInputs` refuses.
 
     Example:
         encoder = BertEncoder(preset_config("tiny"))
@@ -50,6 +55,8 @@ class BertEncoder(keras.Model):
     google-research/albert modeling.py `transformer_model`; for rematerialization, Training Deep
     Nets with Sublinear Memory Cost (arXiv:1604.06174) and `SelfAttention`.
     """
+
+    in_batches = False
 
     def __init__(
         self, config: BertConfig, rematerialize: str = "none", name: str = "encoder", **kwargs

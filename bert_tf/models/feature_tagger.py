@@ -7,12 +7,13 @@ from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
+from bert_tf.models.inputs import NamedInputs, encoder_inputs
 
 _LSTMS, _UNITS = 2, 768
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class FeatureTagger(keras.Model):
+class FeatureTagger(NamedInputs, keras.Model):
     """Tags tokens with two bidirectional LSTMs of 768 units on the outputs of a frozen encoder.
 
     | features                 | what the LSTMs read                                     | width |
@@ -103,7 +104,7 @@ class FeatureTagger(keras.Model):
         if self.features == "embeddings":
             x = self.encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
             return ops.cast(ops.stop_gradient(x), "float32")
-        layers = self.encoder(inputs, training=False)["encoder_outputs"]
+        layers = self.encoder(encoder_inputs(inputs), training=False)["encoder_outputs"]
         layers = [ops.cast(ops.stop_gradient(x), "float32") for x in layers]
         if self.features == "last":
             return layers[-1]

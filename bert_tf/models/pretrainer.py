@@ -7,10 +7,11 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
+from bert_tf.models.inputs import POSITIONS, NamedInputs, encoder_inputs
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(keras.Model):
+class BertPretrainer(NamedInputs, keras.Model):
     """A `BertEncoder` with a masked-LM head and a next-sentence head.
 
     Args:
@@ -22,6 +23,8 @@ class BertPretrainer(keras.Model):
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
     """
+
+    reads = (POSITIONS,)
 
     def __init__(
         self,
@@ -54,10 +57,10 @@ class BertPretrainer(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
+        outputs = self.encoder(encoder_inputs(inputs), training=training)
         mlm_logits = self.masked_lm(
             outputs["sequence_output"],
-            inputs["masked_lm_positions"],
+            inputs[POSITIONS],
             self.encoder.embeddings.word_embeddings,
         )
         next_sentence_logits = self.next_sentence(outputs["pooled_output"], training=training)

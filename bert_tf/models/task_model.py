@@ -9,6 +9,7 @@ from bert_tf.config import HEADS, BertConfig
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
+from bert_tf.models.inputs import NamedInputs, encoder_inputs
 
 
 def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
@@ -17,7 +18,7 @@ def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEn
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertTaskModel(keras.Model):
+class BertTaskModel(NamedInputs, keras.Model):
     """A `BertEncoder`, or a `BiLSTMEncoder`, with dropout and a dense layer for a task.
 
     | kind              | reads               | inputs    | output                          |
@@ -59,6 +60,7 @@ class BertTaskModel(keras.Model):
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.config, self.num_outputs, self.kind = config, num_outputs, kind
         self.mean, self.deviation = mean, deviation
+        self.input_rank = 3 if kind == "multiple_choice" else 2
         self.encoder = make_encoder(config, dtype=self.dtype_policy)
         self.head = DenseHead(
             num_outputs,
@@ -82,13 +84,13 @@ class BertTaskModel(keras.Model):
 
     def rows(self, inputs):
         """Returns the encoder's inputs [B, S]: those of the model, with a row for every choice."""
+        rows = encoder_inputs(inputs)
         if self.kind != "multiple_choice":
-            return inputs
+            return rows
         length = ops.shape(inputs["input_word_ids"])[2]
         return {
             name: values if name == "dropout_seed" else ops.reshape(values, (-1, length))
-            for name, values in inputs.items()
-            if name in ("dropout_seed", "input_word_ids", "input_mask", "input_type_ids")
+            for name, values in rows.items()
         }
 
     def logits(self, outputs, inputs, seeds=None, training=None):

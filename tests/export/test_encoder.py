@@ -127,6 +127,30 @@ def test_mlm_gives_the_logits_of_the_pretrainer(loaded, model):
     assert_equal(outputs, expected)
 
 
+def test_ids_may_be_int64(loaded, model):
+    """Oracle: the outputs and gradients for int32; in each place, and through a layer."""
+    inputs = make_inputs() | {"masked_lm_positions": np.array([[1], [0], [4]], np.int32)}
+    wide = {name: tf.constant(x, tf.int64) for name, x in inputs.items()}
+    positions, logits = wide.pop("masked_lm_positions"), model(inputs)["mlm_logits"]
+    for mlm in (inputs | wide, wide | {"masked_lm_positions": positions}):
+        assert_equal(loaded.mlm(mlm)["mlm_logits"], logits)
+    layer = hub.KerasLayer(loaded, trainable=True)
+    gradients = []
+    del inputs["masked_lm_positions"]
+    for given in (inputs, wide, inputs | {"input_word_ids": wide["input_word_ids"]}):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(layer(given, training=False)["sequence_output"] ** 2)
+        gradients.append(tape.gradient(loss, layer.trainable_weights))
+    for found in gradients[1:]:
+        for a, b in zip(found, gradients[0], strict=True):
+            np.testing.assert_array_equal(tf.convert_to_tensor(a), tf.convert_to_tensor(b))
+    symbolic = {name: tf_keras.Input([None], dtype=tf.int64, name=name) for name in wide}
+    assert_equal(
+        tf_keras.Model(symbolic, layer(symbolic)["default"])(wide),
+        model.encoder(inputs)["pooled_output"],
+    )
+
+
 def test_signature_has_readable_names(loaded, model):
     inputs = make_inputs()
     outputs = loaded.signatures["serving_default"](

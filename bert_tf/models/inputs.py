@@ -1,0 +1,128 @@
+"""The inputs of models, by the names that this and other programs give them."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.config import BertConfig
+
+# Ours, and those of transformers, google-research/bert and KerasHub.
+_NAMES = {
+    "input_word_ids": ("input_word_ids", "input_ids", "token_ids"),
+    "input_mask": ("input_mask", "attention_mask", "padding_mask"),
+    "input_type_ids": ("input_type_ids", "token_type_ids", "segment_ids"),
+}
+INPUTS = tuple(_NAMES)
+POSITIONS = "masked_lm_positions"
+_OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
+_SEED = "dropout_seed"
+
+
+class NamedInputs:
+    """A base of models that renames and checks the inputs of a call.
+
+    It does so before the call, because Keras adds pages to an error inside of one.
+
+    Attributes:
+        reads: what the model reads besides the encoder's inputs.
+        in_batches: whether it ignores other tensors, such as the labels of a batch.
+        input_rank: 2 for inputs [B, S], 3 for [B, K, S].
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    in_batches: ClassVar[bool] = True
+    input_rank = 2
+
+    def __call__(self, inputs=None, *args, **kwargs):
+        return super().__call__(self.named_inputs(inputs), *args, **kwargs)
+
+    def named_inputs(self, inputs: Any) -> dict[str, Any]:
+        """Returns inputs by our names. Without types, they are 0, as in transformers.
+
+        Raises:
+            ValueError: an input is missing, unknown, or not of its type, shape or range. The range
+                of ids is checked only outside of graphs.
+        """
+        try:
+            named = _with_our_names(inputs, self.reads, self.in_batches)
+        except ValueError as error:
+            names = [" or ".join(names) for names in _NAMES.values()]
+            names = ", ".join([*names, *self.reads])
+            raise ValueError(f"{error}: {type(self).__name__} takes a dict of {names}") from None
+        for name in (*INPUTS, *self.reads):
+            if name in named:
+                rank = 2 if name == POSITIONS else self.input_rank
+                named[name] = _checked(name, named[name], rank)
+        ids = named["input_word_ids"]
+        if "input_type_ids" not in named:
+            named["input_type_ids"] = ops.zeros_like(ids)
+        _check_sizes(named, self.config)
+        return named
+
+
+def encoder_inputs(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the inputs of a model, by our names, that its encoder reads."""
+    return {name: named[name] for name in (*INPUTS, _SEED) if name in named}
+
+
+def _with_our_names(inputs: Any, reads: tuple[str, ...], in_batches: bool) -> dict[str, Any]:
+    if not isinstance(inputs, Mapping):
+        raise ValueError(f"the inputs are of the type {type(inputs).__name__}")
+    named = {_OUR_NAMES.get(name, name): value for name, value in inputs.items()}
+    if len(named) < len(inputs):
+        raise ValueError(f"two names of one input among {', '.join(inputs)}")
+    unknown = [name for name in named if name not in (*INPUTS, *reads, _SEED)]
+    # Batches have all inputs; in other dicts, an unknown name may be a misspelt one.
+    if unknown and not (in_batches and {*INPUTS, *reads} <= named.keys()):
+        raise ValueError(f"unknown input {', '.join(map(str, unknown))}")
+    for name in (*INPUTS[:2], *reads):
+        if name not in named:
+            hint = " (1 for tokens, 0 for padding)" if name == "input_mask" else ""
+            raise ValueError(f"no {name}{hint} among the inputs")
+    return named
+
+
+def _checked(name: str, x: Any, rank: int) -> Any:
+    """Returns an input as a tensor or an array of integers with so many axes."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x)
+    if not hasattr(x, "ndim"):
+        raise ValueError(f"{name} is a {type(x).__name__}: give a dense tensor, with padding")
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    if "int" not in dtype and (dtype, name) != ("bool", "input_mask"):
+        raise ValueError(f"{name} is of the type {dtype}: give integers, such as int32")
+    if x.ndim not in (None, rank):
+        shape = "[batch, choices, length]" if rank == 3 else "[batch, length]"
+        raise ValueError(f"{name} has the shape {list(x.shape)}: give {shape}")
+    return x
+
+
+def _check_sizes(named: Mapping[str, Any], config: BertConfig) -> None:
+    ids = named["input_word_ids"]
+    if ids.ndim is None:
+        return
+    for name in INPUTS[1:]:
+        x = named[name]
+        sizes = zip(x.shape, ids.shape, strict=True) if x.ndim else ()
+        if any(None not in pair and pair[0] != pair[1] for pair in sizes):
+            raise ValueError(
+                f"{name} has the shape {list(x.shape)}, and input_word_ids {list(ids.shape)}"
+            )
+    length, longest = ids.shape[-1], config.max_position_embeddings
+    if length and length > longest and not config.bilstm:
+        raise ValueError(
+            f"a sequence of {length} tokens is longer than max_position_embeddings {longest}: use "
+            "shorter sequences"
+        )
+    sizes = {INPUTS[0]: config.vocab_size, INPUTS[2]: config.type_vocab_size, POSITIONS: length}
+    for name, size in sizes.items():
+        x = named.get(name)
+        # Tensors in graphs have no values yet.
+        values = x.numpy() if hasattr(x, "numpy") else x
+        if size and isinstance(values, np.ndarray) and values.size:
+            found = values.min() if values.min() < 0 else values.max()
+            if not 0 <= found < size:
+                raise ValueError(f"{name} has the value {found}: the model takes 0 to {size - 1}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.inputs import INPUTS, POSITIONS, encoder_inputs
+from bert_tf.models.inputs import INPUTS, POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from export.int8_weights import Int8Weights
 from export.saved_models import add_vocab
@@ -96,7 +96,7 @@ class EncoderModule(ReusableModel):
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)
-            return encoder(encoder_inputs(inputs), training=training)
+            return encoder(inputs, training=training)
 
         def encode_with_default(inputs, training):
             outputs = _float32(encode(inputs, training))

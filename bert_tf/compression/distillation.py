@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
-from bert_tf.compression.outputs import Outputs, compute, distributions, rows_of
+from bert_tf.compression.outputs import Outputs, compute, distributions, encoder_inputs
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.terms import Pair, Term, active
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
@@ -147,7 +147,7 @@ class DistillationObjective:
             else compute(model.teacher, batch, self._recipe.reads, False)
         )
         teacher = tf.nest.map_structure(_constant, teacher)
-        mask = rows_of(model.student, batch)["input_mask"]
+        mask = encoder_inputs(model.student, batch)["input_mask"]
         pair = Pair(
             *(self._comparable(x, mask) for x in (teacher, student)), mask, progress, model.project
         )

@@ -7,7 +7,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf.finetuning.objectives import MultiLabelObjective, RegressionObjective, SpanObjective
-from bert_tf.models.inputs import encoder_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
@@ -50,13 +49,13 @@ def compute(
         batch: its inputs.
         reads: HIDDEN, or HIDDEN and ATTENTION.
     """
-    encoder, rows = getattr(model, "encoder", model), rows_of(model, batch)
+    encoder, rows = getattr(model, "encoder", model), encoder_inputs(model, batch)
     if isinstance(model, BertTaskModel):
         seeds = encoder.dropout_seeds(rows, training)
         outputs = encoder(rows, seeds=seeds, training=training)
         output = logits = model.logits(outputs, batch, seeds, training)
     else:
-        output = outputs = model(rows if encoder is model else batch, training=training)
+        output = outputs = model(batch, training=training)
         logits = tf.cast(outputs["mlm_logits"], tf.float32) if "mlm_logits" in outputs else None
     if not reads:
         return Outputs(output, logits, [], [])
@@ -74,9 +73,9 @@ def compute(
     return Outputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
 
 
-def rows_of(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+def encoder_inputs(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
     """Returns what the encoder of a model reads, with a row for every choice."""
-    return model.rows(batch) if isinstance(model, BertTaskModel) else encoder_inputs(batch)
+    return model.rows(batch) if isinstance(model, BertTaskModel) else batch
 
 
 def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

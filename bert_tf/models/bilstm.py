@@ -33,8 +33,6 @@ class BiLSTMEncoder(NamedInputs, keras.Model):
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 3.1.
     """
 
-    in_batches = False
-
     def __init__(self, config: BertConfig, name: str = "encoder", **kwargs):
         super().__init__(name=name, **kwargs)
         self.config = config

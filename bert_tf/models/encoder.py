@@ -56,8 +56,6 @@ class BertEncoder(NamedInputs, keras.Model):
     Nets with Sublinear Memory Cost (arXiv:1604.06174) and `SelfAttention`.
     """
 
-    in_batches = False
-
     def __init__(
         self, config: BertConfig, rematerialize: str = "none", name: str = "encoder", **kwargs
     ):

@@ -7,7 +7,7 @@ from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
-from bert_tf.models.inputs import NamedInputs, encoder_inputs
+from bert_tf.models.inputs import NamedInputs
 
 _LSTMS, _UNITS = 2, 768
 
@@ -104,7 +104,7 @@ class FeatureTagger(NamedInputs, keras.Model):
         if self.features == "embeddings":
             x = self.encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
             return ops.cast(ops.stop_gradient(x), "float32")
-        layers = self.encoder(encoder_inputs(inputs), training=False)["encoder_outputs"]
+        layers = self.encoder(inputs, training=False)["encoder_outputs"]
         layers = [ops.cast(ops.stop_gradient(x), "float32") for x in layers]
         if self.features == "last":
             return layers[-1]

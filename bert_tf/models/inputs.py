@@ -18,7 +18,8 @@ _NAMES = {
 INPUTS = tuple(_NAMES)
 POSITIONS = "masked_lm_positions"
 _OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
-_SEED = "dropout_seed"
+# These of transformers would change the outputs.
+_REFUSED = {"position_ids", "inputs_embeds", "head_mask"}
 
 
 class NamedInputs:
@@ -27,13 +28,12 @@ class NamedInputs:
     It does so before the call, because Keras adds pages to an error inside of one.
 
     Attributes:
-        reads: what the model reads besides the encoder's inputs.
-        in_batches: whether it ignores other tensors, such as the labels of a batch.
+        reads: what the model reads besides the encoder's inputs. It ignores other tensors, such as
+            the labels of a batch.
         input_rank: 2 for inputs [B, S], 3 for [B, K, S].
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
-    in_batches: ClassVar[bool] = True
     input_rank = 2
 
     def __call__(self, inputs=None, *args, **kwargs):
@@ -47,11 +47,13 @@ class NamedInputs:
                 of ids is checked only outside of graphs.
         """
         try:
-            named = _with_our_names(inputs, self.reads, self.in_batches)
+            named = _with_our_names(inputs, self.reads)
         except ValueError as error:
             names = [" or ".join(names) for names in _NAMES.values()]
-            names = ", ".join([*names, *self.reads])
-            raise ValueError(f"{error}: {type(self).__name__} takes a dict of {names}") from None
+            names[1] += " (1 for tokens, 0 for padding)"
+            names[2] += " (without it, 0)"
+            takes = f"{type(self).__name__} takes a dict of {', '.join([*names, *self.reads])}"
+            raise ValueError(f"{error}: {takes}") from None
         for name in (*INPUTS, *self.reads):
             if name in named:
                 rank = 2 if name == POSITIONS else self.input_rank
@@ -63,25 +65,22 @@ class NamedInputs:
         return named
 
 
-def encoder_inputs(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns those of the inputs of a model, by our names, that its encoder reads."""
-    return {name: named[name] for name in (*INPUTS, _SEED) if name in named}
-
-
-def _with_our_names(inputs: Any, reads: tuple[str, ...], in_batches: bool) -> dict[str, Any]:
+def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the inputs are of the type {type(inputs).__name__}")
     named = {_OUR_NAMES.get(name, name): value for name, value in inputs.items()}
     if len(named) < len(inputs):
-        raise ValueError(f"two names of one input among {', '.join(inputs)}")
-    unknown = [name for name in named if name not in (*INPUTS, *reads, _SEED)]
+        raise ValueError(f"two names of one input among {', '.join(map(str, inputs))}")
+    needed = (*INPUTS, *reads)
+    missing = [name for name in needed if name not in named]
+    unknown = [str(name) for name in named if name not in (*needed, "dropout_seed")]
     # Batches have all inputs; in other dicts, an unknown name may be a misspelt one.
-    if unknown and not (in_batches and {*INPUTS, *reads} <= named.keys()):
-        raise ValueError(f"unknown input {', '.join(map(str, unknown))}")
-    for name in (*INPUTS[:2], *reads):
-        if name not in named:
-            hint = " (1 for tokens, 0 for padding)" if name == "input_mask" else ""
-            raise ValueError(f"no {name}{hint} among the inputs")
+    if not missing:
+        unknown = [name for name in unknown if name in _REFUSED]
+    if unknown or missing not in ([], [INPUTS[2]]):
+        problems = [f"unknown input {', '.join(unknown)}"] * bool(unknown)
+        problems += [f"no {', '.join(missing)}"] * bool(missing)
+        raise ValueError(" and ".join(problems))
     return named
 
 

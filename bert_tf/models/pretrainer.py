@@ -7,7 +7,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
-from bert_tf.models.inputs import POSITIONS, NamedInputs, encoder_inputs
+from bert_tf.models.inputs import POSITIONS, NamedInputs
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -57,7 +57,7 @@ class BertPretrainer(NamedInputs, keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
-        outputs = self.encoder(encoder_inputs(inputs), training=training)
+        outputs = self.encoder(inputs, training=training)
         mlm_logits = self.masked_lm(
             outputs["sequence_output"],
             inputs[POSITIONS],

@@ -9,7 +9,7 @@ from bert_tf.config import HEADS, BertConfig
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
-from bert_tf.models.inputs import NamedInputs, encoder_inputs
+from bert_tf.models.inputs import INPUTS, NamedInputs
 
 
 def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
@@ -84,13 +84,13 @@ class BertTaskModel(NamedInputs, keras.Model):
 
     def rows(self, inputs):
         """Returns the encoder's inputs [B, S]: those of the model, with a row for every choice."""
-        rows = encoder_inputs(inputs)
         if self.kind != "multiple_choice":
-            return rows
+            return inputs
         length = ops.shape(inputs["input_word_ids"])[2]
         return {
             name: values if name == "dropout_seed" else ops.reshape(values, (-1, length))
-            for name, values in rows.items()
+            for name, values in inputs.items()
+            if name in ("dropout_seed", *INPUTS)
         }
 
     def logits(self, outputs, inputs, seeds=None, training=None):

@@ -118,10 +118,10 @@ def test_a_model_with_heads_ignores_labels_but_no_misspelt_input():
     model = BertTaskModel(SMALL, 2)
     labels = {"labels": np.array([0, 1, 1])}
     np.testing.assert_array_equal(model(INPUTS | labels), model(INPUTS))
-    with pytest.raises(ValueError, match="unknown input type_ids"):
+    with pytest.raises(ValueError, match="unknown input type_ids and no input_type_ids:"):
         model({"input_word_ids": IDS, "input_mask": MASK, "type_ids": TYPES})
     pretrainer = BertPretrainer(SMALL)
-    with pytest.raises(ValueError, match="no masked_lm_positions among .* masked_lm_positions$"):
+    with pytest.raises(ValueError, match="no masked_lm_positions: .* masked_lm_positions$"):
         pretrainer(INPUTS)
     with pytest.raises(ValueError, match="masked_lm_positions has the value 17"):
         pretrainer(INPUTS | {"masked_lm_positions": POSITIONS + 15})

@@ -3,8 +3,7 @@
 import importlib
 
 from bert_tf import registration
-
-__version__ = "0.1.0"
+from tfrecords import __version__
 
 _MODULES = {
     "load": "bert_tf.loading",

@@ -5,7 +5,8 @@ import importlib
 import os
 import sys
 
-from bert_tf import __version__
+from tfrecords import command
+from tfrecords.command_help import docstring, table, wrapped
 
 _STEPS = {
     "All steps, on text that every machine has": {
@@ -42,6 +43,9 @@ _STEPS = {
         "export-check": "export.check",
         "convert-checkpoint": "bert_tf.convert_checkpoint",
     },
+    "In a shell": {
+        "completion": "bert_tf.completion",
+    },
 }
 # The commands in the package `export`, which may import this one, are known only by name.
 COMMANDS = {name: module for commands in _STEPS.values() for name, module in commands.items()}
@@ -52,36 +56,45 @@ anything was done; 130 stopped by Ctrl-C; 143 stopped by SIGTERM."""
 
 def main() -> None:
     """Runs the command that the first argument names, with the other arguments."""
+    command.main(_main)
+
+
+def _main() -> None:
     program = "bert-tf"
     if os.path.basename(sys.argv[0]) == "__main__.py":
         program = "python -m bert_tf"
-    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    if name in ("--help", "-h"):
+    sys.argv[0] = program
+    name, *arguments = sys.argv[1:] or ["help"]
+    if name == "help" and arguments:
+        name, *arguments = arguments[0], "--help"
+    if name in COMMANDS:
+        sys.argv = [f"{program} {name}", *arguments]
+        module = importlib.import_module(COMMANDS[name])
+        command.run(module.Options, module.run, getattr(module, "FORMS", command.NO_FORMS))
+    elif name in ("help", "--help", "--helpfull", "-h"):
         print(_help(program))
-    elif name in COMMANDS:
-        sys.argv = [f"{program} {name}", *sys.argv[2:]]
-        importlib.import_module(COMMANDS[name]).main()
+    elif name == "--version":
+        print(command.VERSION)
     else:
-        similar = difflib.get_close_matches(name, COMMANDS, 1)
+        similar = difflib.get_close_matches(name, [*COMMANDS, "help"], 1)
         hint = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
-        print(f"{program}: error: {name} is not a command: {hint}", file=sys.stderr)
-        sys.exit(2)
+        command.fail(f"{name} is not a command: {hint}", 2)
 
 
 def _help(program: str) -> str:
     """Returns what every command does, in the words of its module."""
     parts = [
-        f"BERT for TensorFlow {__version__}: from text to pre-trained, fine-tuned and exported "
-        f"models.\n\n  {program} COMMAND --flag=value ...\n  {program} COMMAND --help"
+        f"{command.VERSION}: BERT for TensorFlow, from raw text to pre-trained, fine-tuned and "
+        f"exported models.\n\n  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
     ]
     for step, commands in _STEPS.items():
-        lines = [f"  {name:<25}{_summary(module)}" for name, module in commands.items()]
-        parts.append("\n".join([step, *lines]))
-    return "\n\n".join([*parts, _EXIT_CODES])
+        rows = [(name, _summary(module)) for name, module in commands.items()]
+        parts.append("\n".join([step, *table(rows, 27)]))
+    return wrapped("\n\n".join([*parts, _EXIT_CODES]))
 
 
 def _summary(module: str) -> str:
-    return importlib.import_module(module).__doc__.partition("\n")[0]
+    return docstring(importlib.import_module(module)).partition("\n")[0]
 
 
 if __name__ == "__main__":

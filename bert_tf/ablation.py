@@ -34,10 +34,5 @@ def run(options: Options) -> dict[str, Any]:
     return run_ablation(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -38,10 +38,5 @@ def run(options: Options) -> None:
         building.build_vocabulary(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -83,12 +83,20 @@ def open_checkpoint(
 def local_path(path: str) -> str:
     """Downloads a path such as "hf:org/name" and returns the folder; returns other paths unchanged.
 
+    A file or folder of that name is no download.
+
     Raises:
         ValueError, OSError: it cannot be downloaded.
     """
     path = os.fspath(path)
-    prefix, _, name = path.partition(":")
-    return DOWNLOADS[prefix](name) if prefix in DOWNLOADS else path
+    prefix, colon, name = path.partition(":")
+    if not colon or prefix not in DOWNLOADS or os.path.exists(path):
+        return path
+    if not name:
+        raise ValueError(
+            f"{path} names nothing to download: give a name, as docs/checkpoints.md has it"
+        )
+    return DOWNLOADS[prefix](name)
 
 
 def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Checkpoint:

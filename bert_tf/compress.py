@@ -38,8 +38,6 @@ The student may have a vocabulary of its own, such as a small one, with layers, 
 albert and mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
-import sys
-
 from bert_tf.compression.options import CompressionOptions as Options
 from bert_tf.compression.options import GeneralOptions, ReportOptions
 from tfrecords import command
@@ -74,17 +72,7 @@ def report(options: ReportOptions) -> None:
     report(options.report)
 
 
-def main() -> None:
-    """Runs the command."""
-    flags = [argument for argument in sys.argv[1:] if argument.startswith("-")]
-    names = [flag.lstrip("-").partition("=")[0] for flag in flags]
-    if "report" in names:
-        command.run(ReportOptions, report)
-    elif "input_file" in names:
-        command.run(GeneralOptions, distill)
-    else:
-        command.run(Options, run)
-
+FORMS = {"report": (ReportOptions, report), "input_file": (GeneralOptions, distill)}
 
 if __name__ == "__main__":
-    main()
+    command.run(Options, run, FORMS)

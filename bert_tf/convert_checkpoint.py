@@ -31,10 +31,5 @@ def run(options: Options) -> None:
     convert(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -37,10 +37,5 @@ def run(options: Options) -> "CreationStatistics | None":
     return create_pretraining_data(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

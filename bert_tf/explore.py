@@ -79,7 +79,7 @@ def run(options: Options) -> None:
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
     explorations = [explorer.explore(text) for text in texts]
-    name = os.path.basename(options.checkpoint.rstrip("/"))
+    name = os.path.basename(os.path.abspath(options.checkpoint))
     page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
     if not options.serve:
         atomic_write(options.output_file, page)
@@ -122,10 +122,5 @@ def load_explorer(options: Options) -> "Explorer":
     return Explorer(model, tokenizer, length, options.top_k)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -1,4 +1,4 @@
-"""Writes the contextual vectors of text: one per token, per word or per line.
+"""Writes the contextual vectors of text: one per token, word or line.
 
   python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
     --output_file=vectors.npz
@@ -168,10 +168,5 @@ def _report_changes(counts: "Counts", length: int, longest: int) -> None:
         )
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -123,10 +123,5 @@ def _percent(value: float) -> str:
     return f"{value:.1%}" if value > 0.0005 else f"{100 * value:.2g}%"
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -111,10 +111,5 @@ def _lite_module(options: Options) -> "tf.Module":
     return open_lite(options.checkpoint)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

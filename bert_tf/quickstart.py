@@ -194,10 +194,5 @@ def _prose(docstring: str) -> Iterator[str]:
             yield text if text[-1] in ".!?" else text + "."
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -61,10 +61,5 @@ def run(options: Options) -> None:
     print(f"\nWrote {options.output_file}.")
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -47,10 +47,5 @@ def run(options: Options) -> dict[str, float]:
     return sweep(options) if options.is_sweep else fine_tune(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

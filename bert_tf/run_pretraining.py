@@ -25,10 +25,5 @@ def run(options: Options) -> dict[str, float]:
     return pretrain(options)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

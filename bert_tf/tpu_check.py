@@ -152,10 +152,5 @@ def _example_batch(options: Options, size: int) -> "dict[str, tf.Tensor]":
     }
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

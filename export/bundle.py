@@ -166,10 +166,5 @@ def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: li
     atomic_write(f"{folder}/{CARD}", card)
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -50,7 +50,7 @@ def model_card(
     Raises:
         ValueError, OSError: a file of the run is damaged.
     """
-    name = os.path.basename(output_dir.rstrip("/"))
+    name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))
     front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
     vocabulary = {

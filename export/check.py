@@ -48,10 +48,5 @@ def run(options: Options) -> None:
         raise ValueError(f"{options.saved_model_dir} has lines marked WRONG ({wrong}): see above")
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

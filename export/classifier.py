@@ -169,10 +169,5 @@ def export_classifier(
     return task.example_call()
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -206,10 +206,5 @@ def _about(precision: str, int8: bool, has_head: bool) -> str:
     )
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

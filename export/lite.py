@@ -266,10 +266,5 @@ def _next(path: str, source: _Source) -> str:
     return f"{code}\nNext: {command_line('bert_tf.predict', text, checkpoint=path)}"
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -110,10 +110,5 @@ def write(options: Options) -> str:
     return f"Wrote the {casing} preprocessor of {source} to {options.output_dir}."
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

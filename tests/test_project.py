@@ -1,16 +1,23 @@
 """The project as a whole: its import rules, the maps of its files, and bert-tf."""
 
+import functools
 import graphlib
 import importlib
+import os
 import pathlib
+import pty
 import re
+import select
+import shutil
 import subprocess
 import sys
+import time
 
 import grimp
 import pytest
 
-from bert_tf.__main__ import COMMANDS, main
+from bert_tf.__main__ import COMMANDS
+from tfrecords.command import VERSION
 from tfrecords.command_help import help_text
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -100,7 +107,7 @@ def test_help_fits_a_screen_and_begins_with_an_example(module, monkeypatch):
     text = help_text(command.__doc__, command.Options, full=False)
     lines = text.splitlines()
     assert len(lines) <= 50 and max(map(len, lines)) <= 100
-    assert len(lines[0]) <= 75 and lines[1] == ""
+    assert len(lines[0]) <= 73 and lines[1] == ""
     assert lines[2].startswith(f"  python -m {module} ")
     assert max(map(len, help_text(command.__doc__, command.Options, full=True).splitlines())) <= 100
 
@@ -122,13 +129,131 @@ def test_bert_tf_lists_the_commands_at_once():
         (["xyz"], "xyz is not a command: --help lists all commands"),
     ],
 )
-def test_bert_tf_suggests_the_nearest_command(arguments, line, capsys, monkeypatch):
+def test_bert_tf_suggests_the_nearest_command(arguments, line):
     """Oracle: the line, and the exit code of a wrong command line."""
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/bert-tf", *arguments])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 2
-    assert capsys.readouterr() == ("", f"bert-tf: error: {line}\n")
+    done = _bert_tf(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"python -m bert_tf: error: {line}\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("-OO",)])
+def test_help_and_version_in_all_their_forms(flags):
+    """Oracles: the same command with --help; the version; the name that the user typed."""
+    run = functools.partial(_bert_tf, options=flags)
+    expected = run("pretrain", "--help").stdout
+    assert expected.splitlines()[2].startswith("  python -m bert_tf pretrain --input_file")
+    assert run("help", "pretrain").stdout == expected
+    assert run("help").stdout == run("--help").stdout == run().stdout
+    assert run("--version").stdout == run("pretrain", "--version").stdout == f"{VERSION}\n"
+    assert run("help", "pretrian").stderr.endswith("did you mean pretrain?\n")
+    alone = [sys.executable, *flags, "-m", "bert_tf.run_pretraining", "--help"]
+    printed = subprocess.run(alone, capture_output=True, text=True).stdout
+    assert printed == expected.replace("bert_tf pretrain ", "bert_tf.run_pretraining ")
+
+
+def test_without_a_reader_or_room_there_is_no_traceback():
+    """Oracles: the exit codes in docs/commands.md; the errors of the operating system."""
+    for words in ([], ["help", "pretrain"], ["completion", "fish"]):
+        command = " ".join([sys.executable, "-m", "bert_tf", *words])
+        for streams, code, line in (
+            (">/dev/full", 1, "No space left on device"),
+            ("1</dev/null", 1, "Bad file descriptor"),
+            (">&-", 0, ""),
+            ("<&- >&- 2>&-", 0, ""),
+            ("2>/dev/full >/dev/null", 0, ""),
+        ):
+            done = subprocess.run(
+                f"{command} {streams}", shell=True, capture_output=True, text=True
+            )
+            assert (done.returncode, done.stdout) == (code, "")
+            assert done.stderr.count("\n") == bool(line)
+            assert not line or done.stderr.endswith(f"cannot write to standard output: {line}\n")
+
+
+def _passed(shell: list[str], setup: str, keys: list[str], folder: pathlib.Path) -> str:
+    """Returns the arguments that a command gets from a shell in which someone types."""
+    master, slave = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "dumb"}
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), slave)
+    process = subprocess.Popen(
+        shell, **streams, cwd=folder, env=environment, start_new_session=True
+    )
+    os.close(slave)
+    printed = ""
+
+    def read_until(mark: str) -> None:
+        nonlocal printed
+        end = time.monotonic() + 20
+        while mark not in printed and time.monotonic() < end:
+            if select.select([master], [], [], 0.1)[0]:
+                printed += os.read(master, 65536).decode(errors="replace")
+
+    try:
+        os.write(
+            master, f"{setup}; bert-tf() {{ printf '<%s>' \"$@\" end; }}; echo re''ady\n".encode()
+        )
+        read_until("ready\r\n")
+        for key in keys:
+            os.write(master, key.encode())
+            time.sleep(0.2)
+        os.write(master, b"\n")
+        read_until("<end>")
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    return printed.rpartition("\n")[2].partition("<end>")[0]
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "setup"),
+    [
+        ("bash", ["bash", "--norc", "--noprofile", "-i"], "source ./script"),
+        ("zsh", ["zsh", "-f", "-i"], "autoload -U compinit; compinit -u; source ./script"),
+    ],
+)
+def test_shells_complete_commands_flags_and_values(shell, command, setup, tmp_path):
+    """Oracle: what the shell passes to the command after the Tab key."""
+    if not shutil.which(shell):
+        pytest.skip(f"needs {shell}")
+    done = _bert_tf("completion", shell, options=("-X", "importtime"))
+    assert "tensorflow" not in done.stderr
+    (tmp_path / "script").write_text(done.stdout)
+    (tmp_path / "records.tfrecord").touch()
+    typed = [
+        "bert-tf pretr",
+        "\t",
+        "--strat",
+        "\t",
+        "cp",
+        "\t",
+        " --input_file=rec",
+        "\t",
+        " --do_tr",
+    ]
+    passed = _passed(command, setup, [*typed, "\t"], tmp_path)
+    assert passed == "<pretrain><--strategy=cpu><--input_file=records.tfrecord><--do_train>"
+
+
+def test_fish_completes_commands_flags_and_values(tmp_path):
+    """Oracle: fish's own list of completions."""
+    if not shutil.which("fish"):
+        pytest.skip("needs fish")
+    (tmp_path / "script").write_text(_bert_tf("completion", "fish").stdout)
+    for typed, found in (
+        ("pretr", "pretrain"),
+        ("help pretr", "pretrain"),
+        ("pretrain --strat", "--strategy"),
+        ("pretrain --strategy=c", "--strategy=cpu"),
+        ("pretrain --input_file=scr", "--input_file=script"),
+    ):
+        done = subprocess.run(
+            ["fish", "-c", f"source script; complete -C 'bert-tf {typed}'"],
+            **dict(cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)}),
+            capture_output=True,
+            text=True,
+        )
+        assert done.stdout.split()[0] == found
 
 
 def test_bert_tf_runs_a_command():

@@ -1,22 +1,28 @@
 """Runs commands: flags from a dataclass, a quiet TensorFlow and one-line error messages."""
 
-import atexit
 import contextlib
 import dataclasses
 import difflib
-import faulthandler
 import itertools
 import math
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from absl import flags, logging
 
-from tfrecords.command_help import flag_name, help_text, is_required, value_type
+from tfrecords import __version__
+from tfrecords.command_help import docstring, flag_name, help_text, is_required, value_type
+from tfrecords.process import (
+    NO_READER,
+    check_backend,
+    end_process,
+    handle_signals,
+    import_tensorflow,
+    prepare,
+)
 from tfrecords.progress import be_quiet, shows_bars
 
 _NEEDS = {
@@ -26,9 +32,11 @@ _NEEDS = {
     bool: "true or false",
     tuple: "strings",
 }
-_HELP = {"-h", "--help", "--helpfull"}
-# The exit code after the signal SIGPIPE.
-_NO_READER = 141
+_HELP = {"h", "help", "helpfull"}
+VERSION = f"bert-tf {__version__}"
+# Options and what the command does with them.
+Form = tuple[type, Callable[[Any], None]]
+NO_FORMS: Mapping[str, Form] = {}
 
 
 def option(
@@ -73,16 +81,20 @@ class Options:
     Attributes:
         absent_flags: names that users of other programs know -> what to do instead.
         if_out_of_memory: what needs less memory.
+        needs_tensorflow: whether the command computes anything.
 
     Raises:
         ValueError: a value has the wrong type, a number is out of range, a string is empty, not
-            UTF-8, not a choice or the name of a pipe; names the flag.
+            UTF-8, not a choice or the name of a pipe; names the flag. Or Keras has another backend.
     """
 
     absent_flags: ClassVar[Mapping[str, str]] = {}
     if_out_of_memory: ClassVar[str] = "end other programs, or use a machine with more memory"
+    needs_tensorflow: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if self.needs_tensorflow:
+            check_backend()
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
@@ -101,88 +113,76 @@ class Options:
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 
-def run(options_type: type, function: Callable[[Any], None]) -> None:
+def run(
+    options_type: type, function: Callable[[Any], None], forms: Mapping[str, Form] = NO_FORMS
+) -> NoReturn:
     """Parses the command line into `options_type`, calls `function` with it and ends the process.
+
+    Args:
+        options_type: the flags, a class of `Options`.
+        function: what the command does; the docstring of its module is the help.
+        forms: what replaces both if a flag is given, by the name of the flag.
+    """
+
+    def call() -> None:
+        given = itertools.takewhile("--".__ne__, sys.argv[1:])
+        names = {text.lstrip("-").partition("=")[0] for text in given if text.startswith("-")}
+        chosen = next((forms[name] for name in forms if name in names), (options_type, function))
+        if _HELP & names:
+            doc = docstring(sys.modules[function.__module__])
+            # The example is typed as this command was.
+            doc = doc.replace(f"python -m {function.__module__} ", f"{_typed()} ")
+            print(help_text(doc, chosen[0], full="helpfull" in names))
+        elif "version" in names:
+            print(VERSION)
+        else:
+            options = _options(chosen[0])
+            if chosen[0].needs_tensorflow:
+                import_tensorflow()
+            chosen[1](options)
+
+    main(call, options_type.if_out_of_memory)
+
+
+def main(function: Callable[[], None], if_out_of_memory: str = "") -> NoReturn:
+    """Calls a function whose output and errors are a user's, and ends the process.
 
     A user can fix what a `ValueError` or an `OSError` reports, and a lack of memory. Each of them
     is one line on standard error; `--verbosity=1` adds the traceback. The exit codes are 0, 1 for
     such an error, 2 for a wrong flag, 130 or 143 after SIGINT or SIGTERM, and 141 if
     whatever reads the output ends first, as with `| head`.
     """
-    # TensorFlow reads these on import, and no command imports it before this point. Real errors
-    # still arrive as exceptions; only log messages are lost.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("KERAS_BACKEND", "tensorflow")
-    if wanted := _HELP & set(itertools.takewhile("--".__ne__, sys.argv)):
-        doc = sys.modules[function.__module__].__doc__
-        try:
-            print(help_text(doc, options_type, full="--helpfull" in wanted), flush=True)
-        except BrokenPipeError:
-            end_process(_NO_READER)
-        return
-    with contextlib.suppress(OSError, ValueError):  # standard error is not a file
-        faulthandler.enable()
-    # Exit in the same way as after Ctrl-C, which removes temporary files.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    prepare()
+    handle_signals()
     try:
-        _call(options_type, function)
-        end_process(0)
+        code = _exit_code(function, if_out_of_memory)
     except SystemExit as stop:
-        end_process(stop.code)
+        code = stop.code
+    end_process(code)
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow and lists its devices without the log messages they print.
-
-    Some of the messages appear before any log level takes effect, so standard error is discarded
-    during the import.
-    """
-    saved = os.dup(2)
-    with open(os.devnull, "w") as null:
-        os.dup2(null.fileno(), 2)
-    try:
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
-    finally:
-        os.dup2(saved, 2)
-        os.close(saved)
-
-
-def end_process(code: int) -> None:
-    """Ends the process at once, after its exit handlers and with all output written.
-
-    The usual way waits for the threads of downloads, and for those of `tf.data`, which sometimes
-    take a minute to end.
-    """
-    # Among the handlers are those of multiprocessing and Beam, which end their processes.
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
-def _call(options_type: type, function: Callable[[Any], None]) -> None:
+def _exit_code(function: Callable[[], None], if_out_of_memory: str) -> int:
     """Calls the function; raises SystemExit, after a message, for what a user can fix."""
+    code = 0
     try:
-        options = _options(options_type)
-        import_tensorflow()
-        function(options)
+        try:
+            function()
+        except SystemExit as stop:
+            code = stop.code
         sys.stdout.flush()
-        return
+        return code
     except KeyboardInterrupt:
         print(f"\n{_program()}: interrupted", file=sys.stderr)
-        sys.exit(130)
+        return 130
     except BrokenPipeError:
-        sys.exit(_NO_READER)
+        return NO_READER
     except Exception as error:
-        message = _message(error, options_type)
+        message = _message(error, if_out_of_memory)
         if message is None:
             raise
         logging.debug("traceback", exc_info=True)
     # Outside the `except` block, so that all objects the error refers to are freed before exit.
-    _fail(message, 1)
+    fail(message, 1)
 
 
 def _options(options_type: type) -> Any:
@@ -193,15 +193,15 @@ def _options(options_type: type) -> Any:
         flags.DEFINE_boolean("quiet", False, None)
         return _parsed_options(options_type, _parse(options_type))
     except ValueError as error:
-        _fail(f"{error} (see {_typed()} --help)", 2)
+        fail(f"{error} (see {_typed()} --help)", 2)
 
 
-def _message(error: Exception, options_type: type) -> str | None:
+def _message(error: Exception, if_out_of_memory: str) -> str | None:
     """Returns the line for an error that a user can fix; None for all others."""
     if isinstance(error, MemoryError) or "ResourceExhausted" in type(error).__name__:
         tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
         wanted = f" ({tensor[0]})" if tensor else ""
-        return f"out of memory{wanted}: {options_type.if_out_of_memory}"
+        return f"out of memory{wanted}: {if_out_of_memory}"
     if isinstance(error, ValueError | OSError):
         return str(error)
     if "File system scheme" in str(error):
@@ -209,9 +209,10 @@ def _message(error: Exception, options_type: type) -> str | None:
     return None
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    """Ends the program with an error message."""
-    print(f"{_program()}: error: {' '.join(message.split())}", file=sys.stderr)
+def fail(message: str, code: int) -> NoReturn:
+    """Ends the program with an error message of one line."""
+    with contextlib.suppress(OSError):
+        print(f"{_program()}: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
 
@@ -246,6 +247,8 @@ def _parse(options_type: type) -> list[str]:
         message = _illegal_value(str(error))
     except flags.Error as error:
         message = str(error).removeprefix("ERROR:: ")
+    except UnicodeDecodeError as error:
+        message = f"--flagfile is not UTF-8 ({error.reason}): convert it"
     raise ValueError(message)
 
 
@@ -264,7 +267,9 @@ def _unknown_flag(name: str, options_type: type) -> str:
 
 def _illegal_value(message: str) -> str:
     """Turns absl's "flag --NAME=VALUE: REASON" into our style."""
-    name, value = re.match(r"flag --(\w+)=(.*?): ", message, re.S).groups()
+    if not (found := re.match(r"flag --(\w+)=(.*?): ", message, re.S)):
+        return message
+    name, value = found.groups()
     flag = flags.FLAGS[name]
     if choices := getattr(flag.parser, "enum_values", None):
         return f"--{name}={value}: choose one of {', '.join(choices)}"

@@ -1,16 +1,27 @@
 """The flags of a command as --help and --helpfull show them."""
 
+import ast
+import contextlib
 import dataclasses
+import inspect
 import re
 import shutil
 import textwrap
+from collections.abc import Iterable
+from types import ModuleType
 
 _MARGIN = 28
+_NARROWEST, _WIDEST = 40, 100
+# What comes before the text of a line that may be broken: the indent of a row's further lines, the
+# name of a row, the mark of a point, or nothing. Examples are lines without.
+_HEAD = re.compile(r" {8,}(?=\S)|  \S.*?  +(?=[^#\s])|- |(?=\S)")
 _MOST_CHOICES = 60  # letters
-_ALWAYS = """\
-  --quiet                   Print only warnings, errors and results.
-  --flagfile=VALUE          Read flags from a file, one per line.
-  --verbosity=1             Add a traceback to errors."""
+ALWAYS = [
+    ("--quiet", "Print only warnings, errors and results."),
+    ("--flagfile=VALUE", "Read flags from a file, one per line."),
+    ("--verbosity=1", "Add a traceback to errors."),
+    ("--version", "Print the version of bert-tf."),
+]
 _MORE = "\n--helpfull says more, and lists all flags."
 
 
@@ -29,8 +40,15 @@ def value_type(field: dataclasses.Field) -> type:
     return getattr(field.type, "__args__", (field.type,))[0]
 
 
+def docstring(module: ModuleType) -> str:
+    """Returns the docstring of a module, from its source if `python -OO` removed it."""
+    with contextlib.suppress(OSError):
+        return module.__doc__ or ast.get_docstring(ast.parse(inspect.getsource(module)), False)
+    return ""
+
+
 def help_text(doc: str, options_type: type, *, full: bool) -> str:
-    """Returns the help of a command.
+    """Returns the help of a command, in lines as wide as the terminal.
 
     Args:
         doc: what it does: a summary, examples and a paragraph; further ones are for --helpfull.
@@ -39,9 +57,58 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
     fields = [field for field in ordered_flags(options_type) if full or not field.metadata["rare"]]
-    flags = "\n".join(_flag(field, full) for field in fields)
-    more = _ALWAYS if full else _MORE
-    return f"{about}\n\nFlags:\n{flags}\n{more}"
+    flags = [(f"--{_spelled(field)}", _explanation(field, full)) for field in fields]
+    lines = table(flags + ALWAYS * full, _MARGIN)
+    return wrapped("\n".join([f"{about}\n\nFlags:", *lines, *[_MORE] * (not full)]).lstrip())
+
+
+def table(rows: Iterable[tuple[str, str]], margin: int) -> list[str]:
+    """Returns a row for each name and text; the text begins after `margin` columns."""
+    return [
+        f"  {name:<{margin - 2}}{text}"
+        if len(name) <= margin - 4
+        else f"  {name}\n{' ' * margin}{text}"
+        for name, text in rows
+    ]
+
+
+def wrapped(text: str) -> str:
+    """Breaks lines that are wider than the terminal, apart from examples, which are indented.
+
+    The lines of a paragraph, of a point after "- " and of a row "  name   text" are joined first.
+    """
+    lines: list[str] = []
+    margin = -1
+    for line in text.split("\n"):
+        if line and len(line) - len(line.lstrip()) == margin and not line.startswith("- "):
+            lines[-1] += f" {line.lstrip()}"
+        else:
+            head = _HEAD.match(line)
+            margin = len(head[0]) if head else -1
+            lines.append(line)
+    return "\n".join(map(_broken, lines))
+
+
+def _broken(line: str) -> str:
+    head = _HEAD.match(line)
+    if not head or len(line) <= _width():
+        return line
+    name, margin = head[0], " " * len(head[0])
+    if len(margin) > _width() // 2:
+        # Too little room beside the name.
+        name, margin = f"{name.rstrip()}\n{' ' * 6}".lstrip("\n"), " " * 6
+    text = textwrap.wrap(
+        line[head.end() :],
+        _width() - len(margin),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return name + f"\n{margin}".join(text)
+
+
+def _width() -> int:
+    columns = shutil.get_terminal_size((_WIDEST, 0)).columns
+    return min(max(columns, _NARROWEST), _WIDEST)
 
 
 def ordered_flags(options_type: type) -> list[dataclasses.Field]:
@@ -56,21 +123,17 @@ def ordered_flags(options_type: type) -> list[dataclasses.Field]:
     )
 
 
-def _flag(field: dataclasses.Field, full: bool) -> str:
-    width = min(shutil.get_terminal_size((100, 0)).columns, 100)
-    lines = textwrap.wrap(_explanation(field, full), max(width, 60) - _MARGIN)
-    head = f"  --{_spelled(field)}"
-    first = [head.ljust(_MARGIN) + lines.pop(0)] if len(head) < _MARGIN - 1 else [head]
-    return "\n".join([*first, *(" " * _MARGIN + line for line in lines)])
-
-
 def _spelled(field: dataclasses.Field) -> str:
     name, kind = flag_name(field), value_type(field)
     if kind is bool:
         return name if field.default is False else f"[no]{name}"
     choices = "|".join(field.metadata["choices"])
     value = {int: "N", float: "X"}.get(kind, "VALUE")
-    return f"{name}={choices if 0 < len(choices) <= _MOST_CHOICES else value}"
+    return f"{name}={choices if 0 < len(choices) <= _most_choices(field) else value}"
+
+
+def _most_choices(field: dataclasses.Field) -> int:
+    return min(_MOST_CHOICES, _width() - len(f"  --{flag_name(field)}="))
 
 
 def _explanation(field: dataclasses.Field, full: bool) -> str:
@@ -81,7 +144,7 @@ def _explanation(field: dataclasses.Field, full: bool) -> str:
         parts.append("Required.")
     elif default not in (None, ()) and default is not False:
         parts.append(f"Default: {'true' if default is True else default}.")
-    if full and len("|".join(choices)) > _MOST_CHOICES:
+    if full and len("|".join(choices)) > _most_choices(field):
         parts.append(f"One of {', '.join(choices)}.")
     if full and field.metadata["aliases"]:
         parts.append(f"Also: --{', --'.join(field.metadata['aliases'])}.")

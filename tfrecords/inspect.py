@@ -85,10 +85,5 @@ def run(options: Options) -> None:
     print(f"No problems found in {named} ({compared}).")
 
 
-def main() -> None:
-    """Runs the command."""
-    command.run(Options, run)
-
-
 if __name__ == "__main__":
-    main()
+    command.run(Options, run)

@@ -6,8 +6,25 @@ import sys
 from tqdm import tqdm
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SHORTEST_BAR = 10  # columns
 # In the environment, because processes that a command starts are as quiet as it is.
 _QUIET = "BERT_TF_QUIET"
+
+
+class _Bar(tqdm):
+    """Leaves out the last details, of which each is whole, if the bar has too little room."""
+
+    def __str__(self) -> str:
+        values = self.format_dict
+        shown, _, details = values["bar_format"].partition(" [")
+        details = details.removesuffix("{postfix}]").split(", ") + (self.postfix or "").split(", ")
+        for count in range(len(details), -1, -1):
+            kept = ", ".join(filter(None, details[:count]))
+            values["bar_format"] = f"{shown} [{kept}]" if kept else shown
+            others = values | {"bar_format": values["bar_format"].replace("{bar}", "")}
+            if len(self.format_meter(**others)) + _SHORTEST_BAR <= (values["ncols"] or 100):
+                break
+        return self.format_meter(**values)
 
 
 class _Lines(tqdm):
@@ -55,7 +72,7 @@ def progress_bar(
     times = "[{elapsed}<{remaining}" + rate
     if sys.stderr.isatty():
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
-        bar, pace = tqdm, {"dynamic_ncols": True}
+        bar, pace = _Bar, {"dynamic_ncols": True}
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}

@@ -24,7 +24,11 @@ from tfrecords.writer import atomic_write
 
 
 class PhaseData:
-    """Batches and evaluations of one phase."""
+    """Batches and evaluations of one phase.
+
+    Args:
+        warned: what the run has warned of, in all phases.
+    """
 
     def __init__(
         self,
@@ -33,10 +37,12 @@ class PhaseData:
         spec: ModelSpec,
         trainer: Trainer,
         records: PhaseRecords,
+        warned: list[str],
     ):
         self._options, self._task, self._spec = options, task, spec
         self._trainer, self._records = trainer, records
         self._baseline: Baseline | None = None
+        self._warned = warned
 
     def phase(self) -> Phase:
         """Returns the phase for the driver."""
@@ -90,9 +96,10 @@ class PhaseData:
     def _warn_of_constant_predictions(self, accuracy: float) -> None:
         options, step = self._options, int(self._trainer.step.numpy())
         warming_up = options.do_train and step <= options.num_warmup_steps
-        if warming_up or not is_chief(self._trainer.strategy):
+        if warming_up or self._warned or not is_chief(self._trainer.strategy):
             return
         if warning := self._baseline.warning(step, accuracy, self._spec.vocab):
+            self._warned.append(warning)
             say(warning)
 
     def _describe_batch(self, step: int) -> str:

@@ -313,7 +313,10 @@ def _run(
     phases: Sequence[PhaseRecords],
 ) -> dict[str, float]:
     """Trains and evaluates all phases, or only evaluates."""
-    driver_phases = [PhaseData(options, task, spec, trainer, phase).phase() for phase in phases]
+    warned: list[str] = []
+    driver_phases = [
+        PhaseData(options, task, spec, trainer, phase, warned).phase() for phase in phases
+    ]
     if options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])

@@ -14,6 +14,7 @@ from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import Optimizer
 from bert_tf.training.schedules import Schedule
 from bert_tf.training.strategy import compiles, device_type, has_several_workers
+from tfrecords.process import check_backend
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]
@@ -69,6 +70,9 @@ class Trainer:
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
         seed: the seed of dropout.
         jit_compile: whether XLA compiles the step; by default where it pays off.
+
+    Raises:
+        ValueError: Keras has another backend than TensorFlow.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Trainer:
         seed: int = 0,
         jit_compile: bool | None = None,
     ):
+        check_backend()
         self.strategy = strategy
         self.model = model
         self.objective = objective

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 import keras
-import tensorflow as tf
 
 from bert_tf.finite import count_non_finite
 from bert_tf.training.checkpoints import Tensor, check_shapes
@@ -39,7 +38,7 @@ def load_weights(
     """
     found = {part_of(path) for path in tensors}
     absent = [part for part in optional_parts if part not in found]
-    targets = {weight.path: weight.value for weight in weights}
+    targets = {weight.path: weight for weight in weights}
     kept = [path for path in targets if part_of(path) in absent]
     targets = {path: target for path, target in targets.items() if path not in kept}
     shapes = {path: tensor.shape for path, tensor in tensors.items()}
@@ -67,7 +66,7 @@ def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
 def _grown_shapes(
     source: str,
     saved: Mapping[str, tuple[int, ...]],
-    targets: Mapping[str, tf.Variable],
+    targets: Mapping[str, keras.Variable],
     mapping: VocabularyMapping,
 ) -> dict[str, tuple[int, ...]]:
     """Returns the shapes that the saved tables have once they are grown."""

@@ -243,6 +243,9 @@ def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
     """Oracle: the sets of flags; a value that equals the name of a flag has no effect."""
     found = []
     monkeypatch.setattr(sys, "argv", ["compress", *flags])
-    monkeypatch.setattr(compress.command, "run", lambda options, function: found.append(options))
-    compress.main()
+    monkeypatch.setattr(compress.command, "main", lambda call, _: call())
+    monkeypatch.setattr(compress.command, "import_tensorflow", lambda: None)
+    monkeypatch.setattr(compress.command, "_options", found.append)
+    forms = {name: (options, lambda _: None) for name, (options, _) in compress.FORMS.items()}
+    compress.command.run(compress.Options, lambda _: None, forms)
     assert found == [expected]

@@ -28,12 +28,12 @@ import sys
 sys.modules.update(matplotlib=None)
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-from bert_tf.run_finetuning import main
+from bert_tf import run_finetuning
 from bert_tf.finetuning.tasks import classification
 from bert_tf.training import optimizers, reports
 optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
 reports.draw_curves = classification.draw_confusion = lambda *_: None
-main()
+run_finetuning.command.run(run_finetuning.Options, run_finetuning.run)
 """
 
 

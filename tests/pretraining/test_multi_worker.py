@@ -25,12 +25,12 @@ sys.modules.update(matplotlib=None, sklearn=None)
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from bert_tf.pretraining import run
-from bert_tf.run_pretraining import main
+from bert_tf import run_pretraining
 from bert_tf.training import optimizers, reports
 optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
 run.peak_flops = lambda *_: (1e12, "not measured")
 reports.draw_curves = lambda *_: None
-main()
+run_pretraining.command.run(run_pretraining.Options, run_pretraining.run)
 """
 _MEASURES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy")
 

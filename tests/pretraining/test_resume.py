@@ -34,8 +34,7 @@ def run(options, real=run_pretraining.run):
     return real(options)
 
 sys.modules.update(tensorflow_text=None, matplotlib=None, sklearn=None)
-run_pretraining.run = run
-run_pretraining.main()
+run_pretraining.command.run(run_pretraining.Options, run)
 """
 _TIMES = ("sequences_per_second", "model_flop_utilisation")
 

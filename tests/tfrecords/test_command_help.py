@@ -1,12 +1,13 @@
 """What --help and --helpfull show."""
 
+import textwrap
 from dataclasses import dataclass
 
 import pytest
 
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_help import help_text
+from tfrecords.command_help import help_text, wrapped
 
 DOC = """Does it.
 
@@ -69,4 +70,44 @@ def test_helpfull_is_complete():
         "  --quiet                   Print only warnings, errors and results.",
     ):
         assert f"\n{line}\n" in text
-    assert text.count("\n  --") == 9
+    assert text.count("\n  --") == 10
+
+
+@pytest.mark.parametrize("columns", ["40", "60", "80", "99", "nonsense", "-1", "1000"])
+def test_help_is_as_wide_as_the_terminal(columns, monkeypatch):
+    """Oracles: the words, and the examples as they are; 100 columns at most."""
+    monkeypatch.setenv("COLUMNS", columns)
+    text = help_text(LONG, Options, full=True)
+    width = int(columns) if columns in ("40", "60", "80", "99") else 100
+    examples = LONG.splitlines()[2:4]
+    assert "\n".join(examples) in text
+    others = [line for line in text.splitlines() if line not in examples]
+    assert 0.8 * width < max(map(len, others)) <= width
+    monkeypatch.setenv("COLUMNS", "100")
+    assert text.split() == help_text(LONG, Options, full=True).split()
+
+
+LONG = f"""Does it.
+
+  python -m does.it --number=3 --name_of_a_file=a-long-name --another=another-long-name \\
+    --and_so_on
+
+It does {"this or that --some_flag=a-b, " * 5}
+and more.
+
+Kinds:
+  first   {"what it is " * 6}
+          continued
+  second-and-last
+          below
+- {"a point " * 14}
+- another
+"""
+
+
+def test_joined_lines_are_those_of_one_paragraph():
+    """Oracle: the lines of the same text by textwrap, for prose; rows and points by hand."""
+    prose = "some words of a paragraph " * 20
+    assert wrapped(textwrap.fill(prose, 50)) == textwrap.fill(prose, 100)
+    text = "Kinds:\n  one  a\n       b\n  two  c\n- d\n- e\n\n  python x \\\n    -y\n"
+    assert wrapped(text) == text.replace("\n       b", " b")

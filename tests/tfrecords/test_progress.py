@@ -1,7 +1,12 @@
 """Progress in a terminal and in a file. Oracle: the lines expected."""
 
 import io
+import os
+import pty
 import re
+import termios
+
+import pytest
 
 from tfrecords import progress
 from tfrecords.progress import progress_bar, say
@@ -51,6 +56,30 @@ def test_a_terminal_gets_a_bar(monkeypatch):
         bar.update(30)
     last = terminal.getvalue().rsplit("\r", 1)[1]
     assert re.fullmatch(r"Reading: 100%\|#+\| 30/30 \[00:00<00:00, loss 7\]\s*", last)
+
+
+@pytest.mark.parametrize("columns", [30, 40, 60, 80, 100, 160])
+def test_a_narrow_terminal_gets_a_bar_and_whole_details(columns, monkeypatch):
+    """Oracles: the width of a real terminal; the details given, of which the first stay."""
+    master, slave = pty.openpty()
+    termios.tcsetwinsize(slave, (24, columns))
+    details = ["00:00<00:00", "loss 6.104", "mlm 5.41", "nsp 0.694", "1,234 seq/s", "35% MFU"]
+    with open(slave, "w") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        with progress_bar(total=20_000, desc="Reading", show_rate=False, leave=False) as bar:
+            bar.set_postfix_str(", ".join(details[1:]), refresh=False)
+            bar.update(20_000)
+            bar.refresh()
+            shown = str(bar)
+        terminal.flush()
+        assert shown in os.read(master, 2**16).decode()
+    os.close(master)
+    assert len(shown) <= columns
+    found = re.fullmatch(r"Reading: 100%\|(\W+)\| 20000/20000(?: \[(.*)\])?", shown)
+    assert found and len(found[1]) >= min(10, columns - 28)
+    kept = found[2].split(", ") if found[2] else []
+    assert kept == details[: len(kept)]
+    assert len(kept) == len(details) or len(found[1]) < 10 + len(details[len(kept)]) + 4
 
 
 def test_work_of_unknown_size_is_counted(capsys):

@@ -136,13 +136,13 @@ def _results(run: RunFolder) -> dict[str, float]:
 def _group(folder: str, paths: Sequence[str]) -> Group:
     results = [_results(RunFolder(path)) for path in paths]
     scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summarize(results).items()}
-    common = os.path.commonpath(paths) if len(paths) > 1 else paths[0]
+    common = os.path.commonpath([os.path.relpath(path, folder) for path in paths]) or "."
     run = RunFolder(paths[0])
     try:
         metrics = [name for name in task_of_run(run).reported_metrics if name in scores]
     except ValueError:
         metrics = list(scores)
-    return Group(os.path.relpath(common, folder), run.read_flags(), paths, scores, metrics)
+    return Group(common, run.read_flags(), paths, scores, metrics)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from bert_tf.inference.explorer.exploring import Exploration
 
 _ADDRESS = "127.0.0.1"
 MOST_BYTES = 2**20
+_MOST_DIGITS = 20
 
 
 class PageServer(http.server.ThreadingHTTPServer):
@@ -38,6 +40,11 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.names = {f"{name}:{self.server_port}" for name in (_ADDRESS, "localhost")}
         self.url = f"http://{_ADDRESS}:{self.server_port}/"
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Leaves out that a client closed its connection, which is no error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     # A browser opens connections that it may never use.
@@ -53,12 +60,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         # A page elsewhere cannot send this type without asking first, which finds no answer.
         if self.headers.get_content_type() != "application/json":
             return self._refuse(415, "send application/json")
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
+        length = self.headers.get("Content-Length")
+        if length is None:
             return self._refuse(411, "Content-Length is missing")
-        if int(length) > MOST_BYTES:
+        if not (length.isascii() and length.isdigit()):
+            return self._refuse(400, "Content-Length is not a number")
+        # Python reads no numbers of thousands of digits.
+        if len(length) > _MOST_DIGITS or int(length) > MOST_BYTES:
             return self._refuse(413, f"the text is longer than {MOST_BYTES:,} bytes")
-        text = _text(self.rfile.read(int(length)))
+        try:
+            text = _text(self.rfile.read(int(length)))
+        except TimeoutError:
+            return self._refuse(408, f"the text did not arrive within {self.timeout} seconds")
         if text is None:
             return self._refuse(400, 'send {"text": "..."}')
         with self.server.lock:

@@ -1,0 +1,130 @@
+"""The process of a command: its environment, its streams and its end."""
+
+import atexit
+import codecs
+import contextlib
+import faulthandler
+import functools
+import importlib.machinery
+import io
+import json
+import os
+import signal
+import sys
+from typing import NoReturn
+
+# The exit code after the signal SIGPIPE.
+NO_READER = 141
+# The errors of streams that cannot encode a character, as those of a terminal without Unicode.
+_ESCAPED = "bert_tf.escaped"
+
+
+@functools.cache
+def prepare() -> None:
+    """Makes the process independent of the environment and the streams that it was given."""
+    # Libraries read these on import. TensorFlow's real errors still arrive as exceptions; only log
+    # messages are lost. A keras.json could name another backend, or another type for weights.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
+    os.environ["MPLBACKEND"] = "agg"
+    if sys.flags.optimize > 1:
+        _keep_docstrings()
+    # A file that the command opens must not take the place of a closed stream.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or open(0, closefd=False)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)
+    codecs.register_error(_ESCAPED, _escape)
+    sys.stderr.reconfigure(errors=_ESCAPED)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_StandardOutput(1, "w", closefd=False)),
+        encoding=sys.stdout.encoding,
+        errors=_ESCAPED,
+        line_buffering=sys.stdout.line_buffering,
+    )
+
+
+class _StandardOutput(io.FileIO):
+    """Standard output, which its errors name."""
+
+    def write(self, data: bytes) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(f"cannot write to standard output: {error.strerror}") from error
+
+
+def check_backend() -> None:
+    """Raises a ValueError if Keras computes with something else than TensorFlow."""
+    keras = sys.modules.get("keras")
+    backend = keras.config.backend() if keras else os.environ.get("KERAS_BACKEND", "tensorflow")
+    if backend != "tensorflow":
+        raise ValueError(
+            f"the backend of Keras is {backend}, but only models run without TensorFlow's: set "
+            "KERAS_BACKEND=tensorflow before the import of Keras"
+        )
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    """Writes characters as in JSON, so that JSON stays valid."""
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def _keep_docstrings() -> None:
+    """Lets tensorflow-text be imported under `python -OO`: it edits docstrings on import."""
+    loader = importlib.machinery.SourceFileLoader
+    usual = loader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, name: str):
+        if not name.startswith("tensorflow_text"):
+            return usual(self, name)
+        path = self.get_filename(name)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+
+    loader.get_code = get_code
+
+
+def handle_signals() -> None:
+    """Makes SIGTERM end the process as Ctrl-C does, which removes temporary files."""
+    # Even while `import_tensorflow` discards standard error.
+    with contextlib.suppress(OSError):
+        faulthandler.enable(os.dup(2))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def import_tensorflow() -> None:
+    """Imports TensorFlow and lists its devices without the log messages they print.
+
+    Some of the messages appear before any log level takes effect, so standard error is discarded
+    during the import.
+    """
+    prepare()
+    saved = os.dup(2)
+    with open(os.devnull, "w") as null:
+        os.dup2(null.fileno(), 2)
+    try:
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def end_process(code: int) -> NoReturn:
+    """Ends the process at once, after its exit handlers and with all output written.
+
+    The usual way waits for the threads of downloads, and for those of `tf.data`, which sometimes
+    take a minute to end.
+    """
+    # Among the handlers are those of multiprocessing and Beam, which end their processes.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

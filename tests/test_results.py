@@ -111,6 +111,24 @@ def test_the_tables(add_run, tmp_path, capsys):
     assert [row["mean"] for row in rows if row["row"] == "OpenAI GPT"][0] == "0.821"
 
 
+@pytest.mark.parametrize("folder", [".", "./", "..//runs/.", "{tmp_path}/runs/", "../link"])
+def test_a_folder_has_many_names(add_run, tmp_path, monkeypatch, capsys, folder):
+    """Oracle: the table of the folder by its full name."""
+    for seed, name in enumerate(["a", "b", "deep/c", "deep/d"]):
+        flags = dict(random_seed=seed, learning_rate=1e-3 if "deep" in name else 1e-4)
+        add_run(name, {"eval_accuracy": seed / 4}, **flags)
+    (tmp_path / "link").symlink_to(tmp_path / "runs")
+    monkeypatch.chdir(tmp_path / "runs")
+    run(Options(folder=f"{tmp_path}/runs"))
+    expected = capsys.readouterr().out
+    assert [line.split()[0] for line in expected.splitlines()[2:4]] == ["deep", "."]
+    run(Options(folder=folder.format(tmp_path=tmp_path)))
+    assert capsys.readouterr().out == expected
+    monkeypatch.chdir(tmp_path / "runs" / "deep" / "c")
+    run(Options(folder="."))
+    assert capsys.readouterr().out.splitlines()[2].split()[:2] == [".", "1"]
+
+
 def test_the_average_of_a_model_with_all_tasks(add_run, tmp_path, capsys):
     """Oracle: nine times 50 %; the worse of two settings of one task does not count."""
     for task in dict.fromkeys(column.task for column in GLUE.columns):

@@ -48,7 +48,7 @@ def load_weights(
     bad: dict[str, str] = {}
     for path, target in targets.items():
         value = tensors[path].read()
-        if count := count_non_finite(value, target.dtype.as_numpy_dtype):
+        if count := count_non_finite(value, target.dtype):
             bad[path] = f"{path} ({count:,} of {value.size:,} values)"
             if not allow_non_finite:
                 raise ValueError(f"{describe_non_finite(source, bad)}: use another checkpoint")

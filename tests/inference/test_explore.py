@@ -6,6 +6,8 @@ import hashlib
 import html.parser
 import http.client
 import json
+import socket
+import struct
 import threading
 
 import numpy as np
@@ -213,20 +215,43 @@ def test_the_server_takes_texts_as_json_only(server, body, kind, status, answer)
 def test_the_server_reads_no_more_than_a_text(server):
     """Oracle: the lengths that requests state; nothing else of them is sent."""
     json_type = dict(Content_Type="application/json")
-    for length in ("", "-1", "x", "1_0", "٣", None):
+    for length in ("", "-1", "x", "1_0", "٣", "1" * 5000, "9" * 20, None):
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
         connection.putrequest("POST", "/")
         connection.putheader("Content-Type", "application/json")
         if length is not None:
             connection.putheader("Content-Length", length.encode())
         connection.endheaders()
-        assert connection.getresponse().status == 411
+        status = 411 if length is None else 413 if len(length) >= 20 else 400
+        assert connection.getresponse().status == status
         connection.close()
     assert ask(server, "POST", Content_Length=str(MOST_BYTES + 1), **json_type)[0] == 413
     text = json.dumps({"text": "a" * (MOST_BYTES - 12)}).encode()
     assert len(text) == MOST_BYTES and ask(server, "POST", body=text, **json_type)[0] == 200
     with pytest.raises(OSError, match=rf"^--port={server.server_port}: .*: choose another, or 0$"):
         PageServer(server.server_port, "", dict)
+
+
+def test_clients_that_break_off_leave_no_traceback(server, monkeypatch, capfd):
+    """Oracles: nothing printed; the status of a timeout; the server still answers."""
+    monkeypatch.setattr(server.RequestHandlerClass, "timeout", 0.2)
+    head = f"POST / HTTP/1.1\r\nHost: {server.server_address[0]}:{server.server_port}\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n"
+    for sent in ("", "POST", head, head + '{"text": "'):
+        client = socket.create_connection(server.server_address, timeout=10)
+        client.sendall(sent.encode())
+        # Closes with a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    with socket.create_connection(server.server_address, timeout=10) as client:
+        client.sendall(f'{head}{{"text": "'.encode())
+        assert client.recv(64).startswith(b"HTTP/1.0 408 ")
+    for nonsense in (b"\xff\xfe\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"A" * 70_000):
+        with socket.create_connection(server.server_address, timeout=10) as client:
+            client.sendall(nonsense)
+            client.recv(64)
+    assert ask(server, "GET")[0] == 200
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def two_phases(flags, data, tmp_path) -> dict:
     return flags | {"phases_file": str(path), "log_steps": 1, "save_checkpoints_steps": 100}
 
 
-def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning):
+def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
     real = phase_data.training_batches
@@ -49,6 +49,8 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning):
     # Evaluated at the end of each phase, on its own records.
     evaluations = read_metrics(str(folder / "eval_metrics.jsonl"))
     assert [line["step"] for line in evaluations] == [9, 12]
+    # Every masked token is the same, so that no prediction is better than a constant one.
+    assert capsys.readouterr().out.count("is no better than always predicting") == 1
 
     # Resuming within the second phase continues with its own steps.
     (folder / "checkpoint").unlink()

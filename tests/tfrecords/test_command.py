@@ -1,9 +1,12 @@
 """Commands: flags, rejected values, exit codes and --help."""
 
+import functools
+import json
 import os
 import signal
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
 
 import pytest
@@ -16,7 +19,7 @@ PROGRAM = """
 
   python program.py --number=3
 '''
-import atexit, os, signal, threading, time
+import atexit, json, os, signal, sys, threading, time
 from dataclasses import dataclass
 from tfrecords import command
 from tfrecords.command import option
@@ -52,6 +55,21 @@ def run(options):
     if options.name == "thread":
         atexit.register(print, "at exit")
         threading.Thread(target=time.sleep, args=(600,)).start()
+    if options.name == "environment":
+        import keras
+        print(keras.config.backend(), keras.config.floatx(), os.environ["MPLBACKEND"])
+    if options.name == "much":
+        print("x" * 1_000_000)
+    if options.name == "file":
+        with open(options.place, "w") as file:
+            print("about the file", file=sys.stderr)
+            os.write(2, b"from a library")
+            file.write("content")
+    if options.name == "docstrings":
+        import tensorflow_text
+        print(command.__doc__, tensorflow_text.__doc__)
+    if options.name == "letters":
+        print(json.dumps({"é": "中😀\\udcff"}, ensure_ascii=False))
     say("a note")
     print(options)
 
@@ -65,7 +83,10 @@ def program(tmp_path_factory):
     path.write_text(PROGRAM)
 
     def call(
-        *arguments: str, timeout: float | None = None, stdout: int = subprocess.PIPE
+        *arguments: str,
+        timeout: float | None = None,
+        stdout: int = subprocess.PIPE,
+        **environment: str,
     ) -> subprocess.CompletedProcess:
         return subprocess.run(
             [sys.executable, path, *arguments],
@@ -74,6 +95,7 @@ def program(tmp_path_factory):
             text=True,
             check=False,
             timeout=timeout,
+            env=os.environ | environment,
         )
 
     return call
@@ -172,6 +194,83 @@ def test_a_reader_that_ends_first_is_no_error(program, tmp_path, arguments):
     done = program(*arguments, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("name", ["", "--name=much", "--name=SIGTERM", "--help", "--version"])
+@pytest.mark.parametrize(
+    ("streams", "reason"),
+    [(">/dev/full", "No space left on device"), ("1</dev/null", "Bad file descriptor")],
+)
+def test_output_that_cannot_be_written_is_an_error(tmp_path, name, streams, reason):
+    """Oracles: the system's reason, in one line; SIGTERM comes before any output."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    line = f"{sys.executable} program.py --number=1 {name} {streams}"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    if name == "--name=SIGTERM":
+        assert (done.returncode, done.stderr) == (143, "")
+    else:
+        expected = f"program: error: cannot write to standard output: {reason}\n"
+        assert (done.returncode, done.stderr) == (1, expected)
+
+
+@pytest.mark.parametrize("streams", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("name", "code"), [("file", 0), ("bad", 1), ("file --share=x", 2)])
+def test_closed_streams_change_nothing_else(tmp_path, streams, name, code):
+    """Oracles: the exit code; the file, into which nothing else may be written."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    line = f"{sys.executable} program.py --number=1 --place=file --name={name} {streams}"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert "Traceback" not in done.stdout + done.stderr
+    if code == 0:
+        assert (tmp_path / "file").read_text() == "content"
+
+
+def test_commands_choose_their_backend(program, tmp_path):
+    """Oracle: what Keras says; its own settings name another one and are damaged."""
+    (tmp_path / ".keras").mkdir()
+    for folder in (tmp_path, tmp_path / ".keras"):
+        (folder / "keras.json").write_text(json.dumps({"backend": "jax", "floatx": 3}))
+    settings = {"KERAS_BACKEND": "torch", "MPLBACKEND": "nonsense", "HOME": str(tmp_path)}
+    for values in (settings, settings | {"KERAS_HOME": str(tmp_path), "KERAS_BACKEND": ""}):
+        done = program("--number=1", "--name=environment", **values)
+        assert done.stdout.splitlines()[0] == "tensorflow float32 agg"
+
+
+def test_another_backend_is_an_error_in_python(monkeypatch):
+    """Oracle: the line, which names the backend and what to set."""
+    monkeypatch.setitem(sys.modules, "keras", None)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(ValueError, match="is jax.* set KERAS_BACKEND=tensorflow"):
+        command.Options()
+    jax = types.SimpleNamespace(config=types.SimpleNamespace(backend=lambda: "torch"))
+    monkeypatch.setitem(sys.modules, "keras", jax)
+    with pytest.raises(ValueError, match="is torch.* set KERAS_BACKEND=tensorflow"):
+        command.Options()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "ascii:strict", "utf-8"])
+def test_every_terminal_gets_valid_json(program, encoding):
+    """Oracle: Python's own reader of JSON."""
+    done = program("--number=1", "--name=letters", PYTHONIOENCODING=encoding)
+    assert json.loads(done.stdout.splitlines()[0]) == {"é": "中😀\udcff"}
+    assert ("é" in done.stdout) == (encoding == "utf-8")
+    bad = program("--number=1", "--kind=é", PYTHONIOENCODING=encoding)
+    assert bad.returncode == 2 and bad.stderr.count("\n") == 1
+
+
+def test_without_docstrings_nothing_else_changes(tmp_path):
+    """Oracle: the same program with them; of tensorflow-text, which needs its own, a stand-in."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "tensorflow_text.py").write_text("'about %s'\n__doc__ = __doc__ % 'text'")
+    run = functools.partial(subprocess.run, cwd=tmp_path, capture_output=True, text=True)
+    for arguments in (["--help"], ["--number=1"], ["--number=0"]):
+        usual, without = (
+            run([sys.executable, *flags, "program.py", *arguments]) for flags in ((), ("-OO",))
+        )
+        assert (without.stdout, without.stderr) == (usual.stdout, usual.stderr)
+    done = run([sys.executable, "-OO", "program.py", "--number=1", "--name=docstrings"])
+    assert done.stdout.startswith("None about text\n")
 
 
 def test_the_program_does_not_wait_for_threads(program):

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.resolution import resolve_model, resolve_vocab
 from bert_tf.run_folder import RunFolder
@@ -525,6 +525,20 @@ def cached(folder: pathlib.Path, cache: pathlib.Path) -> None:
         (model / "blobs" / file.name).write_bytes(file.read_bytes())
         link = model / "snapshots" / commit / file.name
         link.symlink_to(f"../../blobs/{file.name}")
+
+
+@pytest.mark.parametrize("prefix", ["hf", "keras", "tfhub"])
+def test_a_folder_is_no_download(prefix, tmp_path, monkeypatch):
+    """Oracle: the name itself; a name that is missing is an error before any request."""
+    monkeypatch.chdir(tmp_path)
+    for name in (prefix, f"./{prefix}", f"{prefix}/part", rf"C:\{prefix}"):
+        assert local_path(name) == name
+    with pytest.raises(ValueError, match=f"{prefix}: names nothing"):
+        local_path(f"{prefix}:")
+    monkeypatch.setitem(DOWNLOADS, prefix, "downloaded {}".format)
+    assert local_path(f"{prefix}:x") == "downloaded x"
+    (tmp_path / f"{prefix}:x").mkdir()
+    assert local_path(f"{prefix}:x") == f"{prefix}:x"
 
 
 @pytest.mark.parametrize("name", ["hf:org/name", "hf:org/name@v2"])

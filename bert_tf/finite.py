@@ -20,6 +20,14 @@ def count_non_finite(values: np.ndarray, dtype: np.dtype | str | None = None) ->
     return values.size - int(finite.sum())
 
 
+def note_non_finite(
+    bad: dict[str, str], name: str, values: np.ndarray, dtype: np.dtype | str | None = None
+) -> None:
+    """Adds a description to `bad` if values are not finite, or would not be in another type."""
+    if count := count_non_finite(values, dtype):
+        bad[name] = f"{name} ({count:,} of {values.size:,} values)"
+
+
 def check_computed(outputs: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> None:
     """Checks what a model computed.
 

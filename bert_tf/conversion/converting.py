@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion.options import ConversionOptions
-from bert_tf.finite import count_non_finite
+from bert_tf.finite import note_non_finite
 from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Tensor, save_tensors
@@ -114,8 +114,7 @@ def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoin
 
     def read(path: str, tensor: Tensor) -> np.ndarray:
         value = tensor.read()
-        if count := count_non_finite(value):
-            bad[path] = f"{path} ({count:,} of {value.size:,} values)"
+        note_non_finite(bad, path, value)
         return value
 
     tensors = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
-from bert_tf.finite import count_non_finite
+from bert_tf.finite import note_non_finite
 from bert_tf.training.checkpoints import Tensor, check_shapes
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.names import part_of
@@ -48,10 +48,9 @@ def load_weights(
     bad: dict[str, str] = {}
     for path, target in targets.items():
         value = tensors[path].read()
-        if count := count_non_finite(value, target.dtype):
-            bad[path] = f"{path} ({count:,} of {value.size:,} values)"
-            if not allow_non_finite:
-                raise ValueError(f"{describe_non_finite(source, bad)}: use another checkpoint")
+        note_non_finite(bad, path, value, target.dtype)
+        if bad and not allow_non_finite:
+            raise ValueError(f"{describe_non_finite(source, bad)}: use another checkpoint")
         target.assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
     if bad:
         print(f"WARNING: {describe_non_finite(source, bad)}.")

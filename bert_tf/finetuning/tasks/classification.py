@@ -127,8 +127,6 @@ class ClassificationTask(TextTask):
             model, tokenizer, max_seq_length, pairs=self.pairs, outputs=outputs, labels=self.labels
         )
 
-    def example_call(self) -> str:
-        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
-        return (
-            f"({arguments})  # a dict: the probabilities of {', '.join(self.labels)}, and the label"
-        )
+    @property
+    def predicted(self) -> str:
+        return f"the probabilities of {', '.join(self.labels)}, and the label"

@@ -135,7 +135,6 @@ class MultiLabelTask(TextTask):
             model, tokenizer, max_seq_length, pairs=self.pairs, outputs=outputs, labels=self.labels
         )
 
-    def example_call(self) -> str:
-        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
-        names = ", ".join(self.labels)
-        return f"({arguments})  # a dict: the probabilities of {names}, and the predicted labels"
+    @property
+    def predicted(self) -> str:
+        return f"the probabilities of {', '.join(self.labels)}, and the predicted labels"

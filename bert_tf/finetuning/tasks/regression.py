@@ -38,6 +38,7 @@ class RegressionTask(TextTask):
     head: Head = Head("classifier")
 
     metric: str = "spearman"
+    predicted = "the value"
     metrics = ("spearman", "pearson", "pearson_spearman_mean", "mean_squared_error", "loss")
 
     @property
@@ -98,7 +99,3 @@ class RegressionTask(TextTask):
             pairs=self.pairs,
             outputs=lambda values: {"value": values},
         )
-
-    def example_call(self) -> str:
-        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
-        return f"({arguments})  # a dict: the value"

@@ -1,5 +1,6 @@
 """Tasks on a text or a pair of texts, from files or from tensorflow-datasets."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,15 @@ class TextTask(Task):
             return features
         notes = (*features.notes, *self.note_targets(features.targets))
         return dataclasses.replace(features, notes=notes)
+
+    @property
+    @abc.abstractmethod
+    def predicted(self) -> str:
+        """What the exported module returns, in words."""
+
+    def example_call(self) -> str:
+        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
+        return f"({arguments})  # a dict: {self.predicted}"
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Returns notes on the targets of a split, for example that all are the same."""

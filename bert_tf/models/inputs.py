@@ -77,7 +77,9 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
     # Batches have all inputs; in other dicts, an unknown name may be a misspelt one.
     if not missing:
         unknown = [name for name in unknown if name in _REFUSED]
-    if unknown or missing not in ([], [INPUTS[2]]):
+    if not unknown:
+        missing = [name for name in missing if name != INPUTS[2]]
+    if unknown or missing:
         problems = [f"unknown input {', '.join(unknown)}"] * bool(unknown)
         problems += [f"no {', '.join(missing)}"] * bool(missing)
         raise ValueError(" and ".join(problems))

@@ -91,7 +91,7 @@ def test_attention_probabilities_take_the_same_names(encoder):
     [
         (IDS, "type ndarray"),
         (None, "type NoneType"),
-        ({"input_ids": IDS}, "no input_mask"),
+        ({"input_ids": IDS}, "no input_mask:"),
         ({"input_mask": MASK}, "no input_word_ids"),
         ({"input_ids": IDS, "attention_masks": MASK}, "unknown input attention_masks"),
         (INPUTS | {"position_ids": IDS}, "unknown input position_ids"),

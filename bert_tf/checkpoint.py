@@ -164,8 +164,11 @@ def run_of(checkpoint: Checkpoint) -> RunFolder | None:
         return None
     folder = os.path.dirname(checkpoint.config_file)
     # The best weights are in a subfolder of the run folder, which has no flags of its own.
-    is_part = os.path.basename(folder) == BEST and not tf.io.gfile.exists(f"{folder}/{FLAGS}")
-    return RunFolder(os.path.dirname(folder) if is_part else folder)
+    name = os.path.basename(os.path.abspath(folder))
+    if name != BEST or tf.io.gfile.exists(os.path.join(folder, FLAGS)):
+        return RunFolder(folder)
+    named = folder.endswith(BEST)
+    return RunFolder(os.path.dirname(folder) if named else os.path.join(folder, os.pardir))
 
 
 def open_init_checkpoint(

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 # The exit code after the signal SIGPIPE.
 NO_READER = 141
+_EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
 # The errors of streams that cannot encode a character, as those of a terminal without Unicode.
 _ESCAPED = "bert_tf.escaped"
 
@@ -76,12 +77,12 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 def _keep_docstrings() -> None:
-    """Lets tensorflow-text be imported under `python -OO`: it edits docstrings on import."""
+    """Lets packages be imported under `python -OO` that edit their docstrings on import."""
     loader = importlib.machinery.SourceFileLoader
     usual = loader.get_code
 
     def get_code(self: importlib.machinery.SourceFileLoader, name: str):
-        if not name.startswith("tensorflow_text"):
+        if name.partition(".")[0] not in _EDITS_DOCSTRINGS:
             return usual(self, name)
         path = self.get_filename(name)
         return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)

@@ -153,12 +153,15 @@ def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
         np.testing.assert_array_equal(found.tensors[name].read(), tensor.read())
 
 
-def test_a_part_of_a_run_is_of_its_task(finished, tmp_path):
+def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
     """Oracles: the run's own task and length, which differ from those of other programs' models."""
     folder = pathlib.Path(shutil.copytree(finished.output_dir, tmp_path / "run"))
     (checkpoint,) = (path.stem for path in folder.glob("ckpt-*.index"))
     archive = shutil.make_archive(str(tmp_path / "packed"), "gztar", folder)
-    for part in (f"{folder}/best", f"{folder}/{checkpoint}", archive):
+    places = [(part, ".") for part in (f"{folder}/best", f"{folder}/{checkpoint}", archive)]
+    places += [("best", folder), (checkpoint, folder), (".", folder), ("./", folder / "best")]
+    for part, place in places:
+        monkeypatch.chdir(place)
         opened, task, length = open_fine_tuned(part, None, None, pairs=False)
         assert (task.name, length) == ("sst2", 24)
         assert run_of(opened).read_flags()["task"] == "sst2"

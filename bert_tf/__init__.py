@@ -3,7 +3,7 @@
 import importlib
 
 from bert_tf import registration
-from tfrecords import __version__
+from tfrecords import __version__, process
 
 _MODULES = {
     "load": "bert_tf.loading",
@@ -25,6 +25,7 @@ _PACKAGES = ("plots",)
 __all__ = ["__version__", *_MODULES, *_PACKAGES]
 
 registration.register()
+process.keep_docstrings()
 
 
 def __getattr__(name: str):

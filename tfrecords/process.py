@@ -26,11 +26,11 @@ def prepare() -> None:
     # Libraries read these on import. TensorFlow's real errors still arrive as exceptions; only log
     # messages are lost. A keras.json could name another backend, or another type for weights.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for name in [name for name in os.environ if name.startswith("KERAS_")]:
+        del os.environ[name]
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     os.environ["MPLBACKEND"] = "agg"
-    if sys.flags.optimize > 1:
-        _keep_docstrings()
     # A file that the command opens must not take the place of a closed stream.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -76,8 +76,10 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
-def _keep_docstrings() -> None:
+def keep_docstrings() -> None:
     """Lets packages be imported under `python -OO` that edit their docstrings on import."""
+    if sys.flags.optimize < 2:
+        return
     loader = importlib.machinery.SourceFileLoader
     usual = loader.get_code
 

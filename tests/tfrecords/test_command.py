@@ -66,6 +66,7 @@ def run(options):
             os.write(2, b"from a library")
             file.write("content")
     if options.name == "docstrings":
+        import bert_tf
         import tensorflow_text
         print(command.__doc__, tensorflow_text.__doc__)
     if options.name == "letters":
@@ -232,7 +233,8 @@ def test_commands_choose_their_backend(program, tmp_path):
     for folder in (tmp_path, tmp_path / ".keras"):
         (folder / "keras.json").write_text(json.dumps({"backend": "jax", "floatx": 3}))
     settings = {"KERAS_BACKEND": "torch", "MPLBACKEND": "nonsense", "HOME": str(tmp_path)}
-    for values in (settings, settings | {"KERAS_HOME": str(tmp_path), "KERAS_BACKEND": ""}):
+    others = {"KERAS_HOME": str(tmp_path), "KERAS_BACKEND": "", "KERAS_MAX_EPOCHS": "x"}
+    for values in (settings, settings | others):
         done = program("--number=1", "--name=environment", **values)
         assert done.stdout.splitlines()[0] == "tensorflow float32 agg"
 

@@ -42,7 +42,7 @@ class PageServer(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Leaves out that a client closed its connection, which is no error."""
-        if not isinstance(sys.exception(), OSError):
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
 

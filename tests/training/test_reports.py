@@ -33,5 +33,6 @@ def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
     reports.steps_done(500_000, 500_000, 12_345.0, means)
     line = str(bar)
     assert len(line) == 100
-    assert line.endswith(", loss 7.214, mlm 0.123, nsp 0.123, 1,296 seq/s, 130% MFU]"), line
+    # The utilization, the last detail, has no room beside a bar.
+    assert line.endswith(", loss 7.214, mlm 0.123, nsp 0.123, 1,296 seq/s]"), line
     bar.close()

@@ -70,7 +70,7 @@ def _main() -> None:
     if name in COMMANDS:
         sys.argv = [f"{program} {name}", *arguments]
         module = importlib.import_module(COMMANDS[name])
-        command.run(module.Options, module.run, getattr(module, "FORMS", command.NO_FORMS))
+        command.run(module.Options, module.run, getattr(module, "FORMS", {}))
     elif name in ("help", "--help", "--helpfull", "-h"):
         print(_help(program))
     elif name == "--version":

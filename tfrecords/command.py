@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from absl import flags, logging
 
@@ -25,18 +25,25 @@ from tfrecords.process import (
 )
 from tfrecords.progress import be_quiet, shows_bars
 
-_NEEDS = {
-    str: "a string",
-    int: "an integer",
-    float: "a number",
-    bool: "true or false",
-    tuple: "strings",
+
+class _Kind(NamedTuple):
+    """A type of values: how messages call it, and what defines a flag of it."""
+
+    need: str
+    define: Callable
+
+
+_KINDS = {
+    str: _Kind("a string", flags.DEFINE_string),
+    int: _Kind("an integer", flags.DEFINE_integer),
+    float: _Kind("a number", flags.DEFINE_float),
+    bool: _Kind("true or false", flags.DEFINE_boolean),
+    tuple: _Kind("strings", flags.DEFINE_multi_string),
 }
 _HELP = {"h", "help", "helpfull"}
 VERSION = f"bert-tf {__version__}"
-# Options and what the command does with them.
-Form = tuple[type, Callable[[Any], None]]
-NO_FORMS: Mapping[str, Form] = {}
+Forms = Mapping[str, tuple[type, Callable[[Any], None]]]
+_NO_FORMS: Forms = {}
 
 
 def option(
@@ -98,7 +105,9 @@ class Options:
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
-                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[value_type(field)]}")
+                raise ValueError(
+                    f"--{name} is {value!r}: it must be {_KINDS[value_type(field)].need}"
+                )
             if isinstance(value, str):
                 _check_string(name, value)
             choices = field.metadata["choices"]
@@ -113,9 +122,7 @@ class Options:
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 
-def run(
-    options_type: type, function: Callable[[Any], None], forms: Mapping[str, Form] = NO_FORMS
-) -> NoReturn:
+def run(options_type: type, function: Callable[[Any], None], forms: Forms = _NO_FORMS) -> NoReturn:
     """Parses the command line into `options_type`, calls `function` with it and ends the process.
 
     Args:
@@ -123,23 +130,24 @@ def run(
         function: what the command does; the docstring of its module is the help.
         forms: what replaces both if a flag is given, by the name of the flag.
     """
+    given = itertools.takewhile("--".__ne__, sys.argv[1:])
+    names = {text.lstrip("-").partition("=")[0] for text in given if text.startswith("-")}
+    for name in forms.keys() & names:
+        options_type, function = forms[name]
 
     def call() -> None:
-        given = itertools.takewhile("--".__ne__, sys.argv[1:])
-        names = {text.lstrip("-").partition("=")[0] for text in given if text.startswith("-")}
-        chosen = next((forms[name] for name in forms if name in names), (options_type, function))
         if _HELP & names:
             doc = docstring(sys.modules[function.__module__])
             # The example is typed as this command was.
             doc = doc.replace(f"python -m {function.__module__} ", f"{_typed()} ")
-            print(help_text(doc, chosen[0], full="helpfull" in names))
+            print(help_text(doc, options_type, full="helpfull" in names))
         elif "version" in names:
             print(VERSION)
         else:
-            options = _options(chosen[0])
-            if chosen[0].needs_tensorflow:
+            options = _options(options_type)
+            if options_type.needs_tensorflow:
                 import_tensorflow()
-            chosen[1](options)
+            function(options)
 
     main(call, options_type.if_out_of_memory)
 
@@ -273,8 +281,8 @@ def _illegal_value(message: str) -> str:
     flag = flags.FLAGS[name]
     if choices := getattr(flag.parser, "enum_values", None):
         return f"--{name}={value}: choose one of {', '.join(choices)}"
-    need = {"int": int, "float": float, "bool": bool}[flag.flag_type()]
-    return f"--{name} is {value!r}: it must be {_NEEDS[need]}"
+    need = next(kind.need for type_, kind in _KINDS.items() if type_.__name__ == flag.flag_type())
+    return f"--{name} is {value!r}: it must be {need}"
 
 
 def _parsed_options(options_type: type, extra: list[str]) -> Any:
@@ -303,22 +311,11 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
 
 
 def _define_flag(field: dataclasses.Field) -> None:
-    arguments = dict(
-        name=flag_name(field),
-        default=None if is_required(field) else field.default,
-        help=None,
-    )
+    default = None if is_required(field) else field.default
     if choices := field.metadata["choices"]:
-        flags.DEFINE_enum(enum_values=choices, **arguments)
+        flags.DEFINE_enum(flag_name(field), default, choices, None)
     else:
-        define = {
-            str: flags.DEFINE_string,
-            int: flags.DEFINE_integer,
-            float: flags.DEFINE_float,
-            bool: flags.DEFINE_boolean,
-            tuple: flags.DEFINE_multi_string,
-        }
-        define[value_type(field)](**arguments)
+        _KINDS[value_type(field)].define(flag_name(field), default, None)
     for alias in field.metadata["aliases"]:
         flags.DEFINE_alias(alias, field.name)
 

@@ -5,7 +5,8 @@ import os
 import pathlib
 
 from bert_tf.config import BertConfig
-from bert_tf.weights.names import num_layers, parts, sizes
+from bert_tf.weights.names import PARTS
+from bert_tf.weights.table import entries, own_rows
 
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
 # of 768, and of 2.1 GB at 512, with 4 layers and 32 sequences of length 128.
@@ -15,17 +16,8 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 def count_parameters(config: BertConfig) -> int:
     """Returns the number of parameters of a `BertPretrainer`, without building one."""
-    shapes = {
-        path: shape
-        for part, paths in parts(config).items()
-        if part != "head"
-        for path, shape in paths.items()
-    }
-    return sum(
-        math.prod(sizes(config, layer=layer)[name] for name in shape)
-        for path, shape in shapes.items()
-        for layer in range(num_layers(config) if "{}" in path else 1)
-    )
+    found = entries(own_rows(config), config, [part for part in PARTS if part != "head"])
+    return sum(math.prod(entry.our_shape) for entry in found)
 
 
 def training_memory(config: BertConfig, batch: int, length: int, predictions: int) -> int:

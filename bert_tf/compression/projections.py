@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.weights.names import parts
+from bert_tf.weights.names import part_of, weights
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
 # matrices side by side.
@@ -85,8 +85,8 @@ class SharedProjections(keras.layers.Layer):
 def _axes_by_path(config: BertConfig) -> dict[str, tuple[str, ...]]:
     """Returns the names of the axes of all weights to compare."""
     return {
-        path.format(layer): axes
-        for part in _PARTS
-        for path, axes in parts(config)[part].items()
-        for layer in (range(config.num_hidden_layers) if "{}" in path else [0])
+        weight.path.format(layer): weight.shape
+        for weight in weights(config)
+        if part_of(weight.path) in _PARTS
+        for layer in (range(config.num_hidden_layers) if "{}" in weight.path else [0])
     }

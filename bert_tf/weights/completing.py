@@ -6,12 +6,11 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from bert_tf.config import BertConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.names import num_layers, part_of, sizes
-from bert_tf.weights.names import parts as all_parts
+from bert_tf.weights.names import part_of
+from bert_tf.weights.table import entries, own_rows
 
 
 def complete(
@@ -20,7 +19,7 @@ def complete(
     """Adds the weights that a checkpoint lacks, with the random values of a new model.
 
     Args:
-        parts: the parts of `names.parts` that the result must have.
+        parts: those of `names.PARTS` that the result must have.
         allowed: patterns of the paths of weights that may be missing.
 
     Returns:
@@ -29,7 +28,8 @@ def complete(
     Raises:
         ValueError: other weights are missing; lists them.
     """
-    shapes = _shapes(checkpoint.spec.config, parts)
+    config = checkpoint.spec.config
+    shapes = {entry.ours: entry.our_shape for entry in entries(own_rows(config), config, parts)}
     missing = [path for path in shapes if path not in checkpoint.tensors]
     # `import_tensors` has already checked the parts that a foreign checkpoint has.
     checked = {part_of(path) for path in checkpoint.tensors} if checkpoint.format else ()
@@ -39,22 +39,12 @@ def complete(
             f"{checkpoint.path} lacks {', '.join(refused)}: to start these from random values, "
             f"give --allow_missing='{refused[0].rpartition('/')[0]}/*'"
         )
-    stddev = checkpoint.spec.config.initializer_range
+    stddev = config.initializer_range
     added = {
         path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev))
         for path in missing
     }
     return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **added}), missing
-
-
-def _shapes(config: BertConfig, parts: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    known = all_parts(config)
-    return {
-        path.format(index): tuple(sizes(config, layer=index)[name] for name in shape)
-        for part in parts
-        for path, shape in known.get(part, {}).items()
-        for index in range(num_layers(config) if "{}" in path else 1)
-    }
 
 
 def _random(path: str, shape: tuple[int, ...], stddev: float) -> np.ndarray:

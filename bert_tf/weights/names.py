@@ -1,132 +1,202 @@
-"""The paths and shapes of our models' weights.
+"""The weights of our models: paths, shapes, and names in the files of other programs.
 
 A *part* is a group of weights that a checkpoint holds completely or not at all.
 """
 
+from typing import NamedTuple
+
 from bert_tf.config import BertConfig
 
-# part -> path -> shape, in the order of the models. {} is the index of a layer. MobileBERT has
-# parts of its own; see `parts`.
-PARTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "encoder": {
-        "encoder/embeddings/word_embeddings": ("vocab", "embedding"),
-        "encoder/embeddings/position_embeddings": ("positions", "embedding"),
-        "encoder/embeddings/token_type_embeddings": ("types", "embedding"),
-        "encoder/embeddings/layer_norm/gamma": ("embedding",),
-        "encoder/embeddings/layer_norm/beta": ("embedding",),
-        "encoder/layer_{}/attention/qkv_kernel": ("hidden", "3 attended"),
-        "encoder/layer_{}/attention/qkv_bias": ("3 attended",),
-        "encoder/layer_{}/attention/output_kernel": ("attended", "hidden"),
-        "encoder/layer_{}/attention/output_bias": ("hidden",),
-        "encoder/layer_{}/attention_norm/gamma": ("hidden",),
-        "encoder/layer_{}/attention_norm/beta": ("hidden",),
-        "encoder/layer_{}/intermediate_kernel": ("hidden", "inner"),
-        "encoder/layer_{}/intermediate_bias": ("inner",),
-        "encoder/layer_{}/output_kernel": ("inner", "hidden"),
-        "encoder/layer_{}/output_bias": ("hidden",),
-        "encoder/layer_{}/output_norm/gamma": ("hidden",),
-        "encoder/layer_{}/output_norm/beta": ("hidden",),
-    },
-    # Only if the embeddings are narrower than the layers.
-    "projection": {
-        "encoder/embeddings/projection_kernel": ("embedding", "hidden"),
-        "encoder/embeddings/projection_bias": ("hidden",),
-    },
-    "pooler": {
-        "encoder/pooler/dense_kernel": ("hidden", "hidden"),
-        "encoder/pooler/dense_bias": ("hidden",),
-    },
-    "masked_lm": {
-        "pretrainer/masked_lm/transform_kernel": ("hidden", "embedding"),
-        "pretrainer/masked_lm/transform_bias": ("embedding",),
-        "pretrainer/masked_lm/layer_norm/gamma": ("embedding",),
-        "pretrainer/masked_lm/layer_norm/beta": ("embedding",),
-        "pretrainer/masked_lm/output_bias": ("vocab",),
-    },
-    "next_sentence": {
-        "pretrainer/next_sentence/dense_kernel": ("hidden", "2"),
-        "pretrainer/next_sentence/dense_bias": ("2",),
-    },
-    "head": {
-        "task_model/head/dense_kernel": ("hidden", "classes"),
-        "task_model/head/dense_bias": ("classes",),
-    },
-}
-
+PARTS = ("encoder", "projection", "pooler", "masked_lm", "next_sentence", "head")
 # What the names of a model's state begin with that is no weight; see `compression.quantized_model`.
 STATE = "quantization"
 # The same for a teacher that trains; see `compression.mixed_vocabulary`.
 TEACHER = "distillation/teacher"
 
-_LAYER = "encoder/layer_{}"
-_MOBILE_ENCODER: dict[str, tuple[str, ...]] = {
-    "encoder/embeddings/word_embeddings": ("vocab", "embedding"),
-    "encoder/embeddings/position_embeddings": ("positions", "hidden"),
-    "encoder/embeddings/token_type_embeddings": ("types", "hidden"),
-    "encoder/embeddings/trigram_kernel": ("3 embedding", "hidden"),
-    "encoder/embeddings/trigram_bias": ("hidden",),
-    "encoder/embeddings/layer_norm/gamma": ("hidden",),
-    "encoder/embeddings/layer_norm/beta": ("hidden",),
-    f"{_LAYER}/attention/qk_kernel": ("query key", "2 bottleneck"),
-    f"{_LAYER}/attention/qk_bias": ("2 bottleneck",),
-    f"{_LAYER}/attention/value_kernel": ("hidden", "bottleneck"),
-    f"{_LAYER}/attention/value_bias": ("bottleneck",),
-    f"{_LAYER}/attention/output_kernel": ("bottleneck", "bottleneck"),
-    f"{_LAYER}/attention/output_bias": ("bottleneck",),
-    f"{_LAYER}/attention_norm/gamma": ("bottleneck",),
-    f"{_LAYER}/attention_norm/beta": ("bottleneck",),
-    f"{_LAYER}/input_kernel": ("hidden", "bottleneck"),
-    f"{_LAYER}/input_bias": ("bottleneck",),
-    f"{_LAYER}/input_norm/gamma": ("bottleneck",),
-    f"{_LAYER}/input_norm/beta": ("bottleneck",),
-    f"{_LAYER}/output_kernel": ("bottleneck", "hidden"),
-    f"{_LAYER}/output_bias": ("hidden",),
-    f"{_LAYER}/output_norm/gamma": ("hidden",),
-    f"{_LAYER}/output_norm/beta": ("hidden",),
-}
+
+class Weight(NamedTuple):
+    """A weight, and what other programs call it.
+
+    Attributes:
+        path: in our models; {} is the index of a layer.
+        shape: the names of its axes; see `sizes`.
+        google, huggingface, kerashub, model_garden: its name in each format; None if it has none.
+            * stands for query, key and value, which other programs keep apart. MobileBERT's and
+            most of ALBERT's begin differently; see `formats.huggingface_table` and
+            `formats.albert`.
+    """
+
+    path: str
+    shape: tuple[str, ...]
+    google: str | None
+    huggingface: str | None
+    kerashub: str | None
+    model_garden: str | None
+
+
+# The kinds of layers: how the names of their weights end in each column of `Weight`.
+_TABLE = (("", "", ".weight", "/vars/0", "/embeddings"),)
+_DENSE = (
+    ("_kernel", "/kernel", ".weight", "/vars/0", "/kernel"),
+    ("_bias", "/bias", ".bias", "/vars/1", "/bias"),
+)
+_NORM = (
+    ("/gamma", "/gamma", ".weight", "/vars/0", "/gamma"),
+    ("/beta", "/beta", ".bias", "/vars/1", "/beta"),
+)
+
+
+def _weights(beginnings: tuple[str | None, ...], *layers: tuple) -> tuple[Weight, ...]:
+    """Returns the weights of layers whose names begin alike.
+
+    Args:
+        beginnings: of the names in each column of `Weight`; None if the format has no such layers.
+        layers: the kind of each; our name; the shape of its first weight; Google's name, which with
+            dots is Hugging Face's; KerasHub's and the Model Garden's, if they have it.
+    """
+    found = []
+    for kind, ours, shape, google, *others in layers:
+        names = [ours, google, google.replace("/", "."), *others, None, None]
+        for index, endings in enumerate(kind):
+            path, *theirs = (
+                None if None in whole else "".join(whole)
+                for whole in zip(beginnings, names[:5], endings, strict=True)
+            )
+            found.append(Weight(path, shape[-1:] if index else shape, *theirs))
+    return tuple(found)
+
+
+_ENCODER = (
+    *_weights(
+        ("encoder/embeddings/", "bert/embeddings/", "bert.embeddings.", "layers/", ""),
+        (_TABLE, "word_embeddings", ("vocab", "embedding"),
+         "word_embeddings", "reversible_embedding", "word_embeddings"),
+        (_TABLE, "position_embeddings", ("positions", "embedding"),
+         "position_embeddings", "position_embedding", "position_embedding"),
+        (_TABLE, "token_type_embeddings", ("types", "embedding"),
+         "token_type_embeddings", "embedding", "type_embeddings"),
+        (_NORM, "layer_norm", ("embedding",),
+         "LayerNorm", "layer_normalization", "embeddings/layer_norm"),
+    ),
+    *_weights(
+        ("encoder/layer_{}/", "bert/encoder/layer_{}/", "bert.encoder.layer.{}.",
+         "layers/transformer_encoder_{}/", "transformer/layer_{}/"),
+        (_DENSE, "attention/qkv", ("hidden", "3 attended"),
+         "attention/self/*", "_self_attention_layer/*_dense", "self_attention/*"),
+        (_DENSE, "attention/output", ("attended", "hidden"), "attention/output/dense",
+         "_self_attention_layer/output_dense", "self_attention/attention_output"),
+        (_NORM, "attention_norm", ("hidden",), "attention/output/LayerNorm",
+         "_self_attention_layer_norm", "self_attention_layer_norm"),
+        (_DENSE, "intermediate", ("hidden", "inner"),
+         "intermediate/dense", "_feedforward_intermediate_dense", "intermediate"),
+        (_DENSE, "output", ("inner", "hidden"),
+         "output/dense", "_feedforward_output_dense", "output"),
+        (_NORM, "output_norm", ("hidden",),
+         "output/LayerNorm", "_feedforward_layer_norm", "output_layer_norm"),
+    ),
+)  # fmt: skip
+# Only if the embeddings are narrower than the layers.
+_PROJECTION = _weights(
+    ("encoder/embeddings/", "bert/encoder/", "bert.encoder.", None, ""),
+    (_DENSE, "projection", ("embedding", "hidden"),
+     "embedding_hidden_mapping_in", None, "embedding_projection"),
+)  # fmt: skip
+_POOLER = _weights(
+    ("encoder/pooler/", "bert/pooler/", "bert.pooler.", "layers/", ""),
+    (_DENSE, "dense", ("hidden", "hidden"), "dense", "dense", "pooler_transform"),
+)
+
+
+def _masked_lm(width: str) -> tuple[Weight, ...]:
+    """Returns the weights of the masked-LM head, given the name of its width."""
+    return (
+        *_weights(
+            ("pretrainer/masked_lm/", "cls/predictions/", "cls.predictions.",
+             "task/layers/masked_lm_head/", "cls/predictions/"),
+            (_DENSE, "transform", ("hidden", width),
+             "transform/dense", "_intermediate_dense", "transform/dense"),
+            (_NORM, "layer_norm", (width,),
+             "transform/LayerNorm", "_intermediate_layer_norm", "transform/LayerNorm"),
+        ),
+        Weight("pretrainer/masked_lm/output_bias", ("vocab",),
+               "cls/predictions/output_bias", "cls.predictions.bias",
+               "task/layers/masked_lm_head/vars/0", "cls/predictions/output_bias/bias"),
+    )  # fmt: skip
+
+
+_MASKED_LM = _masked_lm("embedding")
+_HEADS = (
+    Weight("pretrainer/next_sentence/dense_kernel", ("hidden", "2"),
+           "cls/seq_relationship/output_weights", "cls.seq_relationship.weight",
+           None, "next_sentence/logits/kernel"),
+    Weight("pretrainer/next_sentence/dense_bias", ("2",),
+           "cls/seq_relationship/output_bias", "cls.seq_relationship.bias",
+           None, "next_sentence/logits/bias"),
+    Weight("task_model/head/dense_kernel", ("hidden", "classes"),
+           "output_weights", "classifier.weight", "task/layers/dense/vars/0", None),
+    Weight("task_model/head/dense_bias", ("classes",),
+           "output_bias", "classifier.bias", "task/layers/dense/vars/1", None),
+)  # fmt: skip
+
+# Only Hugging Face's files hold MobileBERT.
+_MOBILE_LAYER = ("encoder/layer_{}/", None, "bert.encoder.layer.{}.", None, None)
+_MOBILE_ENCODER = (
+    *_weights(
+        ("encoder/embeddings/", None, "bert.embeddings.", None, None),
+        (_TABLE, "word_embeddings", ("vocab", "embedding"), "word_embeddings"),
+        (_TABLE, "position_embeddings", ("positions", "hidden"), "position_embeddings"),
+        (_TABLE, "token_type_embeddings", ("types", "hidden"), "token_type_embeddings"),
+        (_DENSE, "trigram", ("3 embedding", "hidden"), "embedding_transformation"),
+        (_NORM, "layer_norm", ("hidden",), "LayerNorm"),
+    ),
+    *_weights(
+        _MOBILE_LAYER,
+        (_DENSE, "attention/qk", ("query key", "2 bottleneck"), "attention/self/*"),
+        (_DENSE, "attention/value", ("hidden", "bottleneck"), "attention/self/value"),
+        (_DENSE, "attention/output", ("bottleneck", "bottleneck"), "attention/output/dense"),
+        (_NORM, "attention_norm", ("bottleneck",), "attention/output/LayerNorm"),
+        (_DENSE, "input", ("hidden", "bottleneck"), "bottleneck/input/dense"),
+        (_NORM, "input_norm", ("bottleneck",), "bottleneck/input/LayerNorm"),
+        (_DENSE, "output", ("bottleneck", "hidden"), "output/bottleneck/dense"),
+        (_NORM, "output_norm", ("hidden",), "output/bottleneck/LayerNorm"),
+    ),
+)
 # Only if queries and keys share a dense layer.
-_SHARED = {
-    f"{_LAYER}/attention/shared_kernel": ("hidden", "bottleneck"),
-    f"{_LAYER}/attention/shared_bias": ("bottleneck",),
-    f"{_LAYER}/attention/shared_norm/gamma": ("bottleneck",),
-    f"{_LAYER}/attention/shared_norm/beta": ("bottleneck",),
-}
-# Of each feed-forward network.
-_FEED_FORWARD = {
-    "intermediate_kernel": ("bottleneck", "inner"),
-    "intermediate_bias": ("inner",),
-    "output_kernel": ("inner", "bottleneck"),
-    "output_bias": ("bottleneck",),
-    "norm/gamma": ("bottleneck",),
-    "norm/beta": ("bottleneck",),
-}
-_MOBILE_MASKED_LM: dict[str, tuple[str, ...]] = {
-    "pretrainer/masked_lm/transform_kernel": ("hidden", "hidden"),
-    "pretrainer/masked_lm/transform_bias": ("hidden",),
-    "pretrainer/masked_lm/layer_norm/gamma": ("hidden",),
-    "pretrainer/masked_lm/layer_norm/beta": ("hidden",),
-    "pretrainer/masked_lm/output_bias": ("vocab",),
-    "pretrainer/masked_lm/own_embeddings": ("vocab", "hidden less embedding"),
-}
+_MOBILE_SHARED = _weights(
+    _MOBILE_LAYER,
+    (_DENSE, "attention/shared", ("hidden", "bottleneck"), "bottleneck/attention/dense"),
+    (_NORM, "attention/shared_norm", ("bottleneck",), "bottleneck/attention/LayerNorm"),
+)
+_MOBILE_MASKED_LM = (
+    *_masked_lm("hidden"),
+    Weight("pretrainer/masked_lm/own_embeddings", ("vocab", "hidden less embedding"),
+           None, "cls.predictions.dense.weight", None, None),
+)  # fmt: skip
 
 
-def parts(config: BertConfig) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Returns the parts that a model may have, as in `PARTS`."""
-    found = dict(PARTS)
-    if not has_projection(config):
-        del found["projection"]
-    if not config.classifier_activation:
-        del found["pooler"]
-    if config.is_mobile:
-        networks = {
-            f"{_LAYER}/ffn_{index}/{name}": shape
-            for index in range(config.num_feedforward_networks)
-            for name, shape in _FEED_FORWARD.items()
-        }
-        shared = _SHARED if config.key_query_shared_bottleneck else {}
-        found["encoder"] = _MOBILE_ENCODER | shared | networks
-        found["masked_lm"] = _MOBILE_MASKED_LM
+def _mobile_encoder(config: BertConfig) -> tuple[Weight, ...]:
+    found = _MOBILE_ENCODER
+    if config.key_query_shared_bottleneck:
+        found += _MOBILE_SHARED
+    last = config.num_feedforward_networks - 1
+    for index in range(last + 1):
+        ours, theirs = f"ffn_{index}/", "" if index == last else f"ffn/{index}/"
+        found += _weights(
+            _MOBILE_LAYER,
+            (_DENSE, f"{ours}intermediate", ("bottleneck", "inner"), f"{theirs}intermediate/dense"),
+            (_DENSE, f"{ours}output", ("inner", "bottleneck"), f"{theirs}output/dense"),
+            (_NORM, f"{ours}norm", ("bottleneck",), f"{theirs}output/LayerNorm"),
+        )
     return found
+
+
+def weights(config: BertConfig) -> tuple[Weight, ...]:
+    """Returns the weights that a model may have, in the order of the models."""
+    encoder = _mobile_encoder(config) if config.is_mobile else _ENCODER
+    projection = _PROJECTION if has_projection(config) else ()
+    pooler = _POOLER if config.classifier_activation else ()
+    masked_lm = _MOBILE_MASKED_LM if config.is_mobile else _MASKED_LM
+    return (*encoder, *projection, *pooler, *masked_lm, *_HEADS)
 
 
 def part_of(path: str) -> str:
@@ -158,7 +228,7 @@ def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int
 
     Args:
         classes: outputs of the head.
-        layer: the index of the layer; layers may have different numbers of heads.
+        layer: the index of the layer, as layers may have different numbers of heads.
     """
     hidden, heads = config.hidden_size, config.num_kept_heads(layer)
     embedding, bottleneck = config.embedding_size or hidden, config.intra_bottleneck_size or 0

@@ -3,15 +3,14 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import matches
-from bert_tf.weights.names import num_layers, part_of, sizes
-from bert_tf.weights.names import parts as all_parts
+from bert_tf.weights.names import PARTS, Weight, num_layers, part_of, sizes, weights
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
@@ -19,34 +18,51 @@ _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing
 _TYPES = ("float32", "float16", "bfloat16")
 
 
+# The matrices that ours holds side by side, by the beginning of the last part of its path.
+_SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
+# The axes that some formats have in place of one of ours.
+_BY_HEADS = dict.fromkeys(("attended", "3 attended"), ("heads", "head size"))
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """How a format stores one of our weights.
 
     Attributes:
-        ours: the path of our weight; {} is the index of a layer.
-        theirs: the format's name; or the names of query, key and value, which ours joins along the
+        weight: ours.
+        theirs: the format's name; * stands for query, key and value, which ours joins along the
             last axis.
-        transposed: whether theirs has the last two axes of ours exchanged.
-        shape: the shape of each of theirs if it has more axes than ours; names as in
-            `names.sizes`.
+        transposed: whether theirs has the two axes of ours exchanged.
+        by_heads: whether theirs has one axis for the heads, and one inside them.
     """
 
-    ours: str
-    theirs: str | tuple[str, ...]
+    weight: Weight
+    theirs: str
     transposed: bool = False
-    shape: tuple[str, ...] | None = None
+    by_heads: bool = False
 
-    def renamed(self, rename: Callable[[str], str]) -> "Row":
-        """Returns the row with other names of theirs."""
-        whole = isinstance(self.theirs, str)
-        theirs = rename(self.theirs) if whole else tuple(map(rename, self.theirs))
-        return dataclasses.replace(self, theirs=theirs)
+    def entry(self, config: BertConfig, layer: int, classes: int) -> "Entry":
+        """Returns the entry of a layer; see `entries`."""
+        values = sizes(config, classes, layer)
+        kind = self.weight.path.rpartition("/")[2].partition("_")[0]
+        names = _SIDE_BY_SIDE[kind] if "*" in self.theirs else ("",)
+        ours = tuple(values[name] for name in self.weight.shape)
+        piece = (*ours[:-1], ours[-1] // len(names))
+        if self.by_heads:
+            axes = (_BY_HEADS.get(axis, (axis,)) for axis in self.weight.shape)
+            piece = tuple(values[axis] for axis in itertools.chain(*axes))
+        return Entry(
+            self.weight.path.format(layer),
+            tuple(self.theirs.replace("*", name).format(layer) for name in names),
+            self.transposed,
+            ours,
+            piece[::-1] if self.transposed else piece,
+        )
 
 
-def own_rows(config: BertConfig) -> tuple[Row, ...]:
+def own_rows(config: BertConfig) -> list[Row]:
     """Returns the table of our own format."""
-    return tuple(Row(path, path) for part in all_parts(config).values() for path in part)
+    return [Row(weight, weight.path) for weight in weights(config)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +70,8 @@ class Entry:
     """A `Row` for one layer of one model.
 
     Attributes:
-        ours, theirs, transposed: as in `Row`.
+        ours, theirs: the path, and the format's names.
+        transposed: as in `Row`.
         our_shape: the shape of our weight.
         their_shape: the shape of each of theirs.
     """
@@ -82,38 +99,26 @@ class Entry:
 
 
 def entries(
-    rows: Sequence[Row], config: BertConfig, parts: Collection[str], classes: int = 0
+    rows: Iterable[Row], config: BertConfig, parts: Collection[str] = PARTS, classes: int = 0
 ) -> Iterator[Entry]:
     """Yields the entries of the parts, layer by layer within the rows of the layers.
 
     Args:
-        parts: those of `names.parts` that the model has.
+        parts: those of `names.PARTS` that the model has.
         classes: outputs of the head.
     """
-    known = all_parts(config)
-    shapes = {path: shape for part in parts for path, shape in known.get(part, {}).items()}
+    chosen = [row for row in rows if part_of(row.weight.path) in parts]
     per_layer = {False: [0], True: range(num_layers(config))}
     # Consecutive rows of layers belong together: first all of layer 0, then all of layer 1.
-    for in_layer, group in itertools.groupby(rows, key=lambda row: "{}" in row.ours):
-        group = [row for row in group if row.ours in shapes]
-        for index, row in itertools.product(per_layer[in_layer], group):
-            values = sizes(config, classes, index)
-            ours = tuple(values[name] for name in shapes[row.ours])
-            theirs = (row.theirs,) if isinstance(row.theirs, str) else row.theirs
-            piece = (*ours[:-1], ours[-1] // len(theirs))
-            named = row.shape and tuple(values[name] for name in row.shape)
-            yield Entry(
-                row.ours.format(index),
-                tuple(name.format(index) for name in theirs),
-                row.transposed,
-                ours,
-                named or (piece[::-1] if row.transposed else piece),
-            )
+    for in_layer, group in itertools.groupby(chosen, key=lambda row: "{}" in row.weight.path):
+        group = [*group]
+        for layer, row in itertools.product(per_layer[in_layer], group):
+            yield row.entry(config, layer, classes)
 
 
 def import_tensors(
     path: str,
-    rows: Sequence[Row],
+    rows: Collection[Row],
     config: BertConfig,
     theirs: Mapping[str, Tensor],
     ignored: Collection[str] = (),
@@ -143,7 +148,7 @@ def import_tensors(
             "variables: use the configuration that belongs to the checkpoint"
         )
     tensors, used, missing, misshapen = {}, set(), [], []
-    for part in all_parts(config):
+    for part in PARTS:
         found = list(entries(rows, config, [part], classes))
         names = [name for entry in found for name in entry.theirs]
         if part not in ("encoder", "projection") and not theirs.keys() & set(names):
@@ -194,7 +199,7 @@ def _read(path: str, entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
 
 
 def export_tensors(
-    rows: Sequence[Row], config: BertConfig, tensors: Mapping[str, Tensor]
+    rows: Iterable[Row], config: BertConfig, tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the names and values of a foreign checkpoint, in the order of the table.
 

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import tensorflow as tf
 
@@ -17,56 +17,12 @@ from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import albert
+from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.writer import atomic_write
 
 NAME = "Google"
 
-_LAYER = "bert/encoder/layer_{}"
-_QKV = ("query", "key", "value")
-ROWS = (
-    Row("encoder/embeddings/word_embeddings", "bert/embeddings/word_embeddings"),
-    Row("encoder/embeddings/position_embeddings", "bert/embeddings/position_embeddings"),
-    Row("encoder/embeddings/token_type_embeddings", "bert/embeddings/token_type_embeddings"),
-    Row("encoder/embeddings/layer_norm/gamma", "bert/embeddings/LayerNorm/gamma"),
-    Row("encoder/embeddings/layer_norm/beta", "bert/embeddings/LayerNorm/beta"),
-    Row(
-        "encoder/layer_{}/attention/qkv_kernel",
-        tuple(f"{_LAYER}/attention/self/{name}/kernel" for name in _QKV),
-    ),
-    Row(
-        "encoder/layer_{}/attention/qkv_bias",
-        tuple(f"{_LAYER}/attention/self/{name}/bias" for name in _QKV),
-    ),
-    Row(
-        "encoder/layer_{}/attention/output_kernel",
-        f"{_LAYER}/attention/output/dense/kernel",
-    ),
-    Row("encoder/layer_{}/attention/output_bias", f"{_LAYER}/attention/output/dense/bias"),
-    Row("encoder/layer_{}/attention_norm/gamma", f"{_LAYER}/attention/output/LayerNorm/gamma"),
-    Row("encoder/layer_{}/attention_norm/beta", f"{_LAYER}/attention/output/LayerNorm/beta"),
-    Row("encoder/layer_{}/intermediate_kernel", f"{_LAYER}/intermediate/dense/kernel"),
-    Row("encoder/layer_{}/intermediate_bias", f"{_LAYER}/intermediate/dense/bias"),
-    Row("encoder/layer_{}/output_kernel", f"{_LAYER}/output/dense/kernel"),
-    Row("encoder/layer_{}/output_bias", f"{_LAYER}/output/dense/bias"),
-    Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/output/LayerNorm/gamma"),
-    Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/output/LayerNorm/beta"),
-    Row("encoder/embeddings/projection_kernel", "bert/encoder/embedding_hidden_mapping_in/kernel"),
-    Row("encoder/embeddings/projection_bias", "bert/encoder/embedding_hidden_mapping_in/bias"),
-    Row("encoder/pooler/dense_kernel", "bert/pooler/dense/kernel"),
-    Row("encoder/pooler/dense_bias", "bert/pooler/dense/bias"),
-    Row("pretrainer/masked_lm/transform_kernel", "cls/predictions/transform/dense/kernel"),
-    Row("pretrainer/masked_lm/transform_bias", "cls/predictions/transform/dense/bias"),
-    Row("pretrainer/masked_lm/layer_norm/gamma", "cls/predictions/transform/LayerNorm/gamma"),
-    Row("pretrainer/masked_lm/layer_norm/beta", "cls/predictions/transform/LayerNorm/beta"),
-    Row("pretrainer/masked_lm/output_bias", "cls/predictions/output_bias"),
-    Row(
-        "pretrainer/next_sentence/dense_kernel",
-        "cls/seq_relationship/output_weights",
-        transposed=True,
-    ),
-    Row("pretrainer/next_sentence/dense_bias", "cls/seq_relationship/output_bias"),
-)
 # The scopes in which run_classifier.py and run_squad.py keep their heads.
 _HEADS = {"classifier": "", "span": "cls/squad/"}
 # States of the optimizers and loss scales of published programs.
@@ -76,30 +32,27 @@ _IGNORED = (
 )
 # The epsilon that Google's programs compute with, whatever bert_config.json says.
 _EPSILON = 1e-12
-# The last eight bytes of a checkpoint of version 1, which is a single file.
-_V1_END = bytes.fromhex("57fb808b247547db")
 
 
-def _rows(config: BertConfig, kind: str | None) -> Sequence[Row]:
+def rows(config: BertConfig, kind: str | None = None) -> list[Row]:
     """Returns the table for a model with this kind of head."""
-    rows = ROWS
-    if albert.is_albert(config):
-        rows = [row.renamed(albert.renaming(albert.GOOGLE_NAMES)) for row in ROWS]
-    if kind is None:
-        return rows
-    kernel, bias = (f"{_HEADS[kind]}output_{name}" for name in ("weights", "bias"))
-    return (
-        *rows,
-        Row("task_model/head/dense_kernel", kernel, transposed=True),
-        Row("task_model/head/dense_bias", bias),
-    )
+    renamed = albert.renaming(albert.GOOGLE_NAMES if albert.is_albert(config) else {})
+    found = []
+    for weight in weights(config):
+        name = weight.google
+        if part_of(weight.path) == "head":
+            name = kind and f"{_HEADS[kind]}{name}"
+        if name:
+            transposed = name.endswith("output_weights")
+            found.append(Row(weight, renamed(name), transposed=transposed))
+    return found
 
 
 def recognizes(path: str) -> bool:
     """Returns whether a path is a checkpoint of this format, or a folder that holds one."""
     prefix = _find(path)
     if not prefix:
-        return _is_v1(path)
+        return False
     try:
         return any(name.startswith("bert/embeddings/") for name in tensors_by_key(prefix))
     except OSError:
@@ -120,11 +73,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         OSError: a file is missing or damaged.
     """
     prefix = _find(path)
-    if not prefix:
-        raise ValueError(
-            f"{path} is a checkpoint of version 1, which TensorFlow before 0.12 wrote: restore and "
-            "save it again with tf.compat.v1.train.Saver"
-        )
     theirs = tensors_by_key(prefix)
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
@@ -138,7 +86,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
     classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
     tensors, unused = import_tensors(
-        prefix, _rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
+        prefix, rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
     )
     vocab_file, size = folder.file(VOCAB), spec.config.vocab_size
     vocab, problem = usable_vocab(folder.read_vocab, vocab_file, size)
@@ -175,7 +123,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         )
     check_name(folder)
     # Sorted, as in Google's files.
-    arrays = dict(sorted(export_tensors(_rows(spec.config, kind), spec.config, checkpoint.tensors)))
+    arrays = dict(sorted(export_tensors(rows(spec.config, kind), spec.config, checkpoint.tensors)))
     try:
         tf.raw_ops.SaveV2(
             prefix=os.path.join(folder, "bert_model.ckpt"),
@@ -227,12 +175,3 @@ def _find(path: str) -> str | None:
         listed = os.path.join(path, os.path.basename(state.model_checkpoint_path))
         last = [listed] if tf.io.gfile.exists(f"{listed}.index") else last
     return last[0] if len(last) == 1 else None
-
-
-def _is_v1(path: str) -> bool:
-    """Returns whether a path is a checkpoint of version 1."""
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return False
-    with tf.io.gfile.GFile(path, "rb") as file:
-        file.seek(max(file.size() - len(_V1_END), 0))
-        return file.read() == _V1_END

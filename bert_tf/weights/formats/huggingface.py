@@ -9,8 +9,10 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.json_files import read_json
+from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer_files import (
     FILES,
+    TOKENIZER,
     VOCAB,
     WHOLE,
     read_lower_case,
@@ -21,9 +23,9 @@ from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
 from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
-from bert_tf.weights.formats.huggingface_tokenizer import write_tokenizer
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
+from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
 from tfrecords.writer import atomic_write
 
 NAME = "Hugging Face"
@@ -149,7 +151,26 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
-    write_tokenizer(checkpoint.spec, folder)
+    _write_tokenizer(checkpoint.spec, folder)
+
+
+def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
+    """Writes vocab.txt and the tokenizer_config.json that AutoTokenizer needs."""
+    if not spec.vocab:
+        return
+    write_vocab(os.path.join(folder, VOCAB), spec.vocab)
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    RunFolder(folder).write_tokenizer(
+        spec.vocab,
+        spec.lower_case,
+        model_max_length=spec.config.max_position_embeddings,
+        **dict(zip(names, SPECIAL_TOKENS, strict=True)),
+    )
+    if spec.lower_case is None:
+        print(
+            f"WARNING: the casing of the vocabulary is unknown: transformers will lower-case text "
+            f'unless you add "do_lower_case": false to {TOKENIZER}.'
+        )
 
 
 def architecture(checkpoint: Checkpoint) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats import albert, mobilebert
+from bert_tf.weights.formats import albert
 from bert_tf.weights.names import has_projection, part_of
 
 # The other names of both forms of GELU in transformers' activations.py.
@@ -26,8 +26,25 @@ _ARCHITECTURES = {
 _DEFAULTS = {
     "bert": {"vocab_size": 30522},
     "albert": albert.HUGGINGFACE_DEFAULTS,
-    "mobilebert": mobilebert.DEFAULTS,
+    "mobilebert": {
+        "vocab_size": 30522,
+        "hidden_size": 512,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 4,
+        "intermediate_size": 512,
+        "hidden_act": "relu",
+        "hidden_dropout_prob": 0.0,
+        "embedding_size": 128,
+        "intra_bottleneck_size": 128,
+        "num_feedforward_networks": 4,
+        "key_query_shared_bottleneck": True,
+    },
 }
+# The keys that only MobileBERT's config.json has.
+_MOBILE_KEYS = frozenset(
+    """classifier_activation intra_bottleneck_size key_query_shared_bottleneck
+    num_feedforward_networks""".split()
+)
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -54,7 +71,7 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
     if model_type != "mobilebert":
-        values = {key: values[key] for key in values if key not in mobilebert.KEYS}
+        values = {key: values[key] for key in values if key not in _MOBILE_KEYS}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     try:
@@ -64,8 +81,18 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     if config.is_mobile:
-        mobilebert.check(config, path)
+        _check_mobile(config, path)
     return config
+
+
+def _check_mobile(config: BertConfig, source: str) -> None:
+    """Raises a ValueError if transformers' MobileBERT does not compute what a model computes."""
+    for key, only in (("is_decoder", False), ("key_query_shared_bottleneck", True)):
+        if getattr(config, key) != only:
+            raise ValueError(
+                f"{source}: {key} is {not only}, which Hugging Face's MobileBERT cannot compute: "
+                "keep it in a run folder"
+            )
 
 
 def read_head(
@@ -140,9 +167,9 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
         values["architectures"] = [_albert_architecture(checkpoint, architecture)]
         values |= {"model_type": "albert", **albert.config_values(spec.config)}
     if spec.config.is_mobile:
-        mobilebert.check(spec.config, checkpoint.path)
+        _check_mobile(spec.config, checkpoint.path)
         values["architectures"] = [architecture.replace("Bert", "MobileBert")]
-        values |= {"model_type": "mobilebert", **mobilebert.config_values(spec.config)}
+        values |= {"model_type": "mobilebert", "key_query_shared_bottleneck": True}
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:

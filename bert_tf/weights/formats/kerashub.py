@@ -19,59 +19,15 @@ from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
 from bert_tf.weights.formats import hdf5
-from bert_tf.weights.names import part_of
+from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.vocabulary import load_vocab, write_vocab
 from tfrecords.writer import atomic_write, make_folder
 
 NAME = "KerasHub"
 
-_LAYER = "layers/transformer_encoder_{}"
-_ATTENTION = f"{_LAYER}/_self_attention_layer"
-_QKV = ("query", "key", "value")
 _MASKED_LM = "task/layers/masked_lm_head"
 _CLASSIFIER = "task/layers/dense/vars"
-# Names in task.weights.h5 begin with "task/" here.
-ROWS = (
-    Row("encoder/embeddings/word_embeddings", "layers/reversible_embedding/vars/0"),
-    Row("encoder/embeddings/position_embeddings", "layers/position_embedding/vars/0"),
-    Row("encoder/embeddings/token_type_embeddings", "layers/embedding/vars/0"),
-    Row("encoder/embeddings/layer_norm/gamma", "layers/layer_normalization/vars/0"),
-    Row("encoder/embeddings/layer_norm/beta", "layers/layer_normalization/vars/1"),
-    Row(
-        "encoder/layer_{}/attention/qkv_kernel",
-        tuple(f"{_ATTENTION}/{name}_dense/vars/0" for name in _QKV),
-        shape=("hidden", "heads", "head size"),
-    ),
-    Row(
-        "encoder/layer_{}/attention/qkv_bias",
-        tuple(f"{_ATTENTION}/{name}_dense/vars/1" for name in _QKV),
-        shape=("heads", "head size"),
-    ),
-    Row(
-        "encoder/layer_{}/attention/output_kernel",
-        f"{_ATTENTION}/output_dense/vars/0",
-        shape=("heads", "head size", "hidden"),
-    ),
-    Row("encoder/layer_{}/attention/output_bias", f"{_ATTENTION}/output_dense/vars/1"),
-    Row("encoder/layer_{}/attention_norm/gamma", f"{_LAYER}/_self_attention_layer_norm/vars/0"),
-    Row("encoder/layer_{}/attention_norm/beta", f"{_LAYER}/_self_attention_layer_norm/vars/1"),
-    Row("encoder/layer_{}/intermediate_kernel", f"{_LAYER}/_feedforward_intermediate_dense/vars/0"),
-    Row("encoder/layer_{}/intermediate_bias", f"{_LAYER}/_feedforward_intermediate_dense/vars/1"),
-    Row("encoder/layer_{}/output_kernel", f"{_LAYER}/_feedforward_output_dense/vars/0"),
-    Row("encoder/layer_{}/output_bias", f"{_LAYER}/_feedforward_output_dense/vars/1"),
-    Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/_feedforward_layer_norm/vars/0"),
-    Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/_feedforward_layer_norm/vars/1"),
-    Row("encoder/pooler/dense_kernel", "layers/dense/vars/0"),
-    Row("encoder/pooler/dense_bias", "layers/dense/vars/1"),
-    Row("pretrainer/masked_lm/transform_kernel", f"{_MASKED_LM}/_intermediate_dense/vars/0"),
-    Row("pretrainer/masked_lm/transform_bias", f"{_MASKED_LM}/_intermediate_dense/vars/1"),
-    Row("pretrainer/masked_lm/layer_norm/gamma", f"{_MASKED_LM}/_intermediate_layer_norm/vars/0"),
-    Row("pretrainer/masked_lm/layer_norm/beta", f"{_MASKED_LM}/_intermediate_layer_norm/vars/1"),
-    Row("pretrainer/masked_lm/output_bias", f"{_MASKED_LM}/vars/0"),
-    Row("task_model/head/dense_kernel", f"{_CLASSIFIER}/0"),
-    Row("task_model/head/dense_bias", f"{_CLASSIFIER}/1"),
-)
 # States of optimizers and of random generators.
 _IGNORED = ("optimizer/*", "task/optimizer/*", "*/seed_generator/vars/*")
 
@@ -142,6 +98,12 @@ def download(name: str) -> str:
         ) from error
 
 
+def rows(config: BertConfig) -> list[Row]:
+    """Returns the table of the format; names in task.weights.h5 begin with "task/" here."""
+    named = ((weight, weight.kerashub) for weight in weights(config))
+    return [Row(weight, name, by_heads=True) for weight, name in named if name]
+
+
 def recognizes(path: str) -> bool:
     """Returns whether a path is a preset's folder."""
     files = (_WEIGHTS, _SHARDS)
@@ -166,7 +128,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         config = dataclasses.replace(config, **_MASKED_LM_FORM)
     bias = theirs.get(f"{_CLASSIFIER}/1")
     classes = bias.shape[0] if bias and bias.shape else 0
-    tensors, unused = import_tensors(path, ROWS, config, theirs, (*_IGNORED, *ignored), classes)
+    tensors, unused = import_tensors(
+        path, rows(config), config, theirs, (*_IGNORED, *ignored), classes
+    )
     vocab_file = os.path.join(path, _VOCAB)
     # Published presets state `strip_accents: False`, although their models learned text without.
     vocab, problem = None, None
@@ -202,7 +166,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     if checkpoint.head and checkpoint.head.kind != "classifier":
         raise ValueError(f"KerasHub has no BERT with a head of the kind {checkpoint.head.kind}")
     config = dataclasses.replace(spec.config, masked_lm_act=None, masked_lm_layer_norm_eps=None)
-    arrays = export_tensors(ROWS, config, checkpoint.tensors)
+    arrays = export_tensors(rows(config), config, checkpoint.tensors)
     # The table begins with the rows of model.weights.h5.
     for in_task, group in itertools.groupby(arrays, lambda item: item[0].startswith("task/")):
         file = os.path.join(folder, _TASK_WEIGHTS if in_task else _WEIGHTS)
@@ -319,7 +283,7 @@ def _renamed(name: str) -> str:
     """Returns the table's name for a name in a file of any version of Keras."""
     name = name.replace("_layer_checkpoint_dependencies/", "layers/")
     name = re.sub(r"/_(query|key|value|output)_dense/", r"/\1_dense/", name)
-    return re.sub(r"^layers/transformer_encoder/", _LAYER.format(0) + "/", name)
+    return re.sub(r"^layers/transformer_encoder/", "layers/transformer_encoder_0/", name)
 
 
 def _their_name(name: str) -> str:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -14,58 +14,15 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
+from bert_tf.weights.names import weights
 from bert_tf.weights.table import Row, import_tensors
 
 NAME = "Model Garden"
 
-_LAYER = "transformer/layer_{}"
-_ATTENTION = f"{_LAYER}/self_attention"
-_QKV = ("query", "key", "value")
-_MASKED_LM = "cls/predictions"
-ROWS = (
-    Row("encoder/embeddings/word_embeddings", "word_embeddings/embeddings"),
-    Row("encoder/embeddings/position_embeddings", "position_embedding/embeddings"),
-    Row("encoder/embeddings/token_type_embeddings", "type_embeddings/embeddings"),
-    Row("encoder/embeddings/layer_norm/gamma", "embeddings/layer_norm/gamma"),
-    Row("encoder/embeddings/layer_norm/beta", "embeddings/layer_norm/beta"),
-    Row("encoder/embeddings/projection_kernel", "embedding_projection/kernel"),
-    Row("encoder/embeddings/projection_bias", "embedding_projection/bias"),
-    Row(
-        "encoder/layer_{}/attention/qkv_kernel",
-        tuple(f"{_ATTENTION}/{name}/kernel" for name in _QKV),
-        shape=("hidden", "heads", "head size"),
-    ),
-    Row(
-        "encoder/layer_{}/attention/qkv_bias",
-        tuple(f"{_ATTENTION}/{name}/bias" for name in _QKV),
-        shape=("heads", "head size"),
-    ),
-    Row(
-        "encoder/layer_{}/attention/output_kernel",
-        f"{_ATTENTION}/attention_output/kernel",
-        shape=("heads", "head size", "hidden"),
-    ),
-    Row("encoder/layer_{}/attention/output_bias", f"{_ATTENTION}/attention_output/bias"),
-    Row("encoder/layer_{}/attention_norm/gamma", f"{_LAYER}/self_attention_layer_norm/gamma"),
-    Row("encoder/layer_{}/attention_norm/beta", f"{_LAYER}/self_attention_layer_norm/beta"),
-    Row("encoder/layer_{}/intermediate_kernel", f"{_LAYER}/intermediate/kernel"),
-    Row("encoder/layer_{}/intermediate_bias", f"{_LAYER}/intermediate/bias"),
-    Row("encoder/layer_{}/output_kernel", f"{_LAYER}/output/kernel"),
-    Row("encoder/layer_{}/output_bias", f"{_LAYER}/output/bias"),
-    Row("encoder/layer_{}/output_norm/gamma", f"{_LAYER}/output_layer_norm/gamma"),
-    Row("encoder/layer_{}/output_norm/beta", f"{_LAYER}/output_layer_norm/beta"),
-    Row("encoder/pooler/dense_kernel", "pooler_transform/kernel"),
-    Row("encoder/pooler/dense_bias", "pooler_transform/bias"),
-    Row("pretrainer/masked_lm/transform_kernel", f"{_MASKED_LM}/transform/dense/kernel"),
-    Row("pretrainer/masked_lm/transform_bias", f"{_MASKED_LM}/transform/dense/bias"),
-    Row("pretrainer/masked_lm/layer_norm/gamma", f"{_MASKED_LM}/transform/LayerNorm/gamma"),
-    Row("pretrainer/masked_lm/layer_norm/beta", f"{_MASKED_LM}/transform/LayerNorm/beta"),
-    Row("pretrainer/masked_lm/output_bias", f"{_MASKED_LM}/output_bias/bias"),
-    Row("pretrainer/next_sentence/dense_kernel", "next_sentence/logits/kernel"),
-    Row("pretrainer/next_sentence/dense_bias", "next_sentence/logits/bias"),
-)
 # The next-sentence head has a pooler of its own, which it trains in place of the encoder's.
-_HEAD_POOLER, _POOLER = "next_sentence/pooler_dense", "pooler_transform"
+_HEAD_POOLER, _POOLER = "next_sentence/pooler_dense/", "pooler_transform/"
+_WORDS = "word_embeddings/embeddings"
+_QUERY = "transformer/layer_0/self_attention/query/kernel"
 # Variables that are not weights.
 IGNORED = (
     *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
@@ -103,7 +60,7 @@ def recognizes(path: str) -> bool:
 
 def is_encoder(theirs: Collection[str]) -> bool:
     """Returns whether the names of weights are those of a BERT encoder."""
-    return {ROWS[0].theirs, f"{_ATTENTION.format(0)}/query/kernel"} <= set(theirs)
+    return {_WORDS, _QUERY} <= set(theirs)
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
@@ -147,14 +104,16 @@ def to_ours(
     path: str, config: BertConfig, theirs: Mapping[str, Tensor], ignored: Collection[str]
 ) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Translates the result of `variables`; see `import_tensors`."""
-    rows: Sequence[Row] = ROWS
-    if f"{_HEAD_POOLER}/kernel" in theirs:
-        renamed = {f"{_POOLER}/{name}": f"{_HEAD_POOLER}/{name}" for name in ("kernel", "bias")}
-        rows = [
-            dataclasses.replace(row, theirs=renamed.get(row.theirs, row.theirs)) for row in rows
-        ]
-        ignored = (*ignored, f"{_POOLER}/*")
-    return import_tensors(path, rows, config, theirs, (*IGNORED, *ignored))
+    pooler = _POOLER
+    if f"{_HEAD_POOLER}kernel" in theirs:
+        pooler, ignored = _HEAD_POOLER, (*ignored, f"{_POOLER}*")
+    return import_tensors(path, rows(config, pooler), config, theirs, (*IGNORED, *ignored))
+
+
+def rows(config: BertConfig, pooler: str = _POOLER) -> list[Row]:
+    """Returns the table of the format, given what the names of the pooler begin with."""
+    named = [(weight, weight.model_garden) for weight in weights(config) if weight.model_garden]
+    return [Row(weight, name.replace(_POOLER, pooler), by_heads=True) for weight, name in named]
 
 
 def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
@@ -164,16 +123,15 @@ def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
         ValueError: the shapes are not those of an encoder.
     """
     layers = [re.match(r"transformer/layer_(\d+)/", name) for name in theirs]
-    first = _LAYER.format(0)
     try:
-        vocab_size, width = theirs[ROWS[0].theirs].shape
-        hidden, heads, _ = theirs[f"{first}/self_attention/query/kernel"].shape
+        vocab_size, width = theirs[_WORDS].shape
+        hidden, heads, _ = theirs[_QUERY].shape
         return BertConfig(
             vocab_size=vocab_size,
             hidden_size=hidden,
             num_hidden_layers=1 + max(int(layer[1]) for layer in layers if layer),
             num_attention_heads=heads,
-            intermediate_size=theirs[f"{first}/intermediate/kernel"].shape[1],
+            intermediate_size=theirs["transformer/layer_0/intermediate/kernel"].shape[1],
             hidden_act="gelu_new",
             max_position_embeddings=theirs["position_embedding/embeddings"].shape[0],
             type_vocab_size=theirs["type_embeddings/embeddings"].shape[0],

@@ -22,7 +22,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_values
-from bert_tf.weights.formats.huggingface_table import ROWS
+from bert_tf.weights.formats.huggingface_table import rows
 from bert_tf.weights.names import has_projection
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -46,7 +46,7 @@ def written(path: pathlib.Path, kind: str | None = "classifier", config=CONFIG) 
     random = np.random.default_rng(0)
     tensors = {}
     classes = {None: 0, "span": 2, "multiple_choice": 1}.get(kind, 3)
-    for entry in entries(ROWS, config, parts, classes):
+    for entry in entries(rows(config, kind), config, parts, classes):
         value = random.normal(size=entry.our_shape).astype(np.float32)
         tensors[entry.ours] = Tensor(entry.our_shape, value.copy)
     spec = ModelSpec(config, VOCAB, False)

@@ -11,7 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.run_folder import CONFIG, FLAGS, VOCAB, RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
-from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.names import STATE
 from bert_tf.weights.table import import_tensors, own_rows
@@ -124,11 +124,7 @@ def _open_run(
             raise FileNotFoundError(message) from None
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
-    spec, vocab, problem = folder.read(config, replace_vocab=True), None, None
-    if not replace_vocab:
-        size = spec.config.vocab_size
-        vocab, problem = usable_vocab(folder.read_vocab, folder.file(VOCAB), size)
-    spec = dataclasses.replace(spec, vocab=vocab)
+    spec = folder.read(config, replace_vocab=True)
     if spec.config.bilstm and not bilstm:
         raise ValueError(
             f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
@@ -145,7 +141,7 @@ def _open_run(
     if not spec.config.bilstm:
         rows = own_rows(spec.config)
         tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
-    return Checkpoint(
+    opened = Checkpoint(
         path=checkpoint,
         format="",
         spec=spec,
@@ -153,9 +149,8 @@ def _open_run(
         unused=(*unused, *unneeded),
         head=folder.read_head(),
         config_file=folder.file(CONFIG),
-        vocab_file=folder.file(VOCAB) if spec.vocab else None,
-        vocab_problem=problem,
     )
+    return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), folder.read_vocab)
 
 
 def run_of(checkpoint: Checkpoint) -> RunFolder | None:

@@ -44,29 +44,36 @@ class Checkpoint:
         return None if self.casing_is_guess else self.spec.lower_case
 
 
-def usable_vocab(
-    read: Callable[[], Vocabulary | None], source: str, vocab_size: int
-) -> tuple[Vocabulary | None, str | None]:
-    """Reads the vocabulary of a checkpoint, which a flag may replace.
+def with_vocab(
+    checkpoint: Checkpoint, file: str | None, read: Callable[[], Vocabulary | None]
+) -> Checkpoint:
+    """Returns a checkpoint with the vocabulary that came with it.
+
+    If it cannot be used, that is no error yet, because a flag may replace it; see
+    `Checkpoint.vocab_problem`.
 
     Args:
-        read: reads it.
-        source: its file or folder.
-        vocab_size: that of the configuration.
-
-    Returns:
-        the vocabulary, or None if there is none that can be used; and why it cannot be used.
+        file: the vocabulary's file, for messages.
+        read: reads it; returns None if there is none.
     """
+    vocab, problem, spec = None, None, checkpoint.spec
     try:
         vocab = read()
     except (ValueError, OSError) as error:
-        return None, str(error)
-    if vocab and len(vocab) > vocab_size:
-        return None, (
-            f"{source} has {len(vocab)} tokens, more than the vocab_size {vocab_size} of the "
-            "configuration: use files that belong together"
+        problem = str(error)
+    if vocab and len(vocab) > spec.config.vocab_size:
+        problem = (
+            f"{file} has {len(vocab)} tokens, more than the vocab_size {spec.config.vocab_size} of "
+            "the configuration: use files that belong together"
         )
-    return vocab, None
+        vocab = None
+    return dataclasses.replace(
+        checkpoint,
+        spec=dataclasses.replace(spec, vocab=vocab),
+        vocab_file=file if vocab else None,
+        vocab_problem=problem,
+        sentencepiece_file=None if vocab else checkpoint.sentencepiece_file,
+    )
 
 
 def matches(name: str, patterns: Collection[str]) -> bool:

@@ -3,7 +3,6 @@
 bert_config.json or albert_config.json, and vocab.txt, lie beside them.
 """
 
-import dataclasses
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import check_name, tensors_by_key
-from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
@@ -88,20 +87,17 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     tensors, unused = import_tensors(
         prefix, rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
     )
-    vocab_file, size = folder.file(VOCAB), spec.config.vocab_size
-    vocab, problem = usable_vocab(folder.read_vocab, vocab_file, size)
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=prefix,
         format=NAME,
-        spec=dataclasses.replace(spec, vocab=vocab),
+        spec=spec,
         tensors=tensors,
         head=kind and Head(kind),
         config_file=config_file,
-        vocab_file=vocab_file if vocab else None,
-        sentencepiece_file=None if vocab else albert.sentencepiece_file(folder.path),
-        vocab_problem=problem,
+        sentencepiece_file=albert.sentencepiece_file(folder.path),
         unused=unused,
     )
+    return with_vocab(checkpoint, folder.file(VOCAB), folder.read_vocab)
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:

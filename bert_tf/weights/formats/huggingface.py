@@ -1,5 +1,6 @@
 """Hugging Face's folders: config.json, model.safetensors, vocab.txt, tokenizer_config.json."""
 
+import dataclasses
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -19,7 +20,7 @@ from bert_tf.text.tokenizer_files import (
     read_vocab,
     sentencepiece_file,
 )
-from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
 from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
@@ -66,17 +67,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
             f"{folder} has no {CONFIG}: give --bert_config_file, if need be to convert_checkpoint"
         )
     _check_weights(folder, values)
-    has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
-    vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
-    vocab, problem = usable_vocab(lambda: read_vocab(folder), vocab_file, config.vocab_size)
-    if vocab and len(vocab) < config.vocab_size:
-        print(
-            f"WARNING: {vocab_file} has {len(vocab)} tokens, fewer than the vocab_size "
-            f"{config.vocab_size} of the configuration: unless the embeddings were padded to that "
-            "size, the vocabulary is incomplete or belongs to another model."
-        )
-    sentencepiece = albert.sentencepiece_file(folder) or sentencepiece_file(folder)
-    sentencepiece = None if vocab else sentencepiece
     theirs, types = open_tensors(folder)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     type_name = model_type(config)
@@ -87,18 +77,30 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     left_out = (*copies(folder, type_name, wanted), *ignored)
     tensors, unused = import_tensors(folder, table, config, theirs, left_out, classes)
     halves = sorted(types & {"float16", "bfloat16"})
-    return Checkpoint(
+    has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
+    vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
+    checkpoint = Checkpoint(
         path=folder,
         format=f"{NAME}, {' and '.join(halves)}" if halves else NAME,
-        spec=ModelSpec(config, vocab, None if sentencepiece else read_lower_case(folder)),
+        spec=ModelSpec(config),
         tensors=tensors,
         head=head,
         config_file=config_file if values else None,
-        vocab_file=vocab_file if vocab else None,
-        sentencepiece_file=sentencepiece,
-        vocab_problem=problem,
+        sentencepiece_file=albert.sentencepiece_file(folder) or sentencepiece_file(folder),
         unused=unused,
     )
+    checkpoint = with_vocab(checkpoint, vocab_file, lambda: read_vocab(folder))
+    vocab = checkpoint.spec.vocab
+    if vocab and len(vocab) < config.vocab_size:
+        print(
+            f"WARNING: {vocab_file} has {len(vocab)} tokens, fewer than the vocab_size "
+            f"{config.vocab_size} of the configuration: unless the embeddings were padded to that "
+            "size, the vocabulary is incomplete or belongs to another model."
+        )
+    if checkpoint.sentencepiece_file:
+        return checkpoint
+    spec = dataclasses.replace(checkpoint.spec, lower_case=read_lower_case(folder))
+    return dataclasses.replace(checkpoint, spec=spec)
 
 
 def _weights(folder: str) -> list[str]:

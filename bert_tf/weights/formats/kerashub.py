@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import hdf5
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
@@ -131,22 +131,20 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     tensors, unused = import_tensors(
         path, rows(config), config, theirs, (*_IGNORED, *ignored), classes
     )
-    vocab_file = os.path.join(path, _VOCAB)
-    # Published presets state `strip_accents: False`, although their models learned text without.
-    vocab, problem = None, None
-    if tf.io.gfile.exists(vocab_file):
-        vocab, problem = usable_vocab(lambda: load_vocab(vocab_file), vocab_file, config.vocab_size)
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=path,
         format=NAME,
-        spec=ModelSpec(config, vocab, _read_lower_case(path)),
+        spec=ModelSpec(config, lower_case=_read_lower_case(path)),
         tensors=tensors,
         head=Head("classifier") if bias else None,
         config_file=os.path.join(path, _CONFIG),
-        vocab_file=vocab_file if vocab else None,
-        vocab_problem=problem,
         unused=unused,
     )
+    vocab_file = os.path.join(path, _VOCAB)
+    if not tf.io.gfile.exists(vocab_file):
+        return checkpoint
+    # Published presets state `strip_accents: False`, although their models learned text without.
+    return with_vocab(checkpoint, vocab_file, lambda: load_vocab(vocab_file))
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:

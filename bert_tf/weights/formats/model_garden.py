@@ -13,7 +13,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
-from bert_tf.weights.checkpoint import Checkpoint, matches, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.names import weights
 from bert_tf.weights.table import Row, import_tensors
 
@@ -84,20 +84,16 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     # The Model Garden computes the tanh form by this name.
     act = "gelu_new" if config.hidden_act == "gelu" else config.hidden_act
     config = dataclasses.replace(config, hidden_act=act)
-    vocab_file = folder.file(VOCAB)
-    vocab, problem = usable_vocab(folder.read_vocab, vocab_file, config.vocab_size)
-    spec = ModelSpec(config, vocab, folder.read_lower_case())
-    tensors, unused = to_ours(prefix, spec.config, theirs, ignored)
-    return Checkpoint(
+    tensors, unused = to_ours(prefix, config, theirs, ignored)
+    checkpoint = Checkpoint(
         path=prefix,
         format=NAME,
-        spec=spec,
+        spec=ModelSpec(config, lower_case=folder.read_lower_case()),
         tensors=tensors,
         config_file=folder.file(CONFIG) if has_config else None,
-        vocab_file=vocab_file if vocab else None,
-        vocab_problem=problem,
         unused=unused,
     )
+    return with_vocab(checkpoint, folder.file(VOCAB), folder.read_vocab)
 
 
 def to_ours(

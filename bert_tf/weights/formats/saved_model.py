@@ -17,7 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.text.tokenizer_files import VOCAB, read_vocab
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint, usable_vocab
+from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.input_files import shortened
@@ -93,20 +93,16 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         config = config or model_garden.config_of(path, theirs)
         config = dataclasses.replace(config, hidden_act=_hidden_act(graph))
         tensors, unused = model_garden.to_ours(path, config, theirs, ignored)
-    vocab_file = _vocab_file(path, graph)
-    vocab, problem = usable_vocab(
-        lambda: read_asset(vocab_file), f"{vocab_file}", config.vocab_size
-    )
-    return Checkpoint(
+    checkpoint = Checkpoint(
         path=path,
         format=NAME if theirs.keys() == stored.keys() else f"{NAME}, int8",
-        spec=ModelSpec(config, vocab, _read_lower_case(theirs)),
+        spec=ModelSpec(config, lower_case=_read_lower_case(theirs)),
         tensors=tensors,
         config_file=config_file,
-        vocab_file=vocab_file,
-        vocab_problem=problem,
         unused=unused,
     )
+    vocab_file = _vocab_file(path, graph)
+    return with_vocab(checkpoint, vocab_file, lambda: read_asset(vocab_file))
 
 
 def read_graph(path: str) -> MetaGraphDef:

@@ -84,9 +84,6 @@ def local_path(path: str) -> str:
     """Downloads a path such as "hf:org/name" and returns the folder; returns other paths unchanged.
 
     A file or folder of that name is no download.
-
-    Raises:
-        ValueError, OSError: it cannot be downloaded.
     """
     path = os.fspath(path)
     prefix, colon, name = path.partition(":")
@@ -178,9 +175,6 @@ def open_init_checkpoint(
     Args:
         path, bert_config_file, replace_vocab, vocab_file: the flags; `path` is --init_checkpoint.
         run: the output folder. A run that resumes no longer needs the checkpoint.
-
-    Raises:
-        ValueError, OSError: as `open_checkpoint`.
     """
     if not path or run.has_checkpoint():
         return None

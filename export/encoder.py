@@ -90,8 +90,8 @@ def write(options: Options) -> str:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
+    from bert_tf.weights.loading import load_or_warn
     from bert_tf.weights.names import part_of
-    from bert_tf.weights.starting import load_or_warn
     from export.saved_models import check_output
 
     check_output(options.output_dir)

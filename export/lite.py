@@ -144,7 +144,7 @@ def _open(options: Options) -> _Source:
 def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.resolution import check_length
-    from bert_tf.weights.starting import load_or_warn
+    from bert_tf.weights.loading import load_or_warn
 
     config = checkpoint.spec.config
     length = length or min(128, config.max_position_embeddings)

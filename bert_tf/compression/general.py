@@ -21,9 +21,8 @@ from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.loading import OPTIONAL, load_weights
 from bert_tf.weights.names import part_of
-from bert_tf.weights.starting import OPTIONAL
 from tfrecords.progress import say
 
 

@@ -14,9 +14,8 @@ from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.loading import OPTIONAL, load_weights
 from bert_tf.weights.names import has_projection, part_of
-from bert_tf.weights.starting import OPTIONAL
 from tfrecords.progress import say
 
 # The factor of the distance between the weights.

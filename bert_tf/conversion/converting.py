@@ -16,12 +16,12 @@ from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, 
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.completing import complete
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.loading import describe_non_finite
 from bert_tf.weights.names import PARTS, has_projection, part_of
 from bert_tf.weights.reshaping import (
+    complete,
     grow_vocabulary,
     keep_layers,
     parse_layers,

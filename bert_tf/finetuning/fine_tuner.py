@@ -22,8 +22,8 @@ from bert_tf.training.strategy import chief_say
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.loading import set_initial_weights
 from bert_tf.weights.names import num_layers
-from bert_tf.weights.starting import set_initial_weights
 
 # As in the original. Each epoch ends with a checkpoint, too.
 _SAVE_CHECKPOINTS_STEPS = 1000
@@ -110,7 +110,7 @@ class FineTuner:
     def set_initial_weights(
         self, init: Checkpoint | None, mapping: VocabularyMapping | None, say: Callable[[str], None]
     ) -> None:
-        """Resumes, or sets the task's `initial_weights`; see `weights.starting`.
+        """Resumes, or sets the task's `initial_weights`; see `weights.loading`.
 
         Args:
             init: the initial checkpoint.

@@ -50,7 +50,7 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from bert_tf.weights.starting import set_initial_weights
+from bert_tf.weights.loading import set_initial_weights
 from tfrecords.casing import warn_about_casing
 from tfrecords.reader import explain_bad_record
 from tfrecords.writer import absolute_path

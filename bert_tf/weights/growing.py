@@ -69,6 +69,14 @@ class VocabularyMapping:
             return config
         return dataclasses.replace(config, vocab_size=self.new_size)
 
+    def check_size(self, owner: str, size: int, expected: int) -> None:
+        """Raises a ValueError unless the owner's vocabulary has the expected size."""
+        if size != expected:
+            raise ValueError(
+                f"{owner} has a vocabulary of {size} tokens, but the mapping leads from "
+                f"{self.old_size} to {self.new_size}: use the mapping that belongs to it"
+            )
+
     def check_vocabs(self, old: Vocabulary | None, new: Vocabulary | None) -> None:
         """Raises a ValueError unless the mapping leads from `old` to `new`; None is unknown."""
         if not new:
@@ -107,12 +115,7 @@ class VocabularyMapping:
 
 
 def load_mapping(path: str) -> VocabularyMapping:
-    """Reads a mapping.
-
-    Raises:
-        ValueError: the file holds no mapping, or an invalid one; names the file.
-        OSError: the file cannot be read.
-    """
+    """Reads a mapping."""
     try:
         with tf.io.gfile.GFile(path) as file:
             data = json.loads(file.read())

@@ -1,4 +1,7 @@
-"""Models of other sizes from the same weights: other layers, heads, positions and vocabularies."""
+"""Models of other sizes from the same weights: other layers, heads, positions and vocabularies.
+
+Also random values for weights that a checkpoint lacks.
+"""
 
 import dataclasses
 import functools
@@ -9,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import ModelSpec
+from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.names import part_of
+from bert_tf.weights.table import entries, own_rows
 from tfrecords.vocabulary import Vocabulary
 
 _POSITIONS = "encoder/embeddings/position_embeddings"
@@ -23,9 +29,6 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
 
     Args:
         flag: the name of the flag, for messages.
-
-    Raises:
-        ValueError: it is malformed, not in increasing order, or names a layer that does not exist.
     """
     layers: list[int] = []
     for item in text.split(","):
@@ -47,9 +50,6 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 
     Args:
         layers: the indices of the layers to keep; see `parse_layers`.
-
-    Raises:
-        ValueError: several layers share weights.
 
     Source: Patient Knowledge Distillation (arXiv:1908.09355) for a prefix; DistilBERT
     (arXiv:1910.01108) for every other layer.
@@ -80,9 +80,6 @@ def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -
 
     Args:
         heads: the heads to remove, by layer; both count from 0.
-
-    Raises:
-        ValueError: a layer would keep no head, or layers share weights.
 
     Source: Are Sixteen Heads Really Better than One? (arXiv:1905.10650) section 2.3.
     """
@@ -159,16 +156,8 @@ def grow_vocabulary(
         mapping: what each new row starts from.
         vocab: the extended vocabulary.
         vocab_file: its file.
-
-    Raises:
-        ValueError: the mapping does not lead from the checkpoint's vocabulary to `vocab`.
     """
-    size = checkpoint.spec.config.vocab_size
-    if size != mapping.old_size:
-        raise ValueError(
-            f"{checkpoint.path} has a vocabulary of {size} tokens, but the mapping leads from "
-            f"{mapping.old_size} to {mapping.new_size}: use the mapping that belongs to it"
-        )
+    mapping.check_size(checkpoint.path, checkpoint.spec.config.vocab_size, mapping.old_size)
     mapping.check_vocabs(checkpoint.spec.vocab, vocab)
     grown = {
         path: _mapped(tensor, mapping.new_size, mapping.grow)
@@ -194,3 +183,42 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
     config = dataclasses.replace(checkpoint.spec.config, **values)
     spec = ModelSpec(config, checkpoint.spec.vocab, checkpoint.spec.lower_case)
     return dataclasses.replace(checkpoint, spec=spec, tensors=tensors, config_file=None)
+
+
+def complete(
+    checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
+) -> tuple[Checkpoint, list[str]]:
+    """Adds the weights that a checkpoint lacks, with the random values of a new model.
+
+    Args:
+        parts: those of `names.PARTS` that the result must have.
+        allowed: patterns of the paths of weights that may be missing.
+
+    Returns:
+        the complete checkpoint, and the paths of the added weights.
+    """
+    config = checkpoint.spec.config
+    shapes = {entry.ours: entry.our_shape for entry in entries(own_rows(config), config, parts)}
+    missing = [path for path in shapes if path not in checkpoint.tensors]
+    # `import_tensors` has already checked the parts that a foreign checkpoint has.
+    checked = {part_of(path) for path in checkpoint.tensors} if checkpoint.format else ()
+    refused = [path for path in missing if part_of(path) not in checked]
+    if refused := [path for path in refused if not matches(path, allowed)]:
+        raise ValueError(
+            f"{checkpoint.path} lacks {', '.join(refused)}: to start these from random values, "
+            f"give --allow_missing='{refused[0].rpartition('/')[0]}/*'"
+        )
+    stddev = config.initializer_range
+    added = {
+        path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev))
+        for path in missing
+    }
+    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **added}), missing
+
+
+def _random(path: str, shape: tuple[int, ...], stddev: float) -> np.ndarray:
+    if path.endswith("gamma"):
+        return np.ones(shape, np.float32)
+    if path.endswith(("beta", "bias")):
+        return np.zeros(shape, np.float32)
+    return np.asarray(truncated_normal(stddev)(shape, "float32"))

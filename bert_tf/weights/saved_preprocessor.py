@@ -31,10 +31,6 @@ def read_preprocessor(path: str) -> SavedPreprocessor | None:
 
     Args:
         path: a folder that `export.preprocessor` or the Model Garden wrote, or one from TF Hub.
-
-    Raises:
-        ValueError: the SavedModel has no WordPiece vocabulary.
-        OSError: a file cannot be read, or is damaged.
     """
     if not recognizes(path):
         return None

@@ -23,8 +23,7 @@ from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.training.checkpoints import Checkpointer
-from bert_tf.weights.loading import load_weights
-from bert_tf.weights.starting import OPTIONAL
+from bert_tf.weights.loading import OPTIONAL, load_weights
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records

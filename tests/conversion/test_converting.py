@@ -16,7 +16,7 @@ from bert_tf.conversion.converting import convert, write_run
 from bert_tf.conversion.options import ConversionOptions as Options
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.completing import complete
+from bert_tf.weights.reshaping import complete
 from export import encoder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

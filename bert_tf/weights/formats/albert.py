@@ -76,10 +76,6 @@ def read_google_config(path: str) -> BertConfig:
 
     Adds what google-research/albert computes for every model: "gelu" is the tanh form, and the
     input of a fine-tuned head has a dropout of 0.1.
-
-    Raises:
-        ValueError: a value is invalid, or the file is damaged.
-        OSError: the file cannot be read.
     """
     values = {"classifier_dropout_prob": 0.1, **read_json(path)}
     if values.get("hidden_act") == "gelu":

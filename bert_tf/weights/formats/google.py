@@ -60,17 +60,7 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a checkpoint.
-
-    Args:
-        path: the prefix of its files, any of them, or the folder that holds them.
-        config: the configuration if there is no file with one beside it.
-        ignored: patterns of additional variables to leave out, beside those of optimizers.
-
-    Raises:
-        ValueError: the checkpoint does not fit its configuration or vocabulary.
-        OSError: a file is missing or damaged.
-    """
+    """Opens a checkpoint: the prefix of its files, any of them, or their folder."""
     prefix = _find(path)
     theirs = tensors_by_key(prefix)
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
@@ -103,10 +93,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 def write(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a checkpoint into a folder: bert_model.ckpt, bert_config.json, vocab.txt, and the
     casing in tokenizer_config.json.
-
-    Raises:
-        ValueError: Google's programs have no such model or head.
-        OSError: a file cannot be read or written.
     """
     spec, kind = checkpoint.spec, checkpoint.head and checkpoint.head.kind
     _check(spec.config, checkpoint.path, "convert it to another format")

@@ -16,10 +16,6 @@ def tensors(path: str) -> dict[str, Tensor]:
     """Returns the tensors of a file, by their paths in it.
 
     Links to other files are not followed.
-
-    Raises:
-        ValueError: the file refers to other files, or declares more than it holds.
-        OSError: the file is damaged or cannot be read.
     """
     found: dict[str, Tensor] = {}
 
@@ -35,11 +31,7 @@ def tensors(path: str) -> dict[str, Tensor]:
 
 
 def write(path: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes arrays by their paths in the file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes arrays by their paths in the file."""
     with h5py.File(path, "w") as file:
         for name, array in arrays:
             file[name] = array

@@ -46,17 +46,7 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a folder.
-
-    Args:
-        path: the folder, or its model.safetensors.
-        config: the configuration if there is no config.json.
-        ignored: patterns of additional tensors to leave out.
-
-    Raises:
-        ValueError: the model is no BERT, ALBERT or MobileBERT, or its files contradict each other.
-        OSError: a file is missing or damaged.
-    """
+    """Opens a folder, or its model.safetensors."""
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     config_file = os.path.join(folder, CONFIG)
     values = read_json(config_file)
@@ -125,15 +115,7 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
-    """Writes a folder that transformers' AutoModel... and AutoTokenizer load.
-
-    Args:
-        folder: an empty folder.
-
-    Raises:
-        ValueError: transformers cannot express the model, or safetensors is not installed.
-        OSError: a file cannot be written.
-    """
+    """Writes a folder that transformers' AutoModel... and AutoTokenizer load."""
     try:
         from safetensors.numpy import save
     except ImportError:
@@ -176,28 +158,15 @@ def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
 
 
 def architecture(checkpoint: Checkpoint) -> str:
-    """Returns transformers' class for a checkpoint with all its heads.
-
-    Raises:
-        ValueError: transformers cannot express the model.
-    """
+    """Returns transformers' class for a checkpoint with all its heads."""
     return config_values(checkpoint)["architectures"][0]
 
 
 def download(name: str) -> str:
     """Downloads a model from the Hugging Face Hub, unless it is already in its cache.
 
-    Only what `open_` reads is downloaded.
-
     Args:
         name: org/name or org/name@revision.
-
-    Returns:
-        the folder.
-
-    Raises:
-        ValueError: the model has no safetensors.
-        OSError: it cannot be downloaded, or does not exist.
     """
     try:
         from huggingface_hub import snapshot_download

@@ -52,11 +52,7 @@ _OUTPUTS = {"span": 2, "multiple_choice": 1}
 
 
 def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
-    """Returns our configuration for the content of config.json.
-
-    Raises:
-        ValueError: it describes another model, or a BERT that ours cannot compute.
-    """
+    """Returns our configuration for the content of config.json."""
     model_type = str(values.get("model_type", "bert"))
     if model_type not in _DEFAULTS:
         raise ValueError(
@@ -104,9 +100,6 @@ def read_head(
         path: config.json, for messages.
         config: its content.
         theirs: the tensors.
-
-    Raises:
-        ValueError: config.json does not tell what the head predicts, or contradicts the tensors.
     """
     layers = {"qa_outputs": "span", "classifier": None}
     layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)
@@ -155,11 +148,7 @@ def _nameless(count: int) -> tuple[str, ...]:
 
 
 def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the content of config.json.
-
-    Raises:
-        ValueError: transformers cannot express the model; says why.
-    """
+    """Returns the content of config.json."""
     spec, head = checkpoint.spec, checkpoint.head
     architecture = _architecture(checkpoint)
     values = {"architectures": [architecture], "model_type": "bert", **spec.config.to_dict()}
@@ -204,11 +193,7 @@ def _architecture(checkpoint: Checkpoint) -> str:
 
 
 def _albert_architecture(checkpoint: Checkpoint, architecture: str) -> str:
-    """Returns the class in place of BERT's.
-
-    Raises:
-        ValueError: transformers' ALBERT cannot express the model.
-    """
+    """Returns the class in place of BERT's."""
     config = checkpoint.spec.config
     problems = {
         "embeddings as wide as its layers": not has_projection(config),

@@ -63,10 +63,6 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
     Args:
         path: the folder, for messages.
         type_name: as `model_type` returns it.
-
-    Raises:
-        ValueError: one of them does add something: an output layer of its own, or positions in
-            another order.
     """
     found = []
     spelled = _renaming(type_name)

@@ -64,14 +64,6 @@ def download(name: str) -> str:
 
     Args:
         name: a preset in KerasHub's list, or a Kaggle handle.
-
-    Returns:
-        the folder.
-
-    Raises:
-        ModuleNotFoundError: KerasHub is not installed; names the package.
-        ValueError: there is no such preset, or it is not a BERT.
-        OSError: the download failed.
     """
     try:
         import kagglehub
@@ -111,17 +103,7 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a preset.
-
-    Args:
-        path: the folder.
-        config: not used, because every preset has a configuration.
-        ignored: patterns of additional weights to leave out, beside states of optimizers.
-
-    Raises:
-        ValueError: it is not a preset of BERT, or a file does not fit the others.
-        OSError: a file is missing or damaged.
-    """
+    """Opens a preset, which always has a configuration of its own."""
     theirs = _tensors(path)
     config = _read_config(path)
     if any(name.startswith(_MASKED_LM) for name in theirs):
@@ -151,10 +133,6 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a preset into an empty folder.
 
     It is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
-
-    Raises:
-        ValueError: KerasHub has no model that computes the same; names the key or the weights.
-        OSError: a file cannot be written.
     """
     spec = checkpoint.spec
     parts = {part_of(path) for path in checkpoint.tensors}

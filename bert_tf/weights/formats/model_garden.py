@@ -64,17 +64,9 @@ def is_encoder(theirs: Collection[str]) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a training checkpoint.
+    """Opens a training checkpoint: the prefix of its files, any of them, or their folder.
 
-    Args:
-        path: the prefix of its files, any of them, or the folder that holds them.
-        config: the configuration. Without it and without a bert_config.json beside the checkpoint,
-            it follows from the shapes of the weights.
-        ignored: patterns of additional variables to leave out, beside those of optimizers.
-
-    Raises:
-        ValueError: the checkpoint does not fit its configuration or vocabulary.
-        OSError: a file is missing or damaged.
+    Without a configuration, it follows from the shapes of the weights.
     """
     prefix = _prefix(path)
     folder = RunFolder(os.path.dirname(prefix))
@@ -113,11 +105,7 @@ def rows(config: BertConfig, pooler: str = _POOLER) -> list[Row]:
 
 
 def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
-    """Returns the configuration for the shapes of the weights; the activation is the tanh GELU.
-
-    Raises:
-        ValueError: the shapes are not those of an encoder.
-    """
+    """Returns the configuration for the shapes of the weights; the activation is the tanh GELU."""
     layers = [re.match(r"transformer/layer_(\d+)/", name) for name in theirs]
     try:
         vocab_size, width = theirs[_WORDS].shape
@@ -147,9 +135,6 @@ def variables(prefix: str) -> dict[str, Tensor]:
 
     Names in the table are stripped of the names of enclosing models. What is not a weight keeps its
     key. Values are read as float32. The result is empty for other kinds of checkpoints.
-
-    Raises:
-        OSError: the checkpoint is damaged.
     """
     tensors = tensors_by_key(prefix)
     graph = tensors.pop(_OBJECT_GRAPH, None)

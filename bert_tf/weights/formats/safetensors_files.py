@@ -21,12 +21,7 @@ _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"
 
 
 def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
-    """Returns the tensors of a folder by their names, and the types of the numbers on disk.
-
-    Raises:
-        ValueError: shards contradict their index, or a tensor has another type.
-        OSError: a file is missing or damaged.
-    """
+    """Returns the tensors of a folder by their names, and the types of the numbers on disk."""
     if tf.io.gfile.exists(os.path.join(folder, FILE)):
         return _open(os.path.join(folder, FILE))
     tensors, types, shards = {}, set(), {}

@@ -33,14 +33,7 @@ _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
 
 
 def download(url: str) -> str:
-    """Downloads a SavedModel of TensorFlow Hub, or opens the copy that is kept.
-
-    Returns:
-        the folder.
-
-    Raises:
-        OSError: the download failed.
-    """
+    """Downloads a SavedModel of TensorFlow Hub, or opens the copy that is kept."""
     import tensorflow_hub
 
     try:
@@ -59,18 +52,7 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens an encoder.
-
-    Args:
-        path: the folder.
-        config: the configuration, if neither a file in the folder nor the shapes of the weights
-            state it.
-        ignored: patterns of additional variables to leave out.
-
-    Raises:
-        ValueError: it is not a BERT encoder; says what it is, if known.
-        OSError: a file is missing or damaged.
-    """
+    """Opens an encoder; the shapes of the Model Garden's weights state their configuration."""
     graph = read_graph(path)
     stored = _variables(path)
     theirs = _in_float32(stored)
@@ -106,11 +88,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def read_graph(path: str) -> MetaGraphDef:
-    """Reads the description of a SavedModel's objects and functions.
-
-    Raises:
-        OSError: the file is missing or damaged.
-    """
+    """Reads the description of a SavedModel's objects and functions."""
     file = os.path.join(path, _FILE)
     try:
         with tf.io.gfile.GFile(file, "rb") as source:

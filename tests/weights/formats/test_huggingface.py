@@ -25,8 +25,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.loading import load_weights
-from bert_tf.weights.starting import OPTIONAL
+from bert_tf.weights.loading import OPTIONAL, load_weights
 from export import bundle, classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 

@@ -25,6 +25,12 @@ FEATURES = (
     "weighted_sum_all",
 )
 
+# The most that flags accept; beyond, memory ends or libraries crash. Tokens of a sequence:
+LONGEST = 32768
+LARGEST_BATCH = 2**17
+LARGEST_VOCABULARY = 10_000_000
+MOST_WORKERS = 1024
+
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
 

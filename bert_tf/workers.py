@@ -13,6 +13,9 @@ from multiprocessing.connection import wait as wait_for_any
 
 from tfrecords import command
 
+# More processes only take memory, in which each holds a TensorFlow.
+_MOST_PER_CORE = 8
+
 # A function and its arguments. The function is defined at the top level of a module.
 Task = tuple
 
@@ -33,7 +36,7 @@ class Workers:
     """
 
     def __init__(self, num_workers: int) -> None:
-        self._others = num_workers - 1
+        self._others = min(num_workers, _MOST_PER_CORE * available_cores()) - 1
         self._pool: ProcessPoolExecutor | None = None
         # Closing this end of a pipe tells the other processes to exit.
         self._stop: Connection | None = None

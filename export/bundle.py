@@ -19,6 +19,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bert_tf.choices import LONGEST
 from export.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -61,6 +62,7 @@ class Options(VocabularyOptions):
     max_seq_length: int | None = option(
         None,
         at_least=3,
+        at_most=LONGEST,
         help="Length of the preprocessor's outputs for single texts. Default: 128, or the most "
         "that the encoder takes.",
     )

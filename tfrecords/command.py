@@ -44,6 +44,8 @@ _HELP = {"h", "help", "helpfull"}
 VERSION = f"bert-tf {__version__}"
 Forms = Mapping[str, tuple[type, Callable[[Any], None]]]
 _NO_FORMS: Forms = {}
+# Libraries hold sizes in 32 bits.
+_LARGEST = 2**31 - 1
 
 
 def option(
@@ -53,7 +55,7 @@ def option(
     choices: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     at_least: float = -math.inf,
-    at_most: float = math.inf,
+    at_most: float = _LARGEST,
     positional: bool = False,
     rare: bool = False,
 ) -> Any:
@@ -116,9 +118,12 @@ class Options:
             if not isinstance(value, int | float):
                 continue
             low, high = field.metadata["at_least"], field.metadata["at_most"]
-            if not (math.isfinite(value) and low <= value <= high):
-                limits = f"{low} or more" if high == math.inf else f"from {low} to {high}"
-                need = "a number" if low == -math.inf else limits
+            if not max(low, -sys.float_info.max) <= value <= high:
+                need = f"from {low} to {high}"
+                if low == -math.inf:
+                    need = f"a number up to {high}"
+                elif high == _LARGEST and value < low:
+                    need = f"{low} or more"
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from bert_tf.ablations.grids import GRIDS as _GRIDS
 from bert_tf.ablations.grids import Row, select_rows
-from bert_tf.choices import GRIDS
+from bert_tf.choices import GRIDS, LONGEST
 from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords.command import option
 
@@ -50,11 +50,15 @@ class AblationOptions(PretrainingOptions):
     finetuning_max_seq_length: int | None = option(
         None,
         at_least=5,
+        at_most=LONGEST,
         help="Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
         rare=True,
     )
     num_seeds: int = option(
-        1, at_least=1, help="Fine-tune with this many seeds; the table shows mean and deviation."
+        1,
+        at_least=1,
+        at_most=1000,
+        help="Fine-tune with this many seeds; the table shows mean and deviation.",
     )
     lexicon_file: str | None = option(
         None, help="For --grid=entities, the phrases that the records were created with."

@@ -94,6 +94,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     augment: int = option(
         0,
         at_least=0,
+        at_most=1000,
         help="Add this many copies of every training text or pair, in which --masked_lm replaces "
         "words; the teacher labels them. 20 in the papers of tinybert and bilstm.",
         rare=True,

@@ -5,7 +5,7 @@ Flags that google-research/bert's script of the same name has keep their names a
 
 from dataclasses import dataclass
 
-from bert_tf.choices import MASKINGS, OBJECTIVES
+from bert_tf.choices import LONGEST, MASKINGS, MOST_WORKERS, OBJECTIVES
 from tfrecords import command
 from tfrecords.command import option
 
@@ -84,6 +84,7 @@ class DataOptions(command.Options):
     max_ngram_size: int | None = option(
         None,
         at_least=1,
+        at_most=32,
         help="The longest n-gram for --masking=ngram, which it implies. Default: 3.",
         rare=True,
     )
@@ -112,11 +113,16 @@ class DataOptions(command.Options):
         "Default: true.",
         rare=True,
     )
-    max_seq_length: int = option(128, help="Tokens per example, including [CLS] and [SEP].")
-    max_predictions_per_seq: int = option(20, help="Maximum number of predictions per example.")
+    max_seq_length: int = option(
+        128, at_least=5, at_most=LONGEST, help="Tokens per example, including [CLS] and [SEP]."
+    )
+    max_predictions_per_seq: int = option(
+        20, at_least=1, at_most=LONGEST, help="Maximum number of predictions per example."
+    )
     random_seed: int = option(
         12345,
         at_least=0,
+        at_most=2**32 - 1,
         aliases=("seed",),
         help="The same seed and input give the same files.",
         rare=True,
@@ -128,9 +134,15 @@ class DataOptions(command.Options):
         help="Passes over the text, each with different pairs and masks. Default: 10, or 1 with "
         "--masking=dynamic.",
     )
-    masked_lm_prob: float = option(0.15, help="Share of the tokens to predict.", rare=True)
+    masked_lm_prob: float = option(
+        0.15, at_least=1e-6, at_most=1, help="Share of the tokens to predict.", rare=True
+    )
     short_seq_prob: float = option(
-        0.1, help="Share of the documents with examples shorter than max_seq_length.", rare=True
+        0.1,
+        at_least=0,
+        at_most=1,
+        help="Share of the documents with examples shorter than max_seq_length.",
+        rare=True,
     )
     gzip_compress: bool = option(False, help="Compress the output with gzip.", rare=True)
     use_v2_feature_names: bool = option(
@@ -142,6 +154,7 @@ class DataOptions(command.Options):
     num_workers: int | None = option(
         None,
         at_least=1,
+        at_most=MOST_WORKERS,
         help="Number of processes. Default: one per core, fewer for small inputs.",
         rare=True,
     )

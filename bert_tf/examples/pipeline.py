@@ -5,16 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_tf.choices import MASKINGS, OBJECTIVES
 from bert_tf.examples.chunk import Chunk, join_chunks
 from bert_tf.examples.full_sentences import full_sentences
 from bert_tf.examples.masking import mask_rows, prediction_budget
 from bert_tf.examples.pairs import next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
 from tfrecords.vocabulary import Vocabulary
-
-# The greatest length of an example, and number of predictions in it.
-_LONGEST = 32768
 
 
 @dataclass(frozen=True)
@@ -24,9 +20,6 @@ class ExampleSettings:
     Attributes:
         max_ngram_size: used for masking "ngram".
         cross_documents: used for objective "mlm".
-
-    Raises:
-        ValueError: a value is out of range.
     """
 
     vocab: Vocabulary
@@ -38,27 +31,6 @@ class ExampleSettings:
     max_ngram_size: int = 3
     objective: str = "nsp"
     cross_documents: bool = True
-
-    def __post_init__(self) -> None:
-        for name, valid, need in (
-            (
-                "max_seq_length",
-                5 <= self.max_seq_length <= _LONGEST,
-                f"from 5 ([CLS], [SEP], [SEP] and a token of each segment) to {_LONGEST}",
-            ),
-            (
-                "max_predictions_per_seq",
-                1 <= self.max_predictions_per_seq <= _LONGEST,
-                f"from 1 to {_LONGEST}",
-            ),
-            ("masked_lm_prob", 0 < self.masked_lm_prob <= 1, "above 0 and at most 1"),
-            ("short_seq_prob", 0 <= self.short_seq_prob <= 1, "from 0 to 1"),
-            ("masking", self.masking in MASKINGS, f"one of {', '.join(MASKINGS)}"),
-            ("max_ngram_size", self.max_ngram_size >= 1, "at least 1"),
-            ("objective", self.objective in OBJECTIVES, f"one of {', '.join(OBJECTIVES)}"),
-        ):
-            if not valid:
-                raise ValueError(f"{name} is {getattr(self, name)}: it must be {need}")
 
 
 @dataclass

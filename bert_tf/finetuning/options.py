@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.choices import FEATURES, LABEL_TYPES
+from bert_tf.choices import FEATURES, LABEL_TYPES, LARGEST_BATCH, LONGEST
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -192,15 +192,20 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     max_seq_length: int | None = option(
         None,
         at_least=5,
+        at_most=LONGEST,
         help="Tokens per example; longer ones are truncated, except that contexts and tagged texts "
         "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128.",
     )
     train_batch_size: int = option(
-        32, at_least=1, help="Examples per training step, over all devices together."
+        32,
+        at_least=1,
+        at_most=LARGEST_BATCH,
+        help="Examples per training step, over all devices together.",
     )
     eval_batch_size: int = option(
         32,
         at_least=1,
+        at_most=LARGEST_BATCH,
         help="Examples per evaluation or prediction step, over all devices together.",
         aliases=("predict_batch_size",),
         rare=True,
@@ -280,6 +285,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     num_seeds: int = option(
         1,
         at_least=1,
+        at_most=1000,
         help="Train this many times, with --random_seed and the seeds after it, in subfolders of "
         "--output_dir, and report mean, standard deviation and the best run.",
     )

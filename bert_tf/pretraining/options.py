@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from bert_tf.choices import (
     DYNAMIC_MASKINGS,
+    LARGEST_BATCH,
+    LONGEST,
     OBJECTIVES,
     OPTIMIZERS,
     REMATERIALIZATIONS,
@@ -75,12 +77,14 @@ class PretrainingOptions(DeviceOptions):
     max_seq_length: int | None = option(
         None,
         at_least=1,
+        at_most=LONGEST,
         help="Length of the examples. Default: the value in the records' manifest, else 128.",
         rare=True,
     )
     max_predictions_per_seq: int | None = option(
         None,
         at_least=1,
+        at_most=LONGEST,
         help="Masked positions per example. Default: the value in the records' manifest, else 20.",
         rare=True,
     )
@@ -94,6 +98,8 @@ class PretrainingOptions(DeviceOptions):
     )
     masked_lm_prob: float | None = option(
         None,
+        at_least=1e-6,
+        at_most=1,
         help="Share of the tokens to mask in dynamic examples. Default: the value in the records' "
         "manifest, else 0.15.",
         rare=True,
@@ -122,10 +128,17 @@ class PretrainingOptions(DeviceOptions):
         "records of files that the run was not trained on.",
     )
     train_batch_size: int = option(
-        32, at_least=1, help="Examples per training step, over all devices together."
+        32,
+        at_least=1,
+        at_most=LARGEST_BATCH,
+        help="Examples per training step, over all devices together.",
     )
     eval_batch_size: int = option(
-        8, at_least=1, help="Examples per evaluation step, over all devices together.", rare=True
+        8,
+        at_least=1,
+        at_most=LARGEST_BATCH,
+        help="Examples per evaluation step, over all devices together.",
+        rare=True,
     )
     gradient_accumulation_steps: int = option(
         1,

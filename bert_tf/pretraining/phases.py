@@ -3,37 +3,35 @@
 import dataclasses
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.pretraining.options import PretrainingOptions
+from tfrecords import command
+from tfrecords.command import option
+
+
+def _flag(name: str) -> Any:
+    """Declares a field with the default and the limits of a flag."""
+    flag = PretrainingOptions.__dataclass_fields__[name]
+    return dataclasses.field(default=flag.default, metadata=flag.metadata)
+
 
 @dataclasses.dataclass(frozen=True)
-class PhaseOptions:
+class PhaseOptions(command.Options):
     """One object of a `--phases_file`; the names are those of run_pretraining's flags.
 
     Raises:
         ValueError: a value is invalid; names the key.
     """
 
-    share: float
-    input_file: str
-    eval_input_file: str | None = None
-    max_seq_length: int | None = None
-    max_predictions_per_seq: int | None = None
-    train_batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and type(None) in getattr(field.type, "__args__", ()):
-                continue
-            kind = getattr(field.type, "__args__", (field.type,))[0]
-            if isinstance(value, bool) or not isinstance(
-                value, int | float if kind is float else kind
-            ):
-                raise ValueError(f"{field.name} cannot be {value!r}")
-            if kind is not str and not value > 0:
-                raise ValueError(f"{field.name} is {value}: it must be above 0")
+    share: float = option(at_least=1e-9, at_most=1, help="The phase's part of all steps.")
+    input_file: str = _flag("input_file")
+    eval_input_file: str | None = _flag("eval_input_file")
+    max_seq_length: int | None = _flag("max_seq_length")
+    max_predictions_per_seq: int | None = _flag("max_predictions_per_seq")
+    train_batch_size: int = _flag("train_batch_size")
 
 
 def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:

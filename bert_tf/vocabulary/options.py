@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bert_tf.choices import PLACEMENTS
+from bert_tf.choices import LARGEST_VOCABULARY, MOST_WORKERS, PLACEMENTS
 from tfrecords import command
 from tfrecords.command import option
 
@@ -20,6 +20,7 @@ class VocabularyOptions(command.Options):
     vocab_size: int | None = option(
         None,
         at_least=1,
+        at_most=LARGEST_VOCABULARY,
         help="The number of tokens, including special and unused ones. Default: 30522.",
     )
     do_lower_case: bool | None = option(
@@ -33,13 +34,17 @@ class VocabularyOptions(command.Options):
     num_unused: int | None = option(
         None,
         at_least=0,
+        at_most=100_000,
         help="The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
         "published vocabularies.",
         rare=True,
     )
     extend_vocab: str | None = option(None, help="A vocabulary to extend.")
     num_new_tokens: int | None = option(
-        None, at_least=1, help="Maximum number of tokens to add to --extend_vocab. Default: 1000."
+        None,
+        at_least=1,
+        at_most=LARGEST_VOCABULARY,
+        help="Maximum number of tokens to add to --extend_vocab. Default: 1000.",
     )
     placement: str | None = option(
         None,
@@ -67,6 +72,7 @@ class VocabularyOptions(command.Options):
     num_workers: int | None = option(
         None,
         at_least=1,
+        at_most=MOST_WORKERS,
         help="Number of processes. Default: one per core, fewer for small inputs.",
         rare=True,
     )

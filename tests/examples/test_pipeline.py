@@ -228,22 +228,3 @@ def test_the_shortest_sequence(chunk):
     arrays, _ = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 5, 1))
     assert np.all(arrays["input_mask"] == 1)
     assert np.all(arrays["masked_lm_weights"] == 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(max_seq_length=4), "max_seq_length is 4: .* from 5"),
-        (dict(max_predictions_per_seq=0), "max_predictions_per_seq is 0"),
-        (dict(max_predictions_per_seq=32769), "must be from 1 to 32768"),
-        (dict(masked_lm_prob=0.0), "masked_lm_prob is 0.0"),
-        (dict(masked_lm_prob=15.0), "masked_lm_prob is 15.0"),
-        (dict(short_seq_prob=-0.1), "short_seq_prob is -0.1"),
-        (dict(masking="words"), "masking is words: it must be one of .*whole_word"),
-        (dict(objective="clm"), "objective is clm: it must be one of .*sop"),
-        (dict(max_ngram_size=0), "max_ngram_size is 0"),
-    ],
-)
-def test_values_out_of_range_are_errors(change, message):
-    with pytest.raises(ValueError, match=message):
-        ExampleSettings(VOCAB, **change)

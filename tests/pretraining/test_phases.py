@@ -70,8 +70,11 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is missing"),
         ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),
-        ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: max_seq_length cannot be '128'"),
-        ('[{"share": 1, "train_batch_size": 0}]', "phase 1: train_batch_size is 0"),
+        ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: --max_seq_length is '128'"),
+        ('[{"share": 1, "train_batch_size": 0}]', "phase 1: --train_batch_size is 0"),
+        ('[{"share": 1, "train_batch_size": 1e400}]', "phase 1: --train_batch_size is inf"),
+        ('[{"share": 1, "max_seq_length": 1180591620717411303424}]', "from 1 to 32768"),
+        ('[{"share": NaN}]', "phase 1: --share is nan: it must be from 1e-09 to 1"),
     ],
 )
 def test_impossible_phases_are_named(tmp_path, content, message):

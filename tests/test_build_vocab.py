@@ -202,7 +202,7 @@ def test_an_empty_file_among_others_is_a_warning(tmp_path, capsys):
         (b"", {}, "text.txt is empty"),
         (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* need 10"),
         (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0: it must be 1 or more"),
-        (b"abc", {"num_workers": 0}, "--num_workers is 0: it must be 1 or more"),
+        (b"abc", {"num_workers": 0}, "--num_workers is 0: it must be from 1"),
         (b"abc", {"output_file": None}, "give --output_file, or --report_vocab to only"),
         (b"abc", {"report_vocab": "v.txt"}, "--output_file has no effect with --report_vocab"),
         (b"a", {"num_new_tokens": 5}, "--num_new_tokens has no effect without --extend_vocab"),

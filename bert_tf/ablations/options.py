@@ -44,9 +44,12 @@ class AblationOptions(PretrainingOptions):
         "downloads the data.",
     )
     finetuning_learning_rate: float = option(
-        5e-5, at_least=0, help="The peak learning rate of fine-tuning; 3e-4 suits tiny."
+        5e-5,
+        at_least=0,
+        at_most=100,
+        help="The peak learning rate of fine-tuning; 3e-4 suits tiny.",
     )
-    finetuning_epochs: float = option(3.0, at_least=0, help="Epochs of fine-tuning.")
+    finetuning_epochs: float = option(3.0, at_least=0, at_most=10**6, help="Epochs of fine-tuning.")
     finetuning_max_seq_length: int | None = option(
         None,
         at_least=5,

@@ -211,9 +211,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         rare=True,
     )
     learning_rate: float = option(
-        5e-5, at_least=0, help="The peak learning rate, at the end of the warm-up."
+        5e-5, at_least=0, at_most=100, help="The peak learning rate, at the end of the warm-up."
     )
-    num_train_epochs: float = option(3.0, at_least=0, help="Epochs over the training examples.")
+    num_train_epochs: float = option(
+        3.0, at_least=0, at_most=10**6, help="Epochs over the training examples."
+    )
     warmup_proportion: float = option(
         0.1,
         at_least=0,

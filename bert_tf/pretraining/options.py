@@ -169,7 +169,7 @@ class PretrainingOptions(DeviceOptions):
         rare=True,
     )
     learning_rate: float = option(
-        5e-5, at_least=0, help="The peak learning rate, at the end of the warm-up."
+        5e-5, at_least=0, at_most=100, help="The peak learning rate, at the end of the warm-up."
     )
     learning_rate_schedule: str = option(
         "linear",
@@ -181,6 +181,7 @@ class PretrainingOptions(DeviceOptions):
     learning_rate_power: float | None = option(
         None,
         at_least=0,
+        at_most=100,
         help="Power of --learning_rate_schedule=polynomial. Default: 2.",
         rare=True,
     )

@@ -80,7 +80,8 @@ class PhaseData:
         if "masked_lm_loss" not in metrics:
             return metrics
         self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
-        perplexity = math.exp(min(metrics["masked_lm_loss"], 700.0))
+        # TensorBoard's numbers are float32.
+        perplexity = math.exp(min(metrics["masked_lm_loss"], 88.0))
         return metrics | {"masked_lm_perplexity": perplexity}
 
     def _counted_batches(self) -> Iterator[Batch]:

@@ -447,7 +447,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"vocab_file": None}, "give --vocab_file"),
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv"),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
-        ({"train_batch_size": 0}, "must be 1 or more"),
+        ({"train_batch_size": 0}, "must be from 1 to"),
         ({"num_train_epochs": 0.01}, "less than one step"),
         ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),
         ({"bert_config_file": None}, "give --init_checkpoint, or --preset"),

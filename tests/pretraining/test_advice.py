@@ -1,6 +1,7 @@
 """What a run says about its duration and about constant predictions."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 from bert_tf.config import ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.pretraining.advice import Baseline, announce_duration, next_step, record_warnings
+from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
@@ -122,6 +124,20 @@ def test_records_with_nothing_to_teach_give_a_warning(data, tmp_path):
     records = dataclasses.replace(records, train=RecordSet(files=(empty,), **read))
     (warning,) = warnings(do_train=True, with_pairs=False)
     assert warning.startswith(f"WARNING: the first 24 records of {empty} predict no token")
+
+
+def test_the_perplexity_of_a_diverged_run_is_finite():
+    """Oracle: the largest float32, the type of TensorBoard's numbers."""
+    metrics = {"masked_lm_loss": 1e5, "masked_lm_accuracy": 0.0}
+    trainer = types.SimpleNamespace(
+        strategy=tf.distribute.get_strategy(),
+        step=tf.Variable(1),
+        evaluate=lambda batches, steps: metrics,
+    )
+    options = Options(input_file="x", output_dir="x", do_train=True)
+    data = PhaseData(options, None, None, trainer, None, set())
+    data._baseline, data._evaluation_batches = Baseline(1), []
+    assert np.isfinite(np.float32(data._evaluate()["masked_lm_perplexity"]))
 
 
 def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):

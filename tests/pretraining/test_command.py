@@ -155,7 +155,7 @@ def test_masks_dynamic_records(flags, data):
         assert records.masking.units == "whole_word"
         assert records.masking.masked_lm_prob == 0.2
         assert records.masking.tenths == (10, 0, 0)
-    with pytest.raises(ValueError, match=r"masked_lm_prob is 0: it must be in \(0, 1\]"):
+    with pytest.raises(ValueError, match="masked_lm_prob is 0: it must be from"):
         run(Options(**flags | {"masked_lm_prob": 0}))
 
 

@@ -19,7 +19,7 @@ from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.loading import describe_non_finite
-from bert_tf.weights.names import PARTS, has_projection, part_of
+from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
     complete,
     grow_vocabulary,
@@ -41,14 +41,14 @@ class _Target:
 
     Attributes:
         write: writes a checkpoint into an empty folder.
-        needs_pooler: whether a checkpoint of the format always has a pooler.
+        parts: those that every checkpoint of the format has; see `weights.names`.
         states_labels: whether a checkpoint of the format states what the outputs of a head mean:
             the names of the labels, and whether a text may have several.
         adds_tokens: whether programs that read the format find added tokens in text.
     """
 
     write: Callable[[Checkpoint, str], None]
-    needs_pooler: bool = True
+    parts: tuple[str, ...] = ("encoder", "projection", "pooler")
     states_labels: bool = True
     adds_tokens: bool = True
 
@@ -64,7 +64,7 @@ def write_run(checkpoint: Checkpoint, folder: str) -> None:
 
 _TARGETS = {
     "google": _Target(google.write, states_labels=False, adds_tokens=False),
-    "huggingface": _Target(huggingface.write, needs_pooler=False),
+    "huggingface": _Target(huggingface.write, parts=("encoder", "projection")),
     "kerashub": _Target(kerashub.write, states_labels=False, adds_tokens=False),
     "run": _Target(write_run),
 }
@@ -81,12 +81,11 @@ def convert(options: ConversionOptions) -> None:
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
     source = _reshaped(options, _opened(options, [*missing, *extra]))
-    parts = _parts(source.spec.config, target)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
-    checkpoint, random = complete(source, parts, missing)
+    checkpoint, random = complete(source, target.parts, missing)
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
-    if needed := [path for path in left_out if part_of(path) in parts]:
+    if needed := [path for path in left_out if part_of(path) in target.parts]:
         raise ValueError(
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
@@ -202,23 +201,11 @@ def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
     if options.max_position_embeddings:
         checkpoint = resize_positions(checkpoint, options.max_position_embeddings)
     if options.init_vocab_mapping:
-        mapping, (vocab, _) = (
-            load_mapping(options.init_vocab_mapping),
-            read_vocab_file(options.vocab_file, options.do_lower_case),
-        )
+        mapping = load_mapping(options.init_vocab_mapping)
+        vocab, _ = read_vocab_file(options.vocab_file, options.do_lower_case)
         checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
         say(mapping.describe())
     return checkpoint
-
-
-def _parts(config: BertConfig, target: _Target) -> list[str]:
-    """Returns the parts that every checkpoint of a format has."""
-    parts = ["encoder"]
-    if has_projection(config):
-        parts.append("projection")
-    if target.needs_pooler:
-        parts.append("pooler")
-    return parts
 
 
 def _report(

@@ -104,8 +104,7 @@ def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
     """Returns the places of an axis for which a condition is true."""
     shape = list(tensor.shape)
     shape[axis] = int(places.sum())
-    function = functools.partial(np.compress, places, axis=axis)
-    return Tensor(tuple(shape), functools.partial(_apply, function, tensor))
+    return _mapped(tensor, lambda values: np.compress(places, values, axis=axis), shape)
 
 
 def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
@@ -118,10 +117,8 @@ def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     tensors = dict(checkpoint.tensors)
     for path, mean in (("dense_kernel", 0.0), ("dense_bias", head.mean)):
-        tensor = tensors[f"task_model/head/{path}"]
-        function = functools.partial(_scaled, head.deviation, mean)
-        read = functools.partial(_apply, function, tensor)
-        tensors[f"task_model/head/{path}"] = Tensor(tensor.shape, read)
+        name, function = f"task_model/head/{path}", functools.partial(_scaled, head.deviation, mean)
+        tensors[name] = _mapped(tensors[name], function)
     head = dataclasses.replace(head, mean=0.0, deviation=1.0)
     return dataclasses.replace(checkpoint, tensors=tensors, head=head)
 
@@ -141,9 +138,8 @@ def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
     tensors = dict(checkpoint.tensors)
     # The table may be one of the weights that the user allows to be missing.
     if old := tensors.get(_POSITIONS):
-        tensors[_POSITIONS] = _mapped(
-            old, positions, lambda rows: np.resize(rows, (positions, *rows.shape[1:]))
-        )
+        shape = (positions, *old.shape[1:])
+        tensors[_POSITIONS] = _mapped(old, lambda rows: np.resize(rows, shape), shape)
     return _changed(checkpoint, tensors, max_position_embeddings=positions)
 
 
@@ -160,7 +156,7 @@ def grow_vocabulary(
     mapping.check_size(checkpoint.path, checkpoint.spec.config.vocab_size, mapping.old_size)
     mapping.check_vocabs(checkpoint.spec.vocab, vocab)
     grown = {
-        path: _mapped(tensor, mapping.new_size, mapping.grow)
+        path: _mapped(tensor, mapping.grow, (mapping.new_size, *tensor.shape[1:]))
         for path, tensor in checkpoint.tensors.items()
         if mapping.grows(path)
     }
@@ -169,13 +165,11 @@ def grow_vocabulary(
     return dataclasses.replace(changed, spec=spec, vocab_file=vocab_file)
 
 
-def _mapped(tensor: Tensor, rows: int, function: Callable[[np.ndarray], np.ndarray]) -> Tensor:
-    """Returns a tensor with other rows."""
-    return Tensor((rows, *tensor.shape[1:]), functools.partial(_apply, function, tensor))
-
-
-def _apply(function: Callable[[np.ndarray], np.ndarray], tensor: Tensor) -> np.ndarray:
-    return function(tensor.read())
+def _mapped(
+    tensor: Tensor, function: Callable[[np.ndarray], np.ndarray], shape: Sequence[int] | None = None
+) -> Tensor:
+    """Returns a tensor with other values, and another shape if one is given."""
+    return Tensor(tuple(shape or tensor.shape), lambda: function(tensor.read()))
 
 
 def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: Any) -> Checkpoint:

@@ -1,4 +1,4 @@
-"""Encoders as SavedModels: those of TensorFlow Hub, of the Model Garden, and our own exports.
+"""Encoders and preprocessors as SavedModels: of TensorFlow Hub, the Model Garden, and our own.
 
 Only the variables and the description of the objects are read. No function is loaded or called.
 """
@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import os
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.text.tokenizer_files import VOCAB, read_vocab
+from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, read_vocab
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
@@ -30,6 +31,8 @@ _FILE = "saved_model.pb"
 _OWN_CONFIG = "assets.extra/bert_config.json"
 # The operations that only one activation has.
 _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
+# The operations that lower-case text in the preprocessors of the Model Garden and in ours.
+_LOWER_CASING = {"CaseFoldUTF8", "StringLower"}
 
 
 def download(url: str) -> str:
@@ -145,11 +148,14 @@ def root_children(graph: MetaGraphDef) -> dict[str, int]:
     return {child.local_name: child.node_id for child in graph.object_graph_def.nodes[0].children}
 
 
+def _operations(graph: MetaGraphDef) -> set[str]:
+    functions = graph.graph_def.library.function
+    return {node.op for function in functions for node in function.node_def}
+
+
 def _hidden_act(graph: MetaGraphDef) -> str:
     """Returns the activation that the functions compute."""
-    operations = {
-        node.op for function in graph.graph_def.library.function for node in function.node_def
-    }
+    operations = _operations(graph)
     found = (act for operation, act in _ACTIVATIONS.items() if operation in operations)
     # The form of the Model Garden.
     return next(found, "gelu_new")
@@ -183,3 +189,44 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
 def _read_lower_case(theirs: Mapping[str, Tensor]) -> bool | None:
     tensor = theirs.get("do_lower_case")
     return bool(tensor.read()) if tensor and tensor.shape == () else None
+
+
+class SavedPreprocessor(NamedTuple):
+    """What describes a preprocessor.
+
+    Attributes:
+        vocab, lower_case: the tokenizer's.
+        seq_length: the length of its outputs.
+    """
+
+    vocab: Vocabulary
+    lower_case: bool
+    seq_length: int
+
+
+def read_preprocessor(path: str) -> SavedPreprocessor | None:
+    """Reads the SavedModel of a preprocessor; returns None if the path is anything else.
+
+    Args:
+        path: a folder that `export.preprocessor` or the Model Garden wrote, or one from TF Hub.
+    """
+    if not recognizes(path):
+        return None
+    graph = read_graph(path)
+    if not graph.object_graph_def.nodes or "bert_pack_inputs" not in root_children(graph):
+        return None
+    names = [os.path.basename(asset.filename) for asset in graph.asset_file_def]
+    vocabs = [name for name in names if name != TOKENIZER]
+    if len(vocabs) != 1:
+        raise ValueError(f"{path} holds {len(vocabs)} assets, not one vocabulary")
+    vocab = read_asset(os.path.join(path, "assets", vocabs[0]))
+    lower_case = not _LOWER_CASING.isdisjoint(_operations(graph))
+    return SavedPreprocessor(vocab, lower_case, _seq_length(path, graph))
+
+
+def _seq_length(path: str, graph: MetaGraphDef) -> int:
+    for output in graph.signature_def["serving_default"].outputs.values():
+        sizes = [dimension.size for dimension in output.tensor_shape.dim]
+        if len(sizes) == 2 and sizes[1] > 0:
+            return sizes[1]
+    raise ValueError(f"{path} does not state the length of its outputs: save it with its signature")

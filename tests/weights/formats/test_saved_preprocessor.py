@@ -10,7 +10,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.preprocessor import BertPreprocessor
-from bert_tf.weights.saved_preprocessor import read_preprocessor
+from bert_tf.weights.formats.saved_model import read_preprocessor
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "A", "É", "中", *"abcde", "##b", "##É"))

@@ -69,6 +69,10 @@ def edit(file: pathlib.Path, **changes) -> None:
     file.write_text(json.dumps({key: x for key, x in content.items() if x is not None}))
 
 
+def without(tensors: dict[str, np.ndarray], beginning: str) -> dict[str, np.ndarray]:
+    return {name: array for name, array in tensors.items() if not name.startswith(beginning)}
+
+
 def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -142,31 +146,33 @@ def test_shards(folder):
     assert_equal(values(folder / f"{FILE}.index.json"), expected)
 
 
-def test_bad_shards(folder):
-    index = shard(folder)
-    first, second = sorted(set(index.values()))
-    for name in ("../secret.safetensors", "/etc/passwd", "a\\b", "..", 7):
-        write_index(folder, index | {WORDS: name})
-        with pytest.raises(ValueError, match="which is no .safetensors file beside it"):
-            open_checkpoint(str(folder))
-    write_index(folder, index | {WORDS: second})
-    says = f"index.json says that {WORDS} is in {second}, but it is in {first}: download"
-    with pytest.raises(ValueError, match=says):
-        open_checkpoint(str(folder))
-    write_index(folder, index | {"more": first})
-    with pytest.raises(ValueError, match=f"says that more is in {first}, but it is in None"):
-        open_checkpoint(str(folder))
-    write_index(folder, index)
-    save_file(
-        load_file(folder / first) | {"cls.predictions.bias": np.zeros(1, "f")}, folder / first
-    )
-    with pytest.raises(ValueError, match=f"predictions.bias is in both {first} and {second}"):
-        open_checkpoint(str(folder))
-    (folder / second).unlink()
-    with pytest.raises(FileNotFoundError, match=f"{second} is missing: download or copy it again"):
-        open_checkpoint(str(folder))
-    (folder / f"{FILE}.index.json").write_text("{}")
-    with pytest.raises(ValueError, match='index.json is damaged .no "weight_map".: download'):
+FIRST, SECOND = (f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
+
+
+def repeat(folder: pathlib.Path) -> None:
+    twice = {"cls.predictions.bias": np.zeros(1, "f")}
+    save_file(load_file(folder / FIRST) | twice, folder / FIRST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "damage", "message"),
+    [
+        *(
+            ({WORDS: name}, None, "which is no .safetensors file beside it")
+            for name in ("../secret.safetensors", "/etc/passwd", "a\\b", "..", 7)
+        ),
+        ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
+        ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
+        ({}, repeat, f"predictions.bias is in both {FIRST} and {SECOND}"),
+        ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
+        ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "index.json is damaged .no"),
+    ],
+)
+def test_bad_shards(folder, changes, damage, message):
+    write_index(folder, shard(folder) | changes)
+    if damage:
+        damage(folder)
+    with pytest.raises((ValueError, OSError), match=message):
         open_checkpoint(str(folder))
 
 
@@ -202,20 +208,12 @@ def test_damaged_safetensors(folder, content, message):
 
 
 def test_truncated_safetensors(folder):
+    """Oracle: as for other damage; a folder in place of the file is damage, too."""
     content = (folder / FILE).read_bytes()
-    (folder / FILE).write_bytes(content[:-1])
-    with pytest.raises(OSError, match=f"{FILE} is damaged or incomplete .*not fully covered"):
-        open_checkpoint(str(folder))
+    test_damaged_safetensors(folder, content[:-1], "not fully covered")
     (folder / FILE).unlink()
     (folder / FILE).mkdir()
     with pytest.raises(OSError, match=f"{FILE} is damaged or incomplete"):
-        open_checkpoint(str(folder))
-
-
-def test_quantized_weights_are_refused(folder):
-    tensors = load_file(folder / FILE)
-    save_file(tensors | {WORDS: tensors[WORDS].astype(np.int8)}, folder / FILE)
-    with pytest.raises(ValueError, match=f"{WORDS} has type I8: only float32.*before it was quant"):
         open_checkpoint(str(folder))
 
 
@@ -224,14 +222,9 @@ def test_quantized_weights_are_refused(folder):
     [
         (lambda t: t | {"extra": t[WORDS]}, "it also holds: extra"),
         (lambda t: t | {WORDS: t[WORDS][1:]}, r"word_embeddings.weight \[7, 4\] instead of \[8, 4"),
-        (
-            lambda t: {n: x for n, x in t.items() if n != "classifier.bias"},
-            "lacks: classifier.bias",
-        ),
-        (
-            lambda t: {n: x for n, x in t.items() if n != "bert.pooler.dense.bias"},
-            "it lacks: bert.pooler.dense.bias",
-        ),
+        (lambda t: without(t, "classifier.bias"), "it lacks: classifier.bias"),
+        (lambda t: without(t, "bert.pooler.dense.bias"), "it lacks: bert.pooler.dense.bias"),
+        (lambda t: t | {WORDS: t[WORDS].astype(np.int8)}, f"{WORDS} has type I8: .* was quantized"),
         (lambda t: t | {"cls.predictions.decoder.weight": t[WORDS] + 1}, "differs from bert.emb"),
         (lambda t: t | {"bert.embeddings.position_ids": np.arange(3) + 2}, "is not 0, 1, 2"),
     ],
@@ -267,10 +260,7 @@ def test_tensors_that_do_not_fit(folder, change, message):
         ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
         ({"id2label": 5}, "id2label is 5, not a dict"),
         ({"architectures": 5}, "architectures is 5, not a list"),
-        (
-            {"num_hidden_layers": 10**9},
-            "the configuration has 1,000,000,000 layers",
-        ),
+        ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
 def test_configurations_that_do_not_fit(folder, changes, message):
@@ -279,9 +269,9 @@ def test_configurations_that_do_not_fit(folder, changes, message):
         open_checkpoint(str(folder))
 
 
-@pytest.mark.parametrize("content", ["", "[1]", "{", "\xff"])
+@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff"])
 def test_a_configuration_that_is_no_json_object(folder, content):
-    (folder / "config.json").write_bytes(content.encode("latin-1"))
+    (folder / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match="config.json is damaged .*: download or copy it again"):
         open_checkpoint(str(folder))
 
@@ -315,7 +305,7 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     (folder / "config.json").unlink()
     with pytest.raises(FileNotFoundError, match="has no config.json: give --bert_config_file"):
         open_checkpoint(str(folder))
-    rewrite(folder, lambda t: {n: x for n, x in t.items() if not n.startswith("classifier")})
+    rewrite(folder, lambda t: without(t, "classifier"))
     assert open_checkpoint(str(folder), CONFIG).spec.config == CONFIG
 
 
@@ -559,8 +549,7 @@ def test_any_error_of_a_download_is_one_line(monkeypatch):
         raise RuntimeError("Server disconnected\nwithout a response.")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    line = "^cannot download hf:org/name: Server disconnected without a response.$"
-    with pytest.raises(OSError, match=line):
+    with pytest.raises(OSError, match="^cannot download hf:org/name: .* disconnected without a re"):
         huggingface.download("org/name")
 
 

@@ -196,62 +196,54 @@ def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, 
         to_run(garden / "encoder", hidden_act="relu", **two)
 
 
-class TestBadInput:
+def assert_refused(folder, message):
     """Oracle: the message names the folder or file, and what is wrong with it."""
+    with pytest.raises((ValueError, OSError), match=message) as raised:
+        open_checkpoint(str(folder))
+    assert "\n" not in str(raised.value)
 
-    def check(self, folder, message, error=ValueError):
-        with pytest.raises(error, match=message) as raised:
-            open_checkpoint(str(folder))
-        assert "\n" not in str(raised.value)
 
-    def save(self, folder, **attributes):
-        tf.saved_model.save(tf.train.Checkpoint(**attributes), str(folder))
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (lambda _: {"tokenize": tf.train.Checkpoint()}, "is a preprocessor, not a BERT enc"),
+        (lambda _: {"x": tf.Variable(0.0, name="task_model/head/dense_bias")}, "is a fine-tuned"),
+        (lambda file: {"sp_model_file": tf.saved_model.Asset(file)}, "with a SentencePiece vocab"),
+        (lambda _: {"x": tf.Variable(0.0, name="conv/kernel")}, r"another .* \(it holds conv/ker"),
+    ],
+)
+def test_what_is_no_encoder(garden, tmp_path, attributes, message):
+    values = attributes(str(garden / "encoder/assets/vocab.txt"))
+    tf.saved_model.save(tf.train.Checkpoint(**values), str(tmp_path))
+    assert_refused(tmp_path, message)
 
-    def test_preprocessor(self, tmp_path):
-        self.save(tmp_path, tokenize=tf.train.Checkpoint())
-        self.check(tmp_path, "is a preprocessor, not a BERT encoder")
 
-    def test_fine_tuned(self, tmp_path):
-        self.save(tmp_path, head=tf.Variable(0.0, name="task_model/head/dense_bias"))
-        self.check(tmp_path, "is a fine-tuned model, not a BERT encoder")
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("saved_model.pb", lambda _: b"no protocol buffer", "saved_model.pb is damaged or incompl"),
+        ("variables/variables.index", lambda x: x[:1000], "variables is damaged or incomplete: do"),
+        ("assets/vocab.txt", lambda x: x + b"more\n", "has 13 tokens, more than the vocab_size 12"),
+    ],
+)
+def test_damaged_files(encoder, file, change, message):
+    (encoder / file).write_bytes(change((encoder / file).read_bytes()))
+    assert_refused(encoder, message)
 
-    def test_sentence_piece(self, garden, tmp_path):
-        asset = tf.saved_model.Asset(str(garden / "encoder/assets/vocab.txt"))
-        self.save(tmp_path, sp_model_file=asset)
-        self.check(tmp_path, "is a model with a SentencePiece vocabulary, such as ALBERT, not")
 
-    def test_another_model(self, tmp_path):
-        self.save(tmp_path, kernel=tf.Variable(0.0, name="conv/kernel"))
-        self.check(tmp_path, r"is a SavedModel of another model \(it holds conv/kernel, ")
+def test_damaged_graphs(encoder):
+    def lead_outside(graph):
+        graph.asset_file_def[0].filename = "../../secret.txt"
 
-    def test_without_variables(self, encoder):
-        shutil.rmtree(encoder / "variables")
-        self.check(encoder, "is a SavedModel without variables")
+    change_graph(encoder, lead_outside)
+    assert_refused(encoder, "its vocabulary ../../secret.txt is not a file in its assets")
+    change_graph(encoder, lambda graph: graph.ClearField("object_graph_def"))
+    assert_refused(encoder, "is a module of TensorFlow 1")
 
-    def test_tensorflow_1(self, encoder):
-        change_graph(encoder, lambda graph: graph.ClearField("object_graph_def"))
-        self.check(encoder, "is a module of TensorFlow 1")
 
-    def test_damaged(self, encoder):
-        (encoder / "saved_model.pb").write_bytes(b"no protocol buffer")
-        self.check(encoder, "saved_model.pb is damaged or incomplete: download or copy", OSError)
-
-    def test_damaged_variables(self, encoder):
-        file = encoder / "variables/variables.index"
-        file.write_bytes(file.read_bytes()[:1000])
-        self.check(encoder, "variables is damaged or incomplete: download or copy it", OSError)
-
-    def test_vocabulary_outside(self, encoder):
-        def change(graph):
-            graph.asset_file_def[0].filename = "../../secret.txt"
-
-        change_graph(encoder, change)
-        self.check(encoder, "its vocabulary ../../secret.txt is not a file in its assets")
-
-    def test_vocabulary_too_large(self, encoder):
-        with open(encoder / "assets/vocab.txt", "a") as file:
-            file.write("more\n")
-        self.check(encoder, "vocab.txt has 13 tokens, more than the vocab_size 12")
+def test_without_variables(encoder):
+    shutil.rmtree(encoder / "variables")
+    assert_refused(encoder, "is a SavedModel without variables")
 
 
 def test_the_check_passes(garden, capsys):

@@ -1,40 +1,38 @@
 """The losses of distillation, each as its paper states it.
 
 Every function returns one loss per example, float32 [B], or per distribution, [...]. `teacher` and
-`student` are what the two models computed, as float32 tensors of one shape; each loss is 0 where
-they are equal. `mask` is the `input_mask`, int [B, S]: padding has no influence. Where a paper adds
-up the losses of the layers, the caller does so. An example without tokens, which fills a batch, has
-a loss of 0.
+`student` are what the two models computed, as float32 tensors of one shape: logits [..., C], hidden
+states [B, S, H], or attention scores before the softmax [B, N, S, S]. Each loss is 0 where they are
+equal. `mask` is the `input_mask`, int [B, S]: padding has no influence. Where a paper adds up the
+losses of the layers, the caller does so. An example without tokens, which fills a batch, has a loss
+of 0.
 """
 
 import tensorflow as tf
 
 
-def soft_labels(teacher: tf.Tensor, student: tf.Tensor, temperature: float = 1.0) -> tf.Tensor:
+def soft_labels(
+    teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor | None = None, temperature: float = 1.0
+) -> tf.Tensor:
     """The divergence of the student's probabilities from the teacher's, softened.
 
         T^2 sum_c p_c log(p_c / q_c),  p = softmax(teacher / T),  q = softmax(student / T)
 
     The papers state the cross-entropy, -T^2 sum_c p_c log q_c: it differs by the entropy of p,
-    which the student does not influence, so the gradient is the same.
-
-    Args:
-        teacher, student: logits [..., C].
+    which the student does not influence, so the gradient is the same. Of numbers [B], the squared
+    error.
 
     Source: Distilling the Knowledge in a Neural Network (arXiv:1503.02531) section 2.
     """
+    if len(student.shape) == 1:
+        return squared_error(teacher, student, mask)
     log_p = tf.nn.log_softmax(teacher / temperature)
     log_q = tf.nn.log_softmax(student / temperature)
     return temperature**2 * tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
 
 
-def squared_error(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
-    """The squared error of outputs.
-
-        ||teacher - student||^2
-
-    Args:
-        teacher, student: logits [..., C], or numbers [B].
+def squared_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    """The squared error of logits, ||teacher - student||^2, or of numbers [B].
 
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) equation 3.
     """
@@ -47,21 +45,15 @@ def token_cosine(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.
 
         mean_i (1 - cos(teacher_i, student_i))
 
-    Args:
-        teacher, student: hidden states [B, S, H].
-
     Source: DistilBERT (arXiv:1910.01108) section 2.
     """
     return _token_mean(1.0 - _cosine(teacher, student), mask)
 
 
-def first_token_cosine(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
+def first_token_cosine(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """One minus the cosine between the two models' states of [CLS].
 
         1 - cos(teacher_0, student_0)
-
-    Args:
-        teacher, student: hidden states [B, S, H].
 
     Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
     the [CLS] activation.
@@ -69,16 +61,13 @@ def first_token_cosine(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
     return 1.0 - _cosine(teacher[:, 0], student[:, 0])
 
 
-def patience(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
+def patience(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """The squared error of the normalized states of [CLS], the mean over the width.
 
         1/H || teacher_0 / ||teacher_0|| - student_0 / ||student_0|| ||^2
 
     The paper's formula has no 1/H. The authors' code has it, and the published factors of this loss
     are those of the code.
-
-    Args:
-        teacher, student: hidden states [B, S, H].
 
     Source: Patient Knowledge Distillation (arXiv:1908.09355) section 3.2.
     """
@@ -87,12 +76,9 @@ def patience(teacher: tf.Tensor, student: tf.Tensor) -> tf.Tensor:
 
 
 def hidden_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """The mean squared error of the states of all tokens.
+    """The mean squared error of the states or embeddings of all tokens.
 
         mean_{i,d} (teacher_id - student_id)^2
-
-    Args:
-        teacher, student: hidden states or embeddings [B, S, H]; a narrower student's are projected.
 
     Source: TinyBERT (arXiv:1909.10351) equations 8 and 9; MobileBERT (arXiv:2004.02984), feature
     map transfer.
@@ -104,9 +90,6 @@ def attention_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> 
     """The mean squared error of the attention scores before the softmax.
 
         1/N sum_n mean_{i,j} (teacher_nij - student_nij)^2,  i and j over the tokens
-
-    Args:
-        teacher, student: scores [B, N, S, S].
 
     Source: TinyBERT (arXiv:1909.10351) equation 7.
     """
@@ -125,9 +108,6 @@ def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor
 
     p and q are the softmax of the scores over the tokens j.
 
-    Args:
-        teacher, student: scores before the softmax [B, N, S, S].
-
     Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
     the self-attention probabilities; MobileBERT (arXiv:2004.02984), attention transfer.
     """
@@ -139,9 +119,8 @@ def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor
 
 
 def _cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(
-        tf.math.l2_normalize(a, axis=-1) * tf.math.l2_normalize(b, axis=-1), axis=-1
-    )
+    a, b = (tf.math.l2_normalize(x, axis=-1) for x in (a, b))
+    return tf.reduce_sum(a * b, axis=-1)
 
 
 def _token_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

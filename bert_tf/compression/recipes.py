@@ -9,23 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bert_tf.choices import GENERAL_RECIPES as GENERAL_NAMES
-from bert_tf.choices import RECIPES as NAMES
+from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
+from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.terms import (
     ALWAYS,
+    BELOW_LAST,
+    EMBEDDINGS,
+    LAST,
+    PROGRESSIVE,
+    PROJECTED,
+    STACKED,
     Span,
     Term,
-    attention_scores,
-    embeddings,
-    feature_maps,
-    hidden_states,
-    internal_attention,
-    internal_states,
-    last_states,
-    outputs,
-    patient_layers,
     soft_labels,
     teacher_layer,
 )
@@ -153,35 +150,52 @@ _BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
 _TRANSFER, _DISTILLATION = (0.0, 1 / 3), (1 / 3, 1.0)
 
 
-def _patient(divisor: int, *published: Published) -> Recipe:
-    return Recipe(
-        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        layers=lowest(divisor),
-        labels=0.5,
-        terms=(soft_labels(0.5, temperature=10.0), patient_layers(100.0)),
-        published=published,
+def _imitated(during: Span) -> tuple[Term, ...]:
+    """The terms of TinyBERT's intermediate layers."""
+    return (
+        Term("attention", losses.attention_error, 1.0, ATTENTION, during=during),
+        Term("hidden", losses.hidden_error, 1.0, PROJECTED, during=during),
+        Term("embeddings", losses.hidden_error, 1.0, PROJECTED, EMBEDDINGS, during),
     )
 
 
-def _internal(stacked: bool, *published: Published) -> Recipe:
-    return Recipe(
-        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-        layers=spread(2),
-        labels=0.5,
-        labels_during=_AFTERWARDS,
-        terms=(
-            internal_attention(1.0, _BOTTOM_UP, stacked),
-            internal_states(1.0, _BOTTOM_UP, stacked),
-            soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
-        ),
-        published=published,
+def _internal(layers: str) -> tuple[Term, ...]:
+    return (
+        Term("attention", losses.attention_divergence, 1.0, ATTENTION, layers, _BOTTOM_UP),
+        Term("cosine", losses.first_token_cosine, 1.0, HIDDEN, layers, _BOTTOM_UP),
+        soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
     )
 
 
-_RECIPES = {
+_PATIENT = Recipe(
+    "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+    layers=lowest(2),
+    labels=0.5,
+    terms=(
+        soft_labels(0.5, temperature=10.0),
+        Term("patience", losses.patience, 100.0, HIDDEN, BELOW_LAST),
+    ),
+    published=(Published("BERT6-PKD", 1.6, 0.97, 1.9),),
+)
+_INTERNAL = Recipe(
+    "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+    layers=spread(2),
+    labels=0.5,
+    labels_during=_AFTERWARDS,
+    terms=_internal(STACKED),
+    published=(Published("Aguilar et al.", 2.0, 0.94, None),),
+)
+_PREDICTIONS = Recipe(
+    "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
+    layers=lowest(2),
+    labels=0.0,
+    terms=(soft_labels(1.0, temperature=1.0),),
+    published=(Published("PD", 1.6, 0.98, 2.5),),
+)
+
+RECIPES: dict[str, Recipe] = {
     "layers": Recipe(
-        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
-        layers=lowest(2),
+        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", layers=lowest(2)
     ),
     # The weights are in the ratio of the authors' code, 5 : 2 : 1; on a task, labels are in the
     # place of the masked LM.
@@ -189,28 +203,22 @@ _RECIPES = {
         "Sanh et al., DistilBERT (arXiv:1910.01108)",
         layers=spread(2),
         labels=0.25,
-        terms=(soft_labels(0.625, temperature=2.0), last_states(0.125)),
+        terms=(
+            soft_labels(0.625, temperature=2.0),
+            Term("cosine", losses.token_cosine, 0.125, HIDDEN, LAST),
+        ),
         published=(Published("DistilBERT", 2.5, 0.90, 1.6),),
     ),
-    "pkd6": _patient(2, Published("BERT6-PKD", 1.6, 0.97, 1.9)),
-    "pkd3": _patient(4, Published("BERT3-PKD", 2.4, 0.92, 3.7)),
-    "pd": Recipe(
-        "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
-        layers=lowest(2),
-        labels=0.0,
-        terms=(soft_labels(1.0, temperature=1.0),),
-        published=(Published("PD", 1.6, 0.98, 2.5),),
+    "pkd6": _PATIENT,
+    "pkd3": replace(
+        _PATIENT, layers=lowest(4), published=(Published("BERT3-PKD", 2.4, 0.92, 3.7),)
     ),
+    "pd": _PREDICTIONS,
     "tinybert": Recipe(
         "Jiao et al., TinyBERT (arXiv:1909.10351)",
         layers=spread(3),
         labels=0.0,
-        terms=(
-            attention_scores(1.0, _FIRST),
-            hidden_states(1.0, _FIRST),
-            embeddings(1.0, _FIRST),
-            soft_labels(1.0, temperature=1.0, during=_SECOND),
-        ),
+        terms=(*_imitated(_FIRST), soft_labels(1.0, temperature=1.0, during=_SECOND)),
         published=(Published("TinyBERT", 7.5, 0.96, 9.4),),
     ),
     # The factors are those of the authors' commands; the student is chosen by the user.
@@ -220,41 +228,11 @@ _RECIPES = {
         labels=0.5,
         labels_during=_DISTILLATION,
         terms=(
-            internal_attention(1.0, _TRANSFER, stacked=True),
-            feature_maps(100.0, _TRANSFER, stacked=True),
+            Term("attention", losses.attention_divergence, 1.0, ATTENTION, STACKED, _TRANSFER),
+            Term("hidden", losses.hidden_error, 100.0, PROJECTED, STACKED, _TRANSFER),
             soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
         ),
         published=(Published("MobileBERT", 4.3, 1.0, 4.0),),
-    ),
-    "internal": _internal(True, Published("Aguilar et al.", 2.0, 0.94, None)),
-    "internal-progressive": _internal(False),
-    "theseus": Recipe(
-        "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
-        layers=lowest(2),
-        replaces=True,
-        published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
-    ),
-    "heads": Recipe(
-        "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
-        layers=every,
-        removes_heads=True,
-    ),
-    "weights": Recipe(
-        "Gordon et al., Compressing BERT (arXiv:2002.08307)",
-        layers=every,
-        zeroes_weights=True,
-    ),
-    "q8bert": Recipe(
-        "Zafrir et al., Q8BERT (arXiv:1910.06188)",
-        layers=every,
-        quantization=Quantization(symmetric=True, groups=1),
-        published=(Published("Q8BERT", 4.0, 0.99, None),),
-    ),
-    "qbert": Recipe(
-        "Shen et al., Q-BERT (arXiv:1909.05840)",
-        layers=every,
-        quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
-        published=(Published("Q-BERT", 13.0, 0.99, None),),
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
@@ -275,38 +253,57 @@ _RECIPES = {
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
         ),
     ),
-    "minibert": Recipe(
-        "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
+    "internal": _INTERNAL,
+    "internal-progressive": replace(_INTERNAL, terms=_internal(PROGRESSIVE), published=()),
+    "theseus": Recipe(
+        "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
+        layers=lowest(2),
+        replaces=True,
+        published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
+    ),
+    "heads": Recipe(
+        "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
+        layers=every,
+        removes_heads=True,
+    ),
+    "weights": Recipe(
+        "Gordon et al., Compressing BERT (arXiv:2002.08307)", layers=every, zeroes_weights=True
+    ),
+    "q8bert": Recipe(
+        "Zafrir et al., Q8BERT (arXiv:1910.06188)",
+        layers=every,
+        quantization=Quantization(symmetric=True, groups=1),
+        published=(Published("Q8BERT", 4.0, 0.99, None),),
+    ),
+    "qbert": Recipe(
+        "Shen et al., Q-BERT (arXiv:1909.05840)",
+        layers=every,
+        quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
+        published=(Published("Q-BERT", 13.0, 0.99, None),),
+    ),
+    "minibert": replace(
+        _PREDICTIONS,
+        paper="Tsai et al., Small and Practical BERT Models for Sequence Labeling "
+        "(arXiv:1909.00100)",
         layers=lowest(4),
-        labels=0.0,
-        terms=(soft_labels(1.0, temperature=1.0),),
         published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
         layers=every,
         labels=0.0,
-        terms=(outputs(1.0),),
+        terms=(Term("outputs", losses.squared_error),),
         bilstm=True,
         changes=MASKED_AND_SAMPLED,
         published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),
 }
-RECIPES: dict[str, Recipe] = {name: _RECIPES[name] for name in NAMES}
 """The recipes by the values of --recipe."""
 
-_GENERAL = {
+GENERAL_RECIPES: dict[str, Recipe] = {
     "distilbert": RECIPES["distilbert"],
+    "tinybert": replace(RECIPES["tinybert"], terms=_imitated(ALWAYS)),
     "mobilebert": RECIPES["mobilebert"],
     "mixed-vocabulary": replace(RECIPES["mixed-vocabulary"], teacher_learns=True),
-    "tinybert": replace(
-        RECIPES["tinybert"],
-        terms=(
-            attention_scores(1.0, ALWAYS),
-            hidden_states(1.0, ALWAYS),
-            embeddings(1.0, ALWAYS),
-        ),
-    ),
 }
-GENERAL_RECIPES: dict[str, Recipe] = {name: _GENERAL[name] for name in GENERAL_NAMES}
 """The recipes for pre-training records."""

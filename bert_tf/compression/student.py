@@ -336,4 +336,4 @@ def check_comparable(
 
 
 def _compares_widths(recipe: Recipe) -> bool:
-    return not all(term.projects for term in recipe.terms)
+    return any(term.values == HIDDEN for term in recipe.terms)

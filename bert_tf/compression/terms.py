@@ -1,7 +1,7 @@
 """The terms of a distillation's loss: which outputs of which layers a loss compares, and when."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -12,6 +12,15 @@ from bert_tf.compression.outputs import ATTENTION, HIDDEN, Outputs
 # Shares of the steps of a run.
 Span = tuple[float, float]
 ALWAYS = (0.0, 1.0)
+
+# What terms compare besides attention scores and hidden states: the predictions, and hidden states
+# that are projected to the teacher's width.
+LOGITS, PROJECTED = "logits", "projected"
+
+# The layers of the student that are compared. A span is divided among the layers from the lowest to
+# the highest: STACKED layers stay active once they have begun, PROGRESSIVE ones take turns.
+EMBEDDINGS, LAST, BELOW_LAST, EVERY = "embeddings", "last", "below last", "every"
+STACKED, PROGRESSIVE = "stacked", "progressive"
 
 
 class Pair(NamedTuple):
@@ -32,25 +41,78 @@ class Pair(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of the loss.
+    """A term of the loss: the sum over its layers; for those below the last, the mean.
 
     Attributes:
         name: its name in the metrics of the run.
-        loss: maps a `Pair` to losses, one per row [B]; for predictions, one per distribution.
+        compare: one of `losses`.
         weight: the factor in the loss.
-        reads: what it needs besides the logits; see `outputs.compute`.
+        values: what it compares.
+        layers: of which layers.
         during: when it counts.
-        projects: whether it works for students of another width.
-        predicts: whether it compares predictions.
     """
 
     name: str
-    loss: Callable[[Pair], tf.Tensor]
+    compare: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
     weight: float = 1.0
-    reads: tuple[str, ...] = ()
+    values: str = LOGITS
+    layers: str = EVERY
     during: Span = ALWAYS
-    projects: bool = False
-    predicts: bool = False
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it compares predictions."""
+        return self.values == LOGITS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it needs besides the logits; see `outputs.compute`."""
+        if self.predicts:
+            return ()
+        return (HIDDEN, ATTENTION) if self.values == ATTENTION else (HIDDEN,)
+
+    def loss(self, pair: Pair) -> tf.Tensor:
+        """Returns losses, one per row [B]; for predictions, one per distribution."""
+        if self.predicts:
+            return self.compare(pair.teacher.logits, pair.student.logits, pair.mask)
+        parts = [
+            self.compare(*self._compared(pair, layer), pair.mask) * factor
+            for layer, factor in self._factors(pair)
+        ]
+        # A student of one layer has none below the last.
+        total = tf.add_n(parts) if parts else tf.zeros_like(pair.mask[:, 0], tf.float32)
+        return total / max(1, len(parts)) if self.layers == BELOW_LAST else total
+
+    def _factors(self, pair: Pair) -> Iterable[tuple[int, tf.Tensor | float]]:
+        """Yields the layers of the student, and whether they are active."""
+        count, (start, end) = pair.student.num_layers, self.during
+        if self.layers not in (STACKED, PROGRESSIVE):
+            first = {EMBEDDINGS: 0, LAST: count}.get(self.layers, 1)
+            last = {EMBEDDINGS: 0, BELOW_LAST: count - 1}.get(self.layers, count)
+            yield from ((layer, 1.0) for layer in range(first, last + 1))
+            return
+        share = (end - start) / count
+        for layer in range(1, count + 1):
+            begins = start + (layer - 1) * share
+            until = end if self.layers == STACKED or layer == count else begins + share
+            yield layer, active(pair.progress, (begins, until))
+
+    def _compared(self, pair: Pair, layer: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the values of the teacher and of a layer of the student, counted from 1."""
+        teacher, student = pair.teacher, pair.student
+        number = teacher_layer(layer, student.num_layers, teacher.num_layers)
+        if self.values == ATTENTION:
+            return teacher.scores[number - 1], student.scores[layer - 1]
+        ours = student.hidden[layer]
+        if self.values == PROJECTED:
+            ours = pair.project(ours, layer == 0)
+        return teacher.hidden[number], ours
+
+
+def soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Term:
+    """Compares probabilities, or the numbers that a model predicts."""
+    compare = functools.partial(losses.soft_labels, temperature=temperature)
+    return Term("soft_labels", compare, weight, during=during)
 
 
 def active(progress: tf.Tensor, during: Span) -> tf.Tensor:
@@ -63,140 +125,3 @@ def active(progress: tf.Tensor, during: Span) -> tf.Tensor:
 def teacher_layer(layer: int, num_student: int, num_teacher: int) -> int:
     """Returns the teacher's layer for a student's layer; both count from 1, and 0 maps to 0."""
     return round(layer * num_teacher / num_student)
-
-
-def soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Term:
-    """The teacher's probabilities; for a model that predicts a number, the squared error."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        teacher, student = pair.teacher.logits, pair.student.logits
-        if student.shape.rank == 1:
-            return losses.squared_error(teacher, student)
-        return losses.soft_labels(teacher, student, temperature)
-
-    return Term("soft_labels", loss, weight, during=during, projects=True, predicts=True)
-
-
-def outputs(weight: float) -> Term:
-    """The logits, or the number, that the models predict."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        return losses.squared_error(pair.teacher.logits, pair.student.logits)
-
-    return Term("outputs", loss, weight, projects=True, predicts=True)
-
-
-def last_states(weight: float) -> Term:
-    """The direction of the last layer's states."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        return losses.token_cosine(pair.teacher.hidden[-1], pair.student.hidden[-1], pair.mask)
-
-    return Term("cosine", loss, weight, (HIDDEN,))
-
-
-def patient_layers(weight: float) -> Term:
-    """[CLS] of all layers of the student but the last, against every k-th of the teacher."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        layers = range(1, pair.student.num_layers)
-        parts = [losses.patience(*_hidden(pair, layer)) for layer in layers]
-        return _mean(parts, pair)
-
-    return Term("patience", loss, weight, (HIDDEN,))
-
-
-def attention_scores(weight: float, during: Span) -> Term:
-    """The attention scores of all layers, added up."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        layers = range(1, pair.student.num_layers + 1)
-        return tf.add_n(
-            [losses.attention_error(*_scores(pair, layer), pair.mask) for layer in layers]
-        )
-
-    return Term("attention", loss, weight, (HIDDEN, ATTENTION), during, projects=True)
-
-
-def hidden_states(weight: float, during: Span) -> Term:
-    """The states of all layers, projected to the teacher's width, added up."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        layers = range(1, pair.student.num_layers + 1)
-        return tf.add_n([_hidden_error(pair, layer) for layer in layers])
-
-    return Term("hidden", loss, weight, (HIDDEN,), during, projects=True)
-
-
-def feature_maps(weight: float, during: Span, stacked: bool) -> Term:
-    """The same as `hidden_states`, layer after layer; see `_bottom_up`."""
-    function = functools.partial(_bottom_up, _hidden_error, during, stacked)
-    return Term("hidden", function, weight, (HIDDEN,), during, projects=True)
-
-
-def embeddings(weight: float, during: Span) -> Term:
-    """The embeddings, projected to the teacher's width."""
-
-    def loss(pair: Pair) -> tf.Tensor:
-        teacher, student = _hidden(pair, 0)
-        return losses.hidden_error(teacher, pair.project(student, True), pair.mask)
-
-    return Term("embeddings", loss, weight, (HIDDEN,), during, projects=True)
-
-
-def internal_attention(weight: float, during: Span, stacked: bool) -> Term:
-    """The attention probabilities, layer after layer; see `_bottom_up`."""
-
-    def loss(pair: Pair, layer: int) -> tf.Tensor:
-        return losses.attention_divergence(*_scores(pair, layer), pair.mask)
-
-    function = functools.partial(_bottom_up, loss, during, stacked)
-    return Term("attention", function, weight, (HIDDEN, ATTENTION), during, projects=True)
-
-
-def internal_states(weight: float, during: Span, stacked: bool) -> Term:
-    """[CLS], layer after layer; see `_bottom_up`."""
-
-    def loss(pair: Pair, layer: int) -> tf.Tensor:
-        return losses.first_token_cosine(*_hidden(pair, layer))
-
-    function = functools.partial(_bottom_up, loss, during, stacked)
-    return Term("cosine", function, weight, (HIDDEN,), during)
-
-
-def _bottom_up(
-    loss: Callable[[Pair, int], tf.Tensor], during: Span, stacked: bool, pair: Pair
-) -> tf.Tensor:
-    """Adds up the losses of the layers that are active.
-
-    A span is divided among the layers from the lowest to the highest. `stacked` layers stay active
-    once they have begun; otherwise one layer is active at a time.
-    """
-    start, end = during
-    share = (end - start) / pair.student.num_layers
-    parts = []
-    for layer in range(1, pair.student.num_layers + 1):
-        begins = start + (layer - 1) * share
-        until = end if stacked or layer == pair.student.num_layers else begins + share
-        parts.append(active(pair.progress, (begins, until)) * loss(pair, layer))
-    return tf.add_n(parts)
-
-
-def _hidden_error(pair: Pair, layer: int) -> tf.Tensor:
-    teacher, student = _hidden(pair, layer)
-    return losses.hidden_error(teacher, pair.project(student, False), pair.mask)
-
-
-def _hidden(pair: Pair, layer: int) -> tuple[tf.Tensor, tf.Tensor]:
-    number = teacher_layer(layer, pair.student.num_layers, pair.teacher.num_layers)
-    return pair.teacher.hidden[number], pair.student.hidden[layer]
-
-
-def _scores(pair: Pair, layer: int) -> tuple[tf.Tensor, tf.Tensor]:
-    number = teacher_layer(layer, pair.student.num_layers, pair.teacher.num_layers)
-    return pair.teacher.scores[number - 1], pair.student.scores[layer - 1]
-
-
-def _mean(parts: list[tf.Tensor], pair: Pair) -> tf.Tensor:
-    """Returns the mean of the layers; 0 for a student of one layer, which has none to compare."""
-    return tf.add_n(parts) / len(parts) if parts else tf.zeros_like(pair.mask[:, 0], tf.float32)

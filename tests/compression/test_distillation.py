@@ -283,7 +283,7 @@ def test_patience_is_the_mean_over_layers(config, batch):
     (term,) = RECIPES["pkd6"].terms[1:]
     teacher, student = (compute(BertTaskModel(config, 2), batch, BOTH, False) for _ in range(2))
     rest = batch["input_mask"], tf.constant(0.0), None
-    parts = [patience(teacher.hidden[layer], student.hidden[layer]) for layer in (1, 2)]
+    parts = [patience(teacher.hidden[i], student.hidden[i], rest[0]) for i in (1, 2)]
     np.testing.assert_allclose(term.loss(Pair(teacher, student, *rest)), np.mean(parts, 0))
     one = student._replace(hidden=student.hidden[:2])
     np.testing.assert_array_equal(term.loss(Pair(teacher, one, *rest)), np.zeros(4))

@@ -1,16 +1,21 @@
-"""Weights and activations that take few values: on which grids the papers put them."""
+"""Weights and activations that take few values: their grids, and a model that trains with them."""
 
+import contextlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import keras
+import numpy as np
 import tensorflow as tf
 
-from bert_tf.weights.names import num_matrices
+from bert_tf.layers import fused
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.weights.names import STATE, num_layers, num_matrices
 
-# Bits of what belongs to no layer, apart from word embeddings.
-_BITS = 8
+# How fast the ranges of activations move: the default of the authors' code.
+_DECAY = 0.9999
 
 
 def symmetric(x: tf.Tensor, largest: tf.Tensor, bits: tf.Tensor | int = 8) -> tf.Tensor:
@@ -77,18 +82,8 @@ class Quantization:
     bits: tuple[int, ...] = (8,)
     embedding_bits: int = 8
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether layers differ in their bits."""
-        return len(self.bits) > 1
-
     def rounded(self, path: str, value: tf.Tensor, layer_bits: Sequence | tf.Tensor) -> tf.Tensor:
-        """Quantizes a weight, float32 [in, out].
-
-        Args:
-            path: the path of the weight.
-            layer_bits: the bits of the weights of each layer.
-        """
+        """Quantizes the weight at a path, float32 [in, out], given the bits of each layer."""
         groups, bits = self._num_groups(path, value.shape[1]), self._bits(path, layer_bits)
         columns = tf.reshape(value, [value.shape[0], groups, -1])
         lowest, highest = (
@@ -104,11 +99,11 @@ class Quantization:
         """Returns the bytes that weights take: their bits, and the ranges of groups in float32."""
         total = 0
         for path, shape in shapes.items():
-            if not is_quantized(shape):
-                total += 4 * math.prod(shape)
-                continue
-            numbers = self._num_groups(path, shape[1]) * (1 if self.symmetric else 2)
-            total += math.ceil(math.prod(shape) * self._bits(path, layer_bits) / 8) + 4 * numbers
+            bits, ends = 32, 0
+            if is_quantized(shape):
+                bits = self._bits(path, layer_bits)
+                ends = self._num_groups(path, shape[1]) * (1 if self.symmetric else 2)
+            total += math.ceil(math.prod(shape) * bits / 8) + 4 * ends
         return total
 
     def _num_groups(self, path: str, width: int) -> int:
@@ -118,9 +113,129 @@ class Quantization:
     def _bits(self, path: str, layer_bits: Sequence | tf.Tensor):
         if match := re.search(r"/layer_(\d+)/", path):
             return layer_bits[int(match[1])]
-        return self.embedding_bits if path.endswith("/word_embeddings") else _BITS
+        return self.embedding_bits if path.endswith("/word_embeddings") else 8
 
 
 def is_quantized(shape: Sequence[int]) -> bool:
     """Returns whether weights of this shape are quantized: matrices and tables are."""
     return len(shape) == 2
+
+
+class QuantizedModel(keras.Model):
+    """A student with quantized weights and quantized inputs of its dense layers.
+
+    Training computes with quantized weights, and updates float32 weights with the gradients of the
+    quantized ones. An evaluation assumes that the weights are quantized already: see
+    `evaluated_weights`. What enters a dense layer has 8 bits. The end of its grid is a moving
+    average of the largest absolute values in training.
+
+    In addition to the weights of the student, under the same paths, checkpoints hold
+    `activation_ranges`, the ends of the grids in the order of the dense layers' calls, and
+    `layer_bits`, the bits of each layer.
+
+    Args:
+        quantization: how weights are quantized; None for a model that does not train.
+        layer_bits: the bits of each layer.
+        eigenvalues: what the bits were chosen by [layers, 2]; kept in checkpoints.
+        ranges: the activation ranges of a model that does not train.
+
+    Call: the inputs of the student -> its output.
+
+    Source: Q8BERT (arXiv:1910.06188) section 2.
+    """
+
+    def __init__(
+        self,
+        student: BertTaskModel,
+        quantization: Quantization | None = None,
+        layer_bits: Sequence[int] = (),
+        eigenvalues: np.ndarray | None = None,
+        ranges: np.ndarray | None = None,
+        name: str = STATE,
+    ):
+        super().__init__(name=name)
+        self.student, self._quantization, self._ranges = student, quantization, ranges
+        # In a call in half precision, `weight.value` would be cast. In a function, where Keras does
+        # not find them twice.
+        quantized = [(w, w.value) for w in student.weights if is_quantized(w.shape)]
+        self._quantized = lambda: quantized
+        if quantization:
+            self._ranges = self._state("activation_ranges", np.zeros(num_dense(student)))
+            self._layer_bits = self._state("layer_bits", layer_bits)
+        if eigenvalues is not None:
+            self._state("eigenvalues", eigenvalues)
+        self.build()
+
+    def build(self, input_shape=None) -> None:
+        self.built = True
+
+    @property
+    def encoder(self) -> keras.Model:
+        return self.student.encoder
+
+    @property
+    def head(self) -> keras.layers.Layer:
+        return self.student.head
+
+    def call(self, inputs, training=None):
+        ranges = tf.convert_to_tensor(self._ranges, tf.float32)
+        found: list[tf.Tensor] = []
+        with self._rounded_weights() if training else contextlib.nullcontext():
+            with fused.dense_inputs(_rounding(ranges, found, training)):
+                output = self.student(inputs, training=training)
+        if training:
+            self._ranges.assign(tf.stack(found))
+        return output
+
+    @contextlib.contextmanager
+    def evaluated_weights(self) -> Iterator[None]:
+        """Makes a context in which the student has its quantized weights."""
+        kept = [tf.identity(value) for _, value in self._quantized()]
+        for weight, value in self._quantized():
+            value.assign(self._round(weight, value))
+        try:
+            yield
+        finally:
+            for (_, value), before in zip(self._quantized(), kept, strict=True):
+                value.assign(before)
+
+    def _state(self, name: str, value: Sequence[float] | np.ndarray) -> keras.Variable:
+        variable = self.add_weight(
+            shape=np.shape(value), dtype="float32", trainable=False, autocast=False, name=name
+        )
+        variable.assign(value)
+        return variable
+
+    def _round(self, weight: keras.Variable, value: tf.Variable) -> tf.Tensor:
+        bits = tf.convert_to_tensor(self._layer_bits)
+        return self._quantization.rounded(weight.path, tf.convert_to_tensor(value), bits)
+
+    def _rounded_weights(self) -> keras.StatelessScope:
+        """Returns a scope in which the student reads quantized weights."""
+        pairs = self._quantized()
+        return keras.StatelessScope([(w, straight_through(x, self._round(w, x))) for w, x in pairs])
+
+
+def num_dense(model: BertTaskModel) -> int:
+    """Returns how many calls of dense layers a call of the model makes; layers may share some."""
+    kernels = [weight.path for weight in model.weights if weight.path.endswith("kernel")]
+    in_blocks = sum("/layer_" in path for path in kernels)
+    calls = in_blocks * model.config.num_hidden_layers // num_layers(model.config)
+    return len(kernels) - in_blocks + calls
+
+
+def _rounding(ranges: tf.Tensor, found: list[tf.Tensor], training: bool | None) -> Callable:
+    """Returns a function that quantizes the input of one dense layer after another.
+
+    The ends of their grids are in `ranges`, and go to `found` as training moves them.
+    """
+
+    def rounded(x: tf.Tensor) -> tf.Tensor:
+        wide, end = tf.cast(x, tf.float32), ranges[len(found)]
+        if training:
+            largest = tf.stop_gradient(tf.reduce_max(tf.abs(wide)))
+            end = tf.where(end == 0.0, largest, end + (1.0 - _DECAY) * (largest - end))
+        found.append(end)
+        return straight_through(x, tf.cast(symmetric(wide, end), x.dtype))
+
+    return rounded

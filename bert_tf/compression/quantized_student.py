@@ -1,7 +1,10 @@
-"""A student with quantized weights: how they are quantized, the task that it learns, its size."""
+"""A student with quantized weights: the bits of its layers, the task that it learns, its size."""
 
 import dataclasses
+import functools
 import os
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,10 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compression.options import CompressionOptions
-from bert_tf.compression.quantization import Quantization
-from bert_tf.compression.quantized_model import QuantizedModel
+from bert_tf.compression.quantization import Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.sensitivity import choose_bits, layer_eigenvalues, moments
 from bert_tf.compression.student import StudentTask
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
@@ -24,12 +25,18 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
+from bert_tf.training.trainer import Batch, Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import STATE, num_layers
-from tfrecords.progress import say
+from tfrecords.progress import progress_bar, say
 
 # The parts of the training data whose eigenvalues are measured.
 _PARTS, _EXAMPLES = 10, 8
+# Where the power iteration ends: at a change of the eigenvalue by this share, or after so many
+# products.
+_TOLERANCE, _MOST_PRODUCTS = 0.01, 20
+
+Tensors = Sequence[tf.Tensor]
 
 
 def quantization(options: CompressionOptions, recipe: Recipe) -> Quantization:
@@ -48,12 +55,8 @@ class QuantizedTask(StudentTask):
 
     Args:
         task, recipe, teacher, keeps_head: see `StudentTask`.
-        quantization: how its weights are quantized.
         eigenvalues: what the bits of its layers are chosen by [layers, 2]; zeros for a run that
             resumes, whose checkpoints hold the bits.
-
-    Raises:
-        ValueError: the task has a model that cannot be quantized.
     """
 
     def __init__(
@@ -74,12 +77,7 @@ class QuantizedTask(StudentTask):
             )
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        """See `Task.build_model`.
-
-        Raises:
-            ValueError: there are several replicas.
-        """
-        # Each would move the ranges of its activations in its own way.
+        # Each replica would move the ranges of its activations in its own way.
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise ValueError(
                 "quantization trains on one device: give --strategy=cpu, or make one GPU visible "
@@ -92,17 +90,11 @@ class QuantizedTask(StudentTask):
         return QuantizedModel(self._task.build_model(config), quantization, bits, eigenvalues)
 
     def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
-        """See `Task.evaluated_weights`."""
         return model.evaluated_weights()
 
 
 class QuantizedStudentTask:
-    """A task whose model is a finished student; otherwise, the task itself.
-
-    Args:
-        task: the task.
-        folder: the run folder of the student.
-    """
+    """A task whose model is the finished student in a folder; otherwise, the task itself."""
 
     def __init__(self, task: Task, folder: str):
         self._task, self._ranges = task, _state(folder)["activation_ranges"]
@@ -111,7 +103,6 @@ class QuantizedStudentTask:
         return getattr(self._task, name)
 
     def build_model(self, config: BertConfig) -> BertTaskModel:
-        """Returns a model whose activations are quantized, too."""
         return QuantizedModel(self._task.build_model(config), ranges=self._ranges)
 
 
@@ -123,7 +114,7 @@ def measure_sensitivity(
     They are measured on ten batches of 8 training examples, and printed with the bits of each
     layer. Returns zeros for a run that resumes, and None if all layers have the same bits.
     """
-    if not quantization.is_mixed:
+    if len(quantization.bits) == 1:
         return None
     if RunFolder(options.output_dir).has_checkpoint():
         return np.zeros([num_layers(teacher.spec.config), 2])
@@ -162,3 +153,101 @@ def _state(folder: str) -> dict[str, np.ndarray]:
         for path, tensor in tensors.items()
         if path.startswith(f"{STATE}/")
     }
+
+
+def top_eigenvalue(product: Callable[[Tensors], Tensors], start: Tensors) -> float:
+    """Returns the eigenvalue of a symmetric matrix with the largest absolute value, to about 1%.
+
+    Args:
+        product: multiplies the matrix by a vector, which is a list of tensors.
+        start: a random vector.
+
+    Source: Q-BERT (arXiv:1909.05840) algorithm 1.
+    """
+    vector, eigenvalue = start, 0.0
+    for _ in range(_MOST_PRODUCTS):
+        norm = tf.linalg.global_norm(vector)
+        vector = [tf.math.divide_no_nan(part, norm) for part in vector]
+        image = product(vector)
+        previous, eigenvalue = eigenvalue, float(_dot(vector, image))
+        if abs(eigenvalue - previous) <= _TOLERANCE * abs(eigenvalue):
+            break
+        vector = image
+    return eigenvalue
+
+
+def hessian_product(
+    model: keras.Model,
+    objective: Objective,
+    weights: Sequence[tf.Variable],
+    batch: Batch,
+    vector: Tensors,
+) -> list[tf.Tensor]:
+    """Multiplies the Hessian of a batch's loss with respect to some weights by a vector."""
+    with tf.GradientTape() as outer:
+        with tf.GradientTape() as inner:
+            sums, counts = objective.sums(model, batch, training=False), objective.counts(batch)
+            loss = tf.add_n([sums[name] / counts[name] for name in objective.losses])
+        along = _dot(inner.gradient(loss, weights), vector)
+    return outer.gradient(along, weights)
+
+
+def layer_eigenvalues(
+    model: BertTaskModel, objective: Objective, batches: Iterable[Batch], seed: int
+) -> np.ndarray:
+    """Returns the top eigenvalue of the Hessian of each layer's matrices, [layers, batches].
+
+    Source: Q-BERT (arXiv:1909.05840), mixed precision quantization.
+    """
+    batches, layers, rows = list(batches), layer_matrices(model), []
+    # Of any length: tracing the product takes seconds.
+    specs = {x: tf.TensorSpec([None] * y.shape.rank, y.dtype) for x, y in batches[0].items()}
+    with progress_bar(total=len(layers) * len(batches), desc="Hessian", unit="value") as bar:
+        for weights in layers:
+            product = functools.partial(hessian_product, model, objective, weights)
+            product = tf.function(product, autograph=False).get_concrete_function(
+                specs, [tf.TensorSpec(weight.shape) for weight in weights]
+            )
+            rows.append([])
+            for index, batch in enumerate(batches):
+                start = [
+                    tf.random.stateless_normal(w.shape, [seed, index * len(weights) + i])
+                    for i, w in enumerate(weights)
+                ]
+                rows[-1].append(top_eigenvalue(functools.partial(product, batch), start))
+                bar.update(1)
+    return np.array(rows)
+
+
+def layer_matrices(model: BertTaskModel) -> list[list[tf.Variable]]:
+    """Returns the matrices of each layer that has weights of its own."""
+    found: dict[int, list[tf.Variable]] = {}
+    for weight in model.encoder.weights:
+        match = re.search(r"/layer_(\d+)/", weight.path)
+        if match and is_quantized(weight.shape):
+            found.setdefault(int(match[1]), []).append(weight.value)
+    return [found[layer] for layer in sorted(found)]
+
+
+def moments(eigenvalues: np.ndarray) -> np.ndarray:
+    """Returns mean and standard deviation over the batches [layers, 2]."""
+    return np.stack([eigenvalues.mean(axis=1), eigenvalues.std(axis=1)], axis=1)
+
+
+def choose_bits(moments: np.ndarray, few: int, many: int) -> list[int]:
+    """Gives more bits to the more sensitive half of the layers, rounded up.
+
+        Omega_i = |mean(lambda_i)| + std(lambda_i)
+
+    Args:
+        moments: mean and standard deviation of the top eigenvalue of each layer [layers, 2].
+
+    Source: Q-BERT (arXiv:1909.05840) equation 2; the share of the layers is not in the paper.
+    """
+    omega = np.abs(moments[:, 0]) + moments[:, 1]
+    sensitive = np.argsort(-omega, kind="stable")[: (len(omega) + 1) // 2]
+    return [many if layer in sensitive else few for layer in range(len(omega))]
+
+
+def _dot(left: Tensors, right: Tensors) -> tf.Tensor:
+    return tf.add_n([tf.reduce_sum(a * b) for a, b in zip(left, right, strict=True)])

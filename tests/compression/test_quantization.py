@@ -12,11 +12,16 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
 from bert_tf.compression import quantized_student
-from bert_tf.compression.quantization import Quantization, num_groups, straight_through, symmetric
-from bert_tf.compression.quantized_model import QuantizedModel, num_dense
-from bert_tf.compression.quantized_student import QuantizedTask
-from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.sensitivity import (
+from bert_tf.compression.quantization import (
+    Quantization,
+    QuantizedModel,
+    num_dense,
+    num_groups,
+    straight_through,
+    symmetric,
+)
+from bert_tf.compression.quantized_student import (
+    QuantizedTask,
     choose_bits,
     hessian_product,
     layer_eigenvalues,
@@ -24,6 +29,7 @@ from bert_tf.compression.sensitivity import (
     moments,
     top_eigenvalue,
 )
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.registry import TASKS

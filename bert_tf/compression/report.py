@@ -1,18 +1,18 @@
 """Compares students with their teachers: size, quality and speed, beside published figures."""
 
-import dataclasses
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.options import COMPRESSION
 from bert_tf.compression.recipes import RECIPES, Published
-from bert_tf.compression.speed import sequences_per_second
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown
@@ -21,11 +21,14 @@ from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.metrics import rank
 from bert_tf.weights.loading import load_weights
-from tfrecords.progress import say
+from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# What a call reads, and how often each model is called, to measure its speed.
+_BATCH, _LENGTH, _ROUNDS = 32, 128, 10
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,6 @@ class Student:
 
     Attributes:
         name: the recipe, with the folder if several students have the same recipe.
-        recipe: the recipe.
-        task: the task.
         teacher: the folder of the teacher.
         folder: the run folder of one of the students.
         runs: the number of students.
@@ -72,9 +73,6 @@ def report(folder: str) -> None:
 
     Quality is the mean over the runs that differ in their seeds, with its standard deviation. The
     table goes to `compression.md`, and the picture to `compression.png`.
-
-    Raises:
-        ValueError, OSError: see `read_students` and `measure`.
     """
     students, unfinished = read_students(folder)
     speed_ups = measure(students)
@@ -108,10 +106,6 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
 
     Returns:
         the students, ordered by task and teacher, and the folders of unfinished runs.
-
-    Raises:
-        ValueError: there are no finished runs of compress, or a file is damaged.
-        OSError: a file cannot be read.
     """
     groups, unfinished = read_groups(folder)
     groups = [group for group in groups if "recipe" in group.flags]
@@ -119,10 +113,8 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
         raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
     # Runs that were interrupted while the teacher was evaluated.
     lacking = [x for group in groups for x in group.paths if not _facts(x)]
-    kept = [[path for path in group.paths if path not in lacking] for group in groups]
-    groups = [
-        dataclasses.replace(x, paths=paths) for x, paths in zip(groups, kept, strict=True) if paths
-    ]
+    groups = [replace(x, paths=[y for y in x.paths if y not in lacking]) for x in groups]
+    groups = [group for group in groups if group.paths]
     if not groups:
         raise ValueError(
             f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
@@ -163,11 +155,7 @@ def _student(group: Group, groups: Sequence[Group]) -> Student:
 def measure(students: Sequence[Student]) -> list[float | None]:
     """Measures how many times as fast as their teachers the students are.
 
-    Returns:
-        the factors; None for students of a teacher that cannot be read, with a warning.
-
-    Raises:
-        ValueError, OSError: a student cannot be read; names it.
+    None stands for students of a teacher that cannot be read, with a warning.
     """
     encoders = {}
     for teacher in dict.fromkeys(student.teacher for student in students):
@@ -192,33 +180,56 @@ def _load_encoder(folder: str) -> keras.Model:
     return encoder
 
 
+def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
+    """Measures inference with batches of 32 sequences of 128 tokens, without padding.
+
+    Encoders with fewer positions read shorter sequences. The encoders take turns, so that whatever
+    else the machine does slows all of them. The fastest of ten turns counts, as in Python's timeit,
+    because other work can only make a turn slower.
+    """
+    calls = [_call(encoder) for encoder in encoders]
+    seconds = np.zeros([_ROUNDS, len(calls)])
+    with progress_bar(total=_ROUNDS, desc="Measuring speed", unit="round") as progress:
+        for turns in seconds:
+            for index, call in enumerate(calls):
+                start = time.perf_counter()
+                call()
+                turns[index] = time.perf_counter() - start
+            progress.update()
+    return list(_BATCH / np.min(seconds, axis=0))
+
+
+def _call(encoder: keras.Model) -> Callable[[], np.ndarray]:
+    config = encoder.config
+    shape = [_BATCH, min(_LENGTH, config.max_position_embeddings)]
+    ids = tf.random.stateless_uniform(shape, [0, 0], 0, config.vocab_size, tf.int32)
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+    }
+    function = tf.function(lambda: encoder(inputs, training=False)["pooled_output"])
+    # Without it, TensorFlow would warn that many models are many traces of one function.
+    concrete = function.get_concrete_function()
+    return lambda: concrete().numpy()
+
+
 def tables(
     students: Sequence[Student], speed_ups: Sequence[float | None]
 ) -> dict[str, list[list[str]]]:
-    """Returns tables of strings by their titles: one for each task and teacher.
-
-    Args:
-        speed_ups: what `measure` returned.
-    """
+    """Returns tables of strings by their titles: one for each task and teacher."""
     found: dict[str, list[list[str]]] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
         title = f"{student.task}, students of {student.teacher}"
-        rows = found.setdefault(title, [_header(student.metric)])
+        measured = ["recipe", "runs", "MB", student.metric, "times smaller", "kept", "times faster"]
+        rows = found.setdefault(title, [measured + ["published", "smaller", "kept", "faster"]])
+        megabytes, value = f"{student.teacher_bytes / 1e6:.1f}", f"{student.values[0]:.4f}"
+        teacher = ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
         # One for each dev set that its students were compared on.
-        if (teacher := _teacher_row(student)) not in rows:
+        if teacher not in rows:
             rows.append(teacher)
         rows.append(_row(student, speed_up))
     return found
-
-
-def _header(metric: str) -> list[str]:
-    measured = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
-    return measured + ["published", "smaller", "kept", "faster"]
-
-
-def _teacher_row(student: Student) -> list[str]:
-    megabytes, value = f"{student.teacher_bytes / 1e6:.1f}", f"{student.values[0]:.4f}"
-    return ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", "-", "-", "-", "-"]
 
 
 def _row(student: Student, speed_up: float | None) -> list[str]:

@@ -17,32 +17,27 @@ def num_parameters(checkpoint: Checkpoint) -> int:
     return sum(int(np.prod(tensor.shape)) for _, tensor in _weights(checkpoint))
 
 
-def gzip_bytes(checkpoint: Checkpoint) -> int:
+def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
+    """Returns what `compression.json` says about the zeros of a student.
+
+    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes.
+    """
+    values = {path: tensor.read() for path, tensor in _weights(student)}
+    pruned = [values[path] for path in values if PRUNED.fullmatch(path)]
+    kept = sum(map(np.count_nonzero, pruned))
+    return {
+        "sparsity": float(1 - kept / sum(value.size for value in pruned)),
+        "student_nonzero": int(sum(map(np.count_nonzero, values.values()))),
+        "teacher_gzip_bytes": _gzip_bytes(teacher),
+        "student_bytes": _gzip_bytes(student),
+    }
+
+
+def _gzip_bytes(checkpoint: Checkpoint) -> int:
     """Returns the size in bytes of all parameters as float32 under gzip."""
     compressor = zlib.compressobj(wbits=31)
     parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in _weights(checkpoint))
     return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
-
-
-def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
-    """Returns what `compression.json` says about the zeros of a student.
-
-    Returns:
-        sparsity: the share of zeros in the weights that `PruningAdamW` prunes.
-        student_nonzero: how many of the student's parameters are not zero.
-        teacher_gzip_bytes, student_bytes: see `gzip_bytes`.
-    """
-    counts = {
-        path: (int(np.count_nonzero(tensor.read())), int(np.prod(tensor.shape)))
-        for path, tensor in _weights(student)
-    }
-    pruned = np.sum([counts[path] for path in counts if PRUNED.fullmatch(path)], axis=0)
-    return {
-        "sparsity": float(1 - pruned[0] / pruned[1]),
-        "student_nonzero": sum(nonzero for nonzero, _ in counts.values()),
-        "teacher_gzip_bytes": gzip_bytes(teacher),
-        "student_bytes": gzip_bytes(student),
-    }
 
 
 def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:

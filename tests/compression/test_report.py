@@ -10,7 +10,6 @@ from bert_tf.compress import report
 from bert_tf.compression import report as reporting
 from bert_tf.compression.options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.speed import sequences_per_second
 from bert_tf.config import Head
 from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.models.encoder import BertEncoder
@@ -168,9 +167,9 @@ def test_speeds_are_those_of_the_fastest_turns(config, monkeypatch):
     ends = np.array(rounds).ravel()
     times = iter(np.stack([np.zeros_like(ends), ends], axis=1).ravel())
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    monkeypatch.setattr("bert_tf.compression.speed.progress_bar", _NoBar)
+    monkeypatch.setattr(reporting, "progress_bar", _NoBar)
     encoder = BertEncoder(config)
-    assert sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]
+    assert reporting.sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]
 
 
 class _NoBar:

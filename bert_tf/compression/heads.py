@@ -5,11 +5,48 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compression.options import CompressionOptions
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.run import model_spec, read_features
+from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_folder import RunFolder
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.reshaping import remove_heads
+from tfrecords.progress import say
+
+
+def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a fine-tuned model without its least important heads; see `head_importance`."""
+    config = checkpoint.spec.config
+    for matters, reason in (
+        (config.is_mobile, "is a MobileBERT, whose heads cannot be removed"),
+        (
+            config.num_hidden_groups,
+            "has layers that share weights, so that heads cannot be removed",
+        ),
+    ):
+        if matters:
+            raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
+    spec = model_spec(options, RunFolder(options.output_dir), checkpoint, None)
+    features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
+    model = load_task_model(task, checkpoint)
+    importance = head_importance(model, task.objective, features, options.eval_batch_size)
+    heads = {
+        layer: [config.kept_heads(layer)[place] for place in places]
+        for layer, places in least_important(importance, options.pruned_share).items()
+    }
+    before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
+    names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
+    say(
+        f"Removing {removed} of {before} attention heads, the least important ones for the loss of "
+        f"{len(features):,} training examples{'; by layer, ' if heads else ''}{'; '.join(names)}."
+    )
+    return remove_heads(checkpoint, heads)
 
 
 def head_importance(
@@ -21,10 +58,6 @@ def head_importance(
 
     g_h = 1 is a factor on the output of head h, so that |dL(x) / dg_h| is, to first order, how much
     the loss of an example x changes without the head. There is no dropout.
-
-    Args:
-        objective: what the model was trained to minimize.
-        features: the training examples.
 
     Returns:
         for every layer, the importance of its heads, float64 [N].
@@ -57,8 +90,7 @@ def gated_outputs(
 ) -> tf.Tensor:
     """Computes the output of a model with factors on the outputs of its heads.
 
-    Args:
-        gates: for every layer, the factors of each example, float32 [B, N].
+    `gates` are the factors of each example, float32 [B, N], for every layer.
     """
     encoder, rows = model.encoder, model.rows(batch)
     choices = tf.shape(batch["input_mask"])[1] if model.kind == "multiple_choice" else 1
@@ -77,10 +109,6 @@ def least_important(importance: Sequence[np.ndarray], share: float) -> dict[int,
 
     They are the least important ones of all layers together, except that the most important head
     of a layer always stays.
-
-    Args:
-        importance: see `head_importance`.
-        share: how many of all heads to remove.
     """
     spared = {(layer, int(np.argmax(values))) for layer, values in enumerate(importance)}
     order = sorted(

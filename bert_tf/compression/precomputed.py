@@ -29,10 +29,6 @@ def computed_once(
         run_folder: the run folder; None to keep nothing.
         name: the name of the file, such as "copies".
         inputs: everything that determines the result; different inputs differ in their `repr`.
-        compute: returns arrays.
-
-    Raises:
-        OSError: the file cannot be read or written.
     """
     if run_folder is None:
         return compute()
@@ -47,8 +43,8 @@ def computed_once(
         say(f"{path} is damaged or belongs to other flags or data: computing it again.")
     arrays, file = compute(), io.BytesIO()
     np.savez(file, **arrays)
-    digest = hashlib.sha256(key + file.getvalue()).digest()
-    atomic_write(path, digest + file.getvalue())
+    content = file.getvalue()
+    atomic_write(path, hashlib.sha256(key + content).digest() + content)
     return arrays
 
 
@@ -64,22 +60,19 @@ def _read(path: str) -> bytes:
 
 
 def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
-    """Checks that a run resumes with its teacher, whose checksum is kept in the run folder.
+    """Raises a ValueError unless a run resumes with its teacher.
 
-    Raises:
-        ValueError: the teacher has changed.
-        OSError: the file cannot be read or written.
+    The teacher's checksum is kept in the run folder.
     """
     path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher).encode()
     stored = _read(path)
-    if stored == digest:
-        return
-    if stored and RunFolder(run_folder).has_checkpoint():
+    if stored and stored != digest and RunFolder(run_folder).has_checkpoint():
         raise ValueError(
             f"{teacher.path} has changed since {run_folder} began to learn from it: restore it, or "
             "choose another --output_dir"
         )
-    atomic_write(path, digest)
+    if stored != digest:
+        atomic_write(path, digest)
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.glove import Glove
+from bert_tf.compression.heads import without_heads
 from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.compression.quantized_student import (
@@ -19,8 +20,7 @@ from bert_tf.compression.quantized_student import (
 )
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters, sparse_sizes
-from bert_tf.compression.student import StudentTask, initial_student, reads_pairs, without_heads
-from bert_tf.compression.teacher import known_spec
+from bert_tf.compression.student import StudentTask, initial_student, known_spec, reads_pairs
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.saved_run import check_resumable
@@ -45,11 +45,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         task: replaces the registered task with the name `options.task`.
 
     Returns:
-        the results of the student; see `fine_tune`.
-
-    Raises:
-        ValueError, OSError, Interrupted: see `fine_tune`; also if teacher, student, task and recipe
-            do not suit each other.
+        the results of the student; see `fine_tune`, also for what it raises.
     """
     name = task.name if task else task_name(options.task)
     options = with_length(dataclasses.replace(options, task=name), name)
@@ -104,22 +100,17 @@ def _student_task(
     options: CompressionOptions, recipe: Recipe, task: Task, teacher: Checkpoint
 ) -> StudentTask:
     arguments = task, recipe, teacher, not options.init_checkpoint
-    if not recipe.quantization:
-        augmentation = _augmentation(options, recipe, teacher)
-        folder = options.output_dir
-        return StudentTask(*arguments, options.pruned_share, augmentation, folder)
-    how = quantization(options, recipe)
-    return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
+    if recipe.quantization:
+        how = quantization(options, recipe)
+        return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
+    augmentation = _augmentation(options, recipe, teacher)
+    return StudentTask(*arguments, options.pruned_share, augmentation, options.output_dir)
 
 
 def _augmentation(
     options: CompressionOptions, recipe: Recipe, teacher: Checkpoint
 ) -> Augmentation | None:
-    """Returns what makes copies of the training examples; None without --augment.
-
-    Raises:
-        ValueError, OSError: --masked_lm or --glove_file cannot be used; says why.
-    """
+    """Returns what makes copies of the training examples; None without --augment."""
     if not options.augment:
         return None
     model = MaskedLM(options.masked_lm, options.max_seq_length)
@@ -177,10 +168,7 @@ def _report(
         if recipe.quantization:
             values |= student_facts(quantization(options, recipe), student, run.path)
         atomic_write(run.file(COMPRESSION), json.dumps(values, indent=2) + "\n")
-    if "sparsity" in values:
-        say(_describe_zeros(values))
-    if "layer_bits" in values:
-        say(_describe_bytes(values))
+    _describe_weights(values)
     before, after = values["teacher_parameters"], values["student_parameters"]
     theirs, ours = values["teacher_value"], values["student_value"]
     kept = f" ({ours / theirs:.1%} kept)" if rank(task.metric, theirs) > 0 else ""
@@ -190,24 +178,23 @@ def _report(
     )
 
 
-def _describe_zeros(values: Mapping[str, Any]) -> str:
-    """Returns a line on what a reader gains by zeros."""
-    before, after = values["teacher_gzip_bytes"], values["student_bytes"]
-    return (
-        f"{values['sparsity']:.1%} of the weights of layers and word embeddings are zero; "
-        f"{values['student_nonzero']:,} of {values['student_parameters']:,} parameters are not. "
-        f"With gzip, the weights of teacher and student take {before / 1e6:.1f} and "
-        f"{after / 1e6:.1f} MB ({before / after:.2f} times fewer)."
-    )
-
-
-def _describe_bytes(values: Mapping[str, Any]) -> str:
-    """Returns a line on the size of quantized weights."""
-    before, after = 4 * values["teacher_parameters"], values["student_bytes"]
-    return (
-        f"Weights of teacher and student: {before / 1e6:.2f} and {after / 1e6:.2f} MB "
-        f"({before / after:.2f} times smaller)."
-    )
+def _describe_weights(values: Mapping[str, Any]) -> None:
+    """Prints what a reader gains by zeros, or by few bits."""
+    after = values["student_bytes"]
+    if "sparsity" in values:
+        before = values["teacher_gzip_bytes"]
+        say(
+            f"{values['sparsity']:.1%} of the weights of layers and word embeddings are zero; "
+            f"{values['student_nonzero']:,} of {values['student_parameters']:,} parameters are "
+            f"not. With gzip, the weights of teacher and student take {before / 1e6:.1f} and "
+            f"{after / 1e6:.1f} MB ({before / after:.2f} times fewer)."
+        )
+    if "layer_bits" in values:
+        before = 4 * values["teacher_parameters"]
+        say(
+            f"Weights of teacher and student: {before / 1e6:.2f} and {after / 1e6:.2f} MB "
+            f"({before / after:.2f} times smaller)."
+        )
 
 
 def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:

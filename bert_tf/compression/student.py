@@ -7,31 +7,32 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.heads import head_importance, least_important
-from bert_tf.compression.options import CompressionOptions, StudentOptions
-from bert_tf.compression.outputs import HIDDEN
+from bert_tf.compression.options import StudentOptions
+from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.teacher import known_spec, predict
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import OBJECTIVES
-from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.run_folder import RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW
-from bert_tf.training.trainer import Objective
+from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.reshaping import keep_layers, parse_layers, remove_heads
-from tfrecords.progress import say
+from bert_tf.weights.reshaping import keep_layers, parse_layers
+from tfrecords.progress import counted, say
+from tfrecords.vocabulary import Vocabulary
 
 
 def initial_student(
@@ -41,16 +42,15 @@ def initial_student(
 
     Args:
         pairs: whether a BiLSTM compares two texts.
-
-    Raises:
-        ValueError: --student_layers is wrong, or layers share weights, so that none can be chosen.
-        OSError: --init_checkpoint cannot be read.
     """
     if options.is_random:
         return None
-    file, run = options.bert_config_file, RunFolder(options.output_dir)
     given = open_init_checkpoint(
-        options.init_checkpoint, file, options.replace_vocab, run, options.vocab_file
+        options.init_checkpoint,
+        options.bert_config_file,
+        options.replace_vocab,
+        RunFolder(options.output_dir),
+        options.vocab_file,
     )
     source = given or teacher
     if recipe.bilstm:
@@ -60,39 +60,6 @@ def initial_student(
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
     layers = recipe.layers(count)
     return given or (source if len(layers) == count else keep_layers(source, layers))
-
-
-def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoint) -> Checkpoint:
-    """Returns a fine-tuned model without its least important heads; see `head_importance`.
-
-    Raises:
-        ValueError, OSError: layers share weights, or the training data cannot be read.
-    """
-    config = checkpoint.spec.config
-    if config.is_mobile:
-        raise ValueError(
-            f"{checkpoint.path} is a MobileBERT, whose heads cannot be removed: use another recipe"
-        )
-    if config.num_hidden_groups:
-        raise ValueError(
-            f"the layers of {checkpoint.path} share weights, so that heads cannot be removed from "
-            "each: use another recipe"
-        )
-    spec = model_spec(options, RunFolder(options.output_dir), checkpoint, None)
-    features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
-    model = load_task_model(task, checkpoint)
-    importance = head_importance(model, task.objective, features, options.eval_batch_size)
-    heads = {
-        layer: [config.kept_heads(layer)[place] for place in places]
-        for layer, places in least_important(importance, options.pruned_share).items()
-    }
-    before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
-    names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
-    say(
-        f"Removing {removed} of {before} attention heads, the least important ones for the loss of "
-        f"{len(features):,} training examples{'; by layer, ' if heads else ''}{'; '.join(names)}."
-    )
-    return remove_heads(checkpoint, heads)
 
 
 def bilstm_student(source: Checkpoint, pairs: bool) -> Checkpoint:
@@ -126,6 +93,30 @@ def reads_pairs(task: Task) -> bool:
     return task.head.kind == "multiple_choice" or getattr(task, "pairs", False)
 
 
+def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> ModelSpec:
+    """Returns what a teacher reads, which is what its student reads where it is not known."""
+    spec = teacher.spec
+    casing = lower_case if spec.lower_case is None else spec.lower_case
+    return ModelSpec(spec.config, spec.vocab or vocab, casing)
+
+
+def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
+    """Returns what a teacher predicts for every example: logits [N, C] or numbers [N].
+
+    It computes on the first GPU, if there is one, or else on the CPU.
+    """
+    say(f"The teacher predicts {counted(len(features), 'training example')}.")
+    gpus = tf.config.list_logical_devices("GPU")
+    strategy = tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
+    with strategy.scope():
+        model = load_task_model(task, teacher)
+    trainer = Trainer(strategy, model, task.objective)
+    batches = eval_batches(features, 32)
+    batches = with_progress(batches, "Predicting", total=len(batches))
+    (predictions,) = trainer.predict(batches).values()
+    return predictions
+
+
 class StudentTask:
     """A task that a student learns from its teacher; otherwise, the task itself.
 
@@ -134,15 +125,11 @@ class StudentTask:
     vocabulary: each model reads the same text with its own tokenizer.
 
     Args:
-        task: the task.
         teacher: a model that was fine-tuned on it.
         keeps_head: whether the student starts with the teacher's head.
         sparsity: the share of weights to set to zero, if the recipe does so.
         augmentation: makes copies of the training examples, whose labels do not count.
         run_folder: where the teacher's checksum and predictions are kept; None to keep none.
-
-    Raises:
-        ValueError: the recipe or the teacher does not suit the task.
     """
 
     def __init__(
@@ -158,7 +145,8 @@ class StudentTask:
         self._task, self._recipe, self._teacher = task, recipe, teacher
         self._sparsity, self._run_folder = sparsity, run_folder
         self._keeps_head = keeps_head and task.head is not None and not recipe.bilstm
-        if recipe.has_teacher and not _is_supported(task):
+        supported = task.head is not None and isinstance(task.objective, OBJECTIVES)
+        if recipe.has_teacher and not supported:
             raise ValueError(
                 f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
                 "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
@@ -182,17 +170,11 @@ class StudentTask:
         return self.training_objective(1)
 
     def training_objective(self, num_train_steps: int) -> Objective:
-        """See `Task.training_objective`."""
         if not self._recipe.has_teacher:
             return self._task.objective
         return DistillationObjective(self._task.objective, self._recipe, num_train_steps)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """See `Task.read_splits`.
-
-        Raises:
-            ValueError: also if the run resumes with another teacher, or has no use for copies.
-        """
         if TRAIN in names and self._recipe.has_teacher and self._run_folder:
             check_same_teacher(self._run_folder, self._teacher)
         splits = self._task.read_splits(names, files, seed)
@@ -209,11 +191,7 @@ class StudentTask:
     def featurize(
         self, examples: Any, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
-        """See `Task.featurize`; adds the teacher's predictions to the training examples.
-
-        Raises:
-            ValueError: the student's vocabulary or casing must be the teacher's, but is not.
-        """
+        """See `Task.featurize`; adds the teacher's predictions to the training examples."""
         theirs = self._tokenizer(tokenizer)
         reads_alone = self._predicts_once or not self._recipe.has_teacher
         if theirs != tokenizer and not reads_alone:
@@ -226,14 +204,13 @@ class StudentTask:
         trains = examples is self._train
         if trains and self._augmentation and self._augmentation.changes.masked:
             theirs, tokenizer = map(_reading_masks, (theirs, tokenizer))
-        features = self._task.featurize(examples, tokenizer, max_seq_length)
+        features = read = self._task.featurize(examples, tokenizer, max_seq_length)
         if not (trains and self._predicts_once):
             return features
-        read = features
         if theirs != tokenizer:
             read = self._task.featurize(examples, theirs, max_seq_length)
-        answers = self._predictions(read)
-        return dataclasses.replace(features, targets={**features.targets, TEACHER: answers})
+        targets = {**features.targets, TEACHER: self._predictions(read)}
+        return dataclasses.replace(features, targets=targets)
 
     def _predictions(self, features: Features) -> np.ndarray:
         """Returns the teacher's predictions for the training examples; see `predict`."""
@@ -256,11 +233,6 @@ class StudentTask:
         return WordPieceTokenizer(spec.vocab, spec.lower_case)
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        """See `Task.build_model`.
-
-        Raises:
-            ValueError: the recipe does not suit the student, or cannot compare these two models.
-        """
         if self._recipe.shares_layers and not config.num_hidden_groups:
             raise ValueError(
                 "--recipe=albert is for students whose layers share their weights, but this one is "
@@ -280,13 +252,11 @@ class StudentTask:
     def make_optimizer(
         self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
     ) -> AdamW:
-        """See `Task.make_optimizer`."""
         if not self._recipe.zeroes_weights:
             return self._task.make_optimizer(weights, num_first_steps, **arguments)
         return PruningAdamW(weights, self._sparsity, num_first_steps, **arguments)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        """See `Task.initial_weights`."""
         if self._recipe.bilstm:
             return [model.encoder.word_embeddings]
         return model.encoder.weights + (model.head.weights if self._keeps_head else [])
@@ -296,10 +266,6 @@ def _reading_masks(tokenizer: WordPieceTokenizer) -> WordPieceTokenizer:
     return WordPieceTokenizer(tokenizer.vocab, tokenizer.lower_case, special_tokens_in_text=True)
 
 
-def _is_supported(task: Task) -> bool:
-    return task.head is not None and isinstance(task.objective, OBJECTIVES)
-
-
 def check_comparable(
     recipe: Recipe,
     student: BertConfig,
@@ -307,9 +273,11 @@ def check_comparable(
     or_else: str = ", or --recipe=pd, which compares predictions alone",
 ) -> None:
     """Raises a ValueError if a recipe cannot compare two models."""
+    compares_widths = recipe.replaces or any(term.values == HIDDEN for term in recipe.terms)
+    compares_heads = ATTENTION in recipe.reads
     for reason, name, matters in (
-        ("layers of one width", "hidden_size", recipe.replaces or _compares_widths(recipe)),
-        ("as many heads", "num_attention_heads", "attention" in recipe.reads),
+        ("layers of one width", "hidden_size", compares_widths),
+        ("as many heads", "num_attention_heads", compares_heads),
     ):
         ours, theirs = getattr(student, name), getattr(teacher, name)
         if matters and ours != theirs:
@@ -317,23 +285,19 @@ def check_comparable(
                 f"this recipe needs {reason} in student and teacher, but their {name} are {ours} "
                 f"and {theirs}: use another --init_checkpoint{or_else}"
             )
-    if "attention" in recipe.reads and (student.pruned_heads or teacher.pruned_heads):
+    alone = "use --recipe=pd, which compares predictions alone"
+    if compares_heads and (student.pruned_heads or teacher.pruned_heads):
         raise ValueError(
             "this recipe compares all attention heads of student and teacher, but one of them "
-            "lacks some (pruned_heads): use --recipe=pd, which compares predictions alone"
+            f"lacks some (pruned_heads): {alone}"
         )
-    reads_layers = recipe.replaces or HIDDEN in recipe.reads or "attention" in recipe.reads
-    if reads_layers and (student.is_decoder or teacher.is_decoder):
+    if (recipe.replaces or recipe.reads) and (student.is_decoder or teacher.is_decoder):
         raise ValueError(
             "this recipe compares layers, but student or teacher reads from left to right "
-            "(is_decoder): use --recipe=pd, which compares predictions alone"
+            f"(is_decoder): {alone}"
         )
     if recipe.has_teacher and student.num_hidden_layers > teacher.num_hidden_layers:
         raise ValueError(
             f"the student has {student.num_hidden_layers} layers, more than the "
             f"{teacher.num_hidden_layers} of the teacher: use a smaller --init_checkpoint"
         )
-
-
-def _compares_widths(recipe: Recipe) -> bool:
-    return any(term.values == HIDDEN for term in recipe.terms)

@@ -14,15 +14,11 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.distillation import TEACHER
+from bert_tf.compression.heads import without_heads
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run import hold_out_as_teacher, num_parameters
-from bert_tf.compression.student import (
-    StudentTask,
-    initial_student,
-    reads_pairs,
-    without_heads,
-)
+from bert_tf.compression.student import StudentTask, initial_student, reads_pairs
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches

@@ -12,7 +12,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
-from bert_tf.compression import student
+from bert_tf.compression import heads
 from bert_tf.compression.heads import gated_outputs, head_importance, least_important
 from bert_tf.compression.pruning import PRUNED, PruningAdamW, keep_mask, sparsity_at
 from bert_tf.config import ModelSpec
@@ -135,13 +135,13 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, mon
         ("load_task_model", None),
         ("head_importance", importance),
     ):
-        monkeypatch.setattr(student, name, lambda *_, value=value: value)
-    monkeypatch.setattr(student, "remove_heads", lambda checkpoint, heads: heads)
+        monkeypatch.setattr(heads, name, lambda *_, value=value: value)
+    monkeypatch.setattr(heads, "remove_heads", lambda checkpoint, removed: removed)
     source = open_checkpoint(teacher)
     config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
     source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
     options = make_options(teacher, files, "unused", recipe="heads", sparsity=0.1)
-    assert student.without_heads(options, TASKS["sst2"], source) == {0: [2]}
+    assert heads.without_heads(options, TASKS["sst2"], source) == {0: [2]}
 
 
 def test_the_schedule_and_the_mask():

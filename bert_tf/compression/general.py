@@ -33,11 +33,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     predictions is an encoder without a masked-LM head.
 
     Returns:
-        the metrics of the last evaluation; see `pretrain`.
-
-    Raises:
-        ValueError, OSError, Interrupted: see `pretrain`; also if teacher, student, records and
-            recipe do not suit each other.
+        the metrics of the last evaluation; see `pretrain`, also for what it raises.
     """
     recipe, run = GENERAL_RECIPES[options.recipe], RunFolder(options.output_dir)
     resumes = run.has_checkpoint()
@@ -76,13 +72,11 @@ class GeneralStudent(PretrainingTask):
         recipe: one of `GENERAL_RECIPES`.
         teacher: the pre-trained model.
         run_folder: where the teacher's checksum is kept; None to keep none.
-
-    Raises:
-        ValueError: the recipe compares predictions, and the teacher has no masked-LM head.
     """
 
     def __init__(self, recipe: Recipe, teacher: Checkpoint, run_folder: str | None = None):
         self._recipe, self._teacher, self._run_folder = recipe, teacher, run_folder
+        self._theirs = teacher.spec.config
         self.teachers = {teacher.path: teacher.spec}
         if recipe.predicts and "masked_lm" not in map(part_of, teacher.tensors):
             raise ValueError(
@@ -91,19 +85,18 @@ class GeneralStudent(PretrainingTask):
             )
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
-        """See `PretrainingTask.build_model`.
-
-        Raises:
-            ValueError: the recipe cannot compare student and teacher.
-        """
-        source, recipe, config = self._teacher, self._recipe, spec.config
-        check_comparable(recipe, config, source.spec.config, " or another --bert_config_file")
-        if recipe.predicts:
-            _check_vocab_sizes(config, source.spec.config)
+        source, recipe, ours, theirs = self._teacher, self._recipe, spec.config, self._theirs
+        check_comparable(recipe, ours, theirs, " or another --bert_config_file")
+        if recipe.predicts and ours.vocab_size != theirs.vocab_size:
+            raise ValueError(
+                "this recipe compares the probabilities of all tokens in student and teacher, but "
+                f"their vocab_size are {ours.vocab_size} and {theirs.vocab_size}: use another "
+                "--init_checkpoint or another --bert_config_file"
+            )
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if recipe.predicts else BertEncoder
-        student, teacher = model_type(config, rematerialize), model_type(source.spec.config)
+        student, teacher = model_type(ours, rematerialize), model_type(theirs)
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)
         return Distillation(student, teacher)
 
@@ -118,16 +111,7 @@ class GeneralStudent(PretrainingTask):
         predicted = predictions if self._recipe.predicts else 0
         ours = super().training_flops(config, length, predicted)
         # The teacher has a forward pass only.
-        return ours + super().training_flops(self._teacher.spec.config, length, predicted) // 3
-
-
-def _check_vocab_sizes(student: BertConfig, teacher: BertConfig) -> None:
-    if student.vocab_size != teacher.vocab_size:
-        raise ValueError(
-            "this recipe compares the probabilities of all tokens in student and teacher, but "
-            f"their vocab_size are {student.vocab_size} and {teacher.vocab_size}: use another "
-            "--init_checkpoint or another --bert_config_file"
-        )
+        return ours + super().training_flops(self._theirs, length, predicted) // 3
 
 
 class _Nothing:

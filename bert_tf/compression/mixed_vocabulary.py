@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.compression.projections import SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
@@ -15,19 +14,92 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import OPTIONAL, load_weights
-from bert_tf.weights.names import has_projection, part_of
+from bert_tf.weights.names import has_projection, part_of, weights
 from tfrecords.progress import say
 
+# The axes of weights that differ in size between models of one depth. "3 attended" are three
+# matrices side by side.
+_WIDTHS = {
+    "hidden": "hidden",
+    "embedding": "hidden",
+    "attended": "hidden",
+    "3 attended": "hidden",
+    "inner": "inner",
+}
+_PARTS = ("encoder", "pooler", "masked_lm")
 # The factor of the distance between the weights.
 _DISTANCE = 1e-3
 # What must be equal in student and teacher, so that every weight has a counterpart.
-_SAME = (
-    "num_hidden_layers",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "classifier_activation",
-)
+_SAME = "num_hidden_layers max_position_embeddings type_vocab_size classifier_activation".split()
 _SPECIAL = ("num_hidden_groups", "pruned_heads", "intra_bottleneck_size", "is_decoder")
+
+
+class SharedProjections(keras.layers.Layer):
+    """Measures how far the projected weights of a student are from those of its teacher.
+
+    Two widths differ: that of the layers, and that inside the feed-forward networks. For each of
+    them, one matrix projects the inputs of the student's kernels to the teacher's width, and one
+    the outputs: a kernel W becomes U^T W V. All weights share these four matrices. They start
+    orthogonal, so that projecting up keeps lengths.
+
+    Source: Extreme Language Model Compression with Optimal Subwords and Shared Projections
+    (arXiv:1909.11687v1) section 3.2, projection up.
+    """
+
+    def __init__(self, student: BertConfig, teacher: BertConfig, **kwargs):
+        super().__init__(dtype="float32", **kwargs)
+        self._axes = _axes_by_path(student)
+        self._matrices = {
+            (width, role): self.add_weight(
+                name=f"{width}_{role}", shape=sizes, initializer="orthogonal"
+            )
+            for width, sizes in (
+                ("hidden", (student.hidden_size, teacher.hidden_size)),
+                ("inner", (student.intermediate_size, teacher.intermediate_size)),
+            )
+            for role in ("input", "output")
+        }
+        self.built = True
+
+    def distance(
+        self, student: Sequence[keras.Variable], teacher: Sequence[keras.Variable]
+    ) -> tf.Tensor:
+        """Returns the sum of the squared differences over all weights.
+
+        The models have them in the same order. Tables of the teacher with a row per token hold the
+        rows of the student's tokens last.
+        """
+        distances = []
+        for weight, counterpart in zip(student, teacher, strict=True):
+            if weight.path not in self._axes:
+                continue
+            axes = self._axes[weight.path]
+            ours, theirs = map(tf.convert_to_tensor, (weight, counterpart))
+            if axes[0] == "vocab":
+                theirs = theirs[-ours.shape[0] :]
+            difference = tf.math.squared_difference(self._project(ours, axes), theirs)
+            distances.append(tf.reduce_sum(difference))
+        return tf.add_n(distances)
+
+    def _project(self, weight: tf.Tensor, axes: tuple[str, ...]) -> tf.Tensor:
+        """Returns a weight of the student in the teacher's widths, given the names of its axes."""
+        if width := _WIDTHS.get(axes[-1]):
+            matrix = self._matrices[width, "output"]
+            rows = tf.reshape(weight, [-1, matrix.shape[0]]) @ tf.convert_to_tensor(matrix)
+            weight = tf.reshape(rows, [*weight.shape[:-1], -1])
+        if len(axes) == 2 and (width := _WIDTHS.get(axes[0])):
+            weight = tf.matmul(self._matrices[width, "input"], weight, transpose_a=True)
+        return weight
+
+
+def _axes_by_path(config: BertConfig) -> dict[str, tuple[str, ...]]:
+    """Returns the names of the axes of all weights to compare."""
+    return {
+        weight.path.format(layer): weight.shape
+        for weight in weights(config)
+        if part_of(weight.path) in _PARTS
+        for layer in (range(config.num_hidden_layers) if "{}" in weight.path else [0])
+    }
 
 
 class DualPretrainer(keras.Model):
@@ -55,7 +127,6 @@ class DualPretrainer(keras.Model):
         return self.student.encoder
 
     def distance(self) -> tf.Tensor:
-        """See `SharedProjections.distance`."""
         return self.projections.distance(self.student.weights, self.teacher.weights)
 
     def call(self, inputs, training=None):
@@ -116,9 +187,6 @@ class DualTraining(PretrainingTask):
     Args:
         teacher: the pre-trained model.
         masked_lm_prob: share of the teacher's tokens to predict.
-
-    Raises:
-        ValueError: the teacher's vocabulary is unknown.
     """
 
     def __init__(self, teacher: Checkpoint, masked_lm_prob: float):
@@ -132,11 +200,6 @@ class DualTraining(PretrainingTask):
         self.teachers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> DualPretrainer:
-        """See `PretrainingTask.build_model`.
-
-        Raises:
-            ValueError: the weights of student and teacher do not correspond.
-        """
         source = self._teacher
         _check_comparable(spec.config, source.spec.config)
         if not spec.vocab or spec.lower_case is None:
@@ -168,8 +231,7 @@ class DualTraining(PretrainingTask):
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
         theirs = self._teacher.spec.config
         theirs = dataclasses.replace(theirs, vocab_size=theirs.vocab_size + config.vocab_size)
-        models = config, theirs
-        return sum(training_flops(model, length, predictions) for model in models)
+        return sum(training_flops(model, length, predictions) for model in (config, theirs))
 
     def _rows(self, spec: ModelSpec) -> MixedRows:
         return MixedRows(spec, self._teacher.spec, self._masked_lm_prob)

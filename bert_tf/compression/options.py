@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES
 from bert_tf.finetuning.options import FineTuningOptions
@@ -11,10 +11,16 @@ from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option
 
-if TYPE_CHECKING:
-    pass
-
 COMPRESSION = "compression.json"
+# Why the students of some recipes do not start with layers of the teacher.
+_OWN_STUDENTS = {
+    "mixed-vocabulary": "has a student with a vocabulary of its own: with --input_file, give "
+    "--bert_config_file; with --task, give --init_checkpoint",
+    "mobilebert": "has a student of your choice: give --bert_config_file, such as the one in "
+    "docs/pretraining.md, or --init_checkpoint",
+    "albert": "compares an ALBERT of your choice with the teacher: give --init_checkpoint, or "
+    "--preset=albert-base and --vocab_file",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,22 +38,11 @@ class StudentOptions(command.Options):
         if self.worker_hosts or self.strategy == "multi_worker":
             raise ValueError("--worker_hosts: compress runs on one machine")
         own = self.init_checkpoint or self.is_random
-        if self.recipe == "mixed-vocabulary" and not own:
-            raise ValueError(
-                "--recipe=mixed-vocabulary has a student with a vocabulary of its own: with "
-                "--input_file, give --bert_config_file; with --task, give --init_checkpoint"
-            )
-        if self.recipe == "mobilebert" and not (own or self.student_layers):
-            raise ValueError(
-                "--recipe=mobilebert has a student of your choice: give --bert_config_file, such "
-                "as the one in docs/pretraining.md, or --init_checkpoint"
-            )
-        if self.recipe == "albert" and not own:
-            raise ValueError(
-                "--recipe=albert compares an ALBERT of your choice with the teacher: give "
-                "--init_checkpoint, or --preset=albert-base and --vocab_file"
-            )
-        if self.student_layers and not self.init_checkpoint and self.is_random:
+        if self.recipe == "mobilebert":
+            own = own or self.student_layers
+        if self.recipe in _OWN_STUDENTS and not own:
+            raise ValueError(f"--recipe={self.recipe} {_OWN_STUDENTS[self.recipe]}")
+        if self.student_layers and self.is_random:
             raise ValueError(
                 "--student_layers has no effect on a student with random weights: omit it, or "
                 "omit --preset and --bert_config_file"
@@ -156,10 +151,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
                 "--recipe=heads removes heads of the teacher, by what they contribute to its "
                 "predictions: omit --init_checkpoint, --preset and --bert_config_file"
             )
-        self._check_quantization()
+        self._check_bits()
 
-    def _check_quantization(self) -> None:
-        """Checks the flags of qbert."""
+    def _check_bits(self) -> None:
         for name in ("bits", "embedding_bits", "weight_groups"):
             if self.recipe != "qbert" and getattr(self, name):
                 raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
@@ -179,11 +173,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         return tuple(map(int, self.bits.split("/"))) if self.bits else ()
 
     def num_train_steps(self, num_examples: int) -> int:
-        """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing.
-
-        Raises:
-            ValueError: it would be 0, and nothing would be compressed.
-        """
+        """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing."""
         if self.num_train_epochs == 0 and self.recipe in ("layers", "heads"):
             return 0
         return super().num_train_steps(num_examples)
@@ -196,9 +186,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralOptions(StudentOptions, PretrainingOptions):
-    """Which pre-trained model to compress, how, and on which records; the other flags are those of
-    pre-training.
-    """
+    """Which pre-trained model to compress, how, and on which records."""
 
     absent_flags: ClassVar[Mapping[str, str]] = PretrainingOptions.absent_flags | {
         "task": "a student learns on a task, with --task, or on records, with --input_file: omit "

@@ -43,15 +43,9 @@ MASKED_AND_SAMPLED = Changes(0.1, masked=0.1, sampled=0.25)
 def change(
     words: Words, candidates: Sequence[Words], changes: Changes, random: np.random.Generator
 ) -> list[str]:
-    """Returns a copy of a text.
-
-    Args:
-        words: the words of the text.
-        candidates: what may replace each word; a word without candidates is not replaced.
-    """
-    draws = random.random(len(words))
+    """Returns a copy of a text, given what may replace each of its words, which may be nothing."""
     copy = list(words)
-    for place, draw in enumerate(draws):
+    for place, draw in enumerate(random.random(len(words))):
         if draw < changes.masked:
             copy[place] = MASK
         elif draw < changes.masked + changes.replaced and len(candidates[place]):
@@ -74,7 +68,6 @@ class Augmentation:
         copies: the number of copies of each example. Those that equal the example or each other
             are left out.
         changes: what happens to the texts of a copy.
-        seed: the seed.
         glove: finds the candidates of other words; by default, they have none.
         run_folder: where the copies are kept; None to keep none.
     """

@@ -91,11 +91,7 @@ class DistillationObjective:
     predictions, over the tokens with a tag or a mask; in training, taggers divide by the number of
     `TaggingObjective`. An example of several rows or predictions counts with their mean.
 
-    Trains a `Distillation`; predicts what the task's objective predicts, with the student.
-
-    Args:
-        base: the objective of the task or of the masked LM.
-        num_train_steps: the number of steps of the run.
+    Trains a `Distillation`; predicts what the objective of the task predicts, with the student.
     """
 
     reads_step = True
@@ -146,23 +142,20 @@ class DistillationObjective:
             if TEACHER in batch
             else compute(model.teacher, batch, self._recipe.reads, False)
         )
-        teacher = tf.nest.map_structure(_constant, teacher)
+        teacher = tf.nest.map_structure(lambda x: x if x is None else tf.stop_gradient(x), teacher)
         mask = encoder_inputs(model.student, batch)["input_mask"]
-        pair = Pair(
-            *(self._comparable(x, mask) for x in (teacher, student)), mask, progress, model.project
+        ours, theirs = (
+            x._replace(logits=distributions(self._base, x.logits, mask)) for x in (student, teacher)
         )
+        pair = Pair(theirs, ours, mask, progress, model.project)
         sums = {}
         for term in self._recipe.terms:
-            factor, weights = term.weight * active(progress, term.during), _weights(term, batch)
-            sums[term.name] = factor * _weighted_sum(term.loss(pair), weights)
+            weights = _weights(term, batch)
+            # Several losses of one weight count with their mean.
+            losses = tf.reshape(term.loss(pair), tf.concat([tf.shape(weights), [-1]], axis=0))
+            total = tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * weights)
+            sums[term.name] = term.weight * active(progress, term.during) * total
         return student.output, sums
-
-    def _comparable(self, outputs: Outputs, mask: tf.Tensor) -> Outputs:
-        return outputs._replace(logits=distributions(self._base, outputs.logits, mask))
-
-
-def _constant(x: tf.Tensor | None) -> tf.Tensor | None:
-    return x if x is None else tf.stop_gradient(x)
 
 
 class _Called:
@@ -190,14 +183,3 @@ def _weights(term: Term, batch: Tensors) -> tf.Tensor:
     if term.predicts and "tags" in batch:
         return tf.cast(batch["tags"] >= 0, tf.float32) * examples[:, tf.newaxis]
     return examples
-
-
-def _weighted_sum(losses: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns the sum of losses with weights; several losses of one weight count with their mean.
-
-    Args:
-        losses: in the order of the weights.
-        weights: as `_weights` returns them.
-    """
-    shape = tf.concat([tf.shape(weights), [-1]], axis=0)
-    return tf.reduce_sum(tf.reduce_mean(tf.reshape(losses, shape), axis=-1) * weights)

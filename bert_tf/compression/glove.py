@@ -21,13 +21,6 @@ class Glove:
     UTF-8, vectors of zeros only and blank lines are left out. The vectors stay in memory, with 4
     bytes per number. The file may be compressed with gzip, bzip2, xz or zstd.
 
-    Args:
-        path: the file.
-
-    Raises:
-        ValueError: a line holds something else, or there are no vectors; names the line.
-        OSError: the file cannot be read.
-
     Source: TinyBERT (arXiv:1909.10351) algorithm 1.
     """
 
@@ -40,7 +33,12 @@ class Glove:
             where, fields = f"{path}, line {number:,}", line.split()
             if not fields:
                 continue
-            size = size or _size(fields, where)
+            if not size and len(fields) < 3:
+                raise ValueError(
+                    f"{where} holds no vector: each line must hold a word and its numbers; if this "
+                    "line is a header, delete it"
+                )
+            size = size or len(fields) - 1
             vector = _vector(fields, size, where)
             length = np.linalg.norm(vector)
             word = b" ".join(fields[:-size]).decode(errors="replace")
@@ -93,16 +91,6 @@ def _lines(path: str) -> Iterator[bytes]:
             yield from lines
             bar.update(len(part))
     yield rest
-
-
-def _size(fields: Sequence[bytes], where: str) -> int:
-    """Returns how many numbers follow the word of the first line."""
-    if len(fields) < 3:
-        raise ValueError(
-            f"{where} holds no vector: each line must hold a word and its numbers; if this line is "
-            "a header, delete it"
-        )
-    return len(fields) - 1
 
 
 def _vector(fields: Sequence[bytes], size: int, where: str) -> np.ndarray:

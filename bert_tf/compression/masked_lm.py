@@ -25,9 +25,6 @@ class MaskedLM:
     Attributes:
         lower_case: whether its texts are lower-cased.
         fingerprint: a checksum of everything that determines the candidates.
-
-    Raises:
-        ValueError, OSError: the checkpoint cannot be used; says why.
     """
 
     def __init__(self, path: str, max_seq_length: int):
@@ -57,10 +54,7 @@ class MaskedLM:
     ) -> tuple[list[str], list[list[str]]]:
         """Returns the normalized words of a text, and the candidates of each word.
 
-        Args:
-            text: the text.
-            glove: finds the candidates of words that are several tokens or [UNK]; by default, they
-                have none.
+        Words that are several tokens or [UNK] have the candidates of `glove`, or none without it.
         """
         vocab = self._tokenizer.vocab
         words = [word.decode() for word in self._tokenizer.words([text])[0].numpy()]
@@ -87,12 +81,8 @@ class MaskedLM:
 
 def _words(tokenizer: WordPieceTokenizer) -> np.ndarray:
     """Returns the ids of the tokens that are words, which special and unused tokens are not."""
-    special = [_is_special(token) for token in tokenizer.vocab.tokens]
+    special = [len(token) > 1 and token.startswith("[") for token in tokenizer.vocab.tokens]
     return np.flatnonzero(tokenizer.starts_word & ~np.array(special)).astype(np.int32)
-
-
-def _is_special(token: str) -> bool:
-    return len(token) > 1 and token.startswith("[")
 
 
 def _likeliest(

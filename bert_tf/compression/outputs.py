@@ -39,15 +39,10 @@ class Outputs(NamedTuple):
 def compute(
     model: keras.Model, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
 ) -> Outputs:
-    """Calls a model and returns what `reads` names besides the logits.
+    """Calls a task model, a pre-trainer or an encoder; returns what `reads` names, and the logits.
 
     Attention scores are computed from the input of each layer, because the attention itself does
     not keep them.
-
-    Args:
-        model: a task model, a pre-trainer or an encoder.
-        batch: its inputs.
-        reads: HIDDEN, or HIDDEN and ATTENTION.
     """
     encoder, rows = getattr(model, "encoder", model), encoder_inputs(model, batch)
     if isinstance(model, BertTaskModel):
@@ -87,11 +82,6 @@ def distributions(objective: Objective, logits: tf.Tensor, mask: tf.Tensor) -> t
     | `SpanObjective`       | [B, 2, S]: the start and the end, never at padding      |
     | `RegressionObjective` | [B]: numbers, in standard deviations                    |
     | others                | `logits`                                                |
-
-    Args:
-        objective: what the model was trained with.
-        logits: what the model returns.
-        mask: the `input_mask`.
     """
     if isinstance(objective, MultiLabelObjective):
         return tf.stack([logits, tf.zeros_like(logits)], axis=-1)

@@ -21,13 +21,7 @@ def sparsity_at(step: tf.Tensor, final: float, num_steps: int) -> tf.Tensor:
 
         s_t = s_f (1 - (1 - t / n)^3)
 
-    Args:
-        step: t, the number of finished steps, at most n.
-        final: s_f.
-        num_steps: n.
-
-    Returns:
-        float64 [].
+    `step` is t, at most n = `num_steps`, and `final` is s_f; the result is float64 [].
 
     Source: To prune, or not to prune (arXiv:1710.01878) equation 1, from 0 at the start.
     """
@@ -36,11 +30,9 @@ def sparsity_at(step: tf.Tensor, final: float, num_steps: int) -> tf.Tensor:
 
 
 def keep_mask(matrix: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """Returns where a matrix keeps its values: false for the smallest magnitudes, bool.
+    """Returns where a matrix keeps its values: false for a share of the smallest magnitudes.
 
-    Args:
-        share: how many of the values to drop, float64 []. Values equal to the largest that is
-            dropped are dropped, too.
+    Values equal to the largest that is dropped are dropped, too.
     """
     magnitudes = tf.sort(tf.abs(tf.reshape(matrix, [-1])))
     count = tf.cast(tf.round(share * matrix.shape.num_elements()), tf.int64)
@@ -73,7 +65,6 @@ class PruningAdamW(AdamW):
         self.slots["pruning_step"] = self._step
 
     def apply(self, gradients, learning_rate, scale=1.0, finite=None) -> None:
-        """Updates the variables; see `Optimizer.apply`."""
         # With a moment of 0, which it has since it became 0, a zero then stays as it is.
         gradients = [
             tf.where(tf.equal(target, 0.0), 0.0, gradient) if prunes else gradient

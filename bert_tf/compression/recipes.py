@@ -32,11 +32,8 @@ from bert_tf.compression.theseus import REPLACED_AFTER
 class Published(NamedTuple):
     """The row of a model in the survey, relative to BERT-base.
 
-    Attributes:
-        name: the model.
-        compression: how many times smaller the model is.
-        quality: the share of BERT-base's quality that it keeps.
-        speed_up: how many times faster it is; None if not stated.
+    It is `compression` times smaller, keeps `quality` of BERT-base's, and is `speed_up` times
+    faster, if that is stated.
 
     Source: Compressing Large-Scale Transformer-Based Models (arXiv:2002.11985).
     """

@@ -1,7 +1,6 @@
 """Rows of a student's tokens in which some words have the tokens of its teacher."""
 
 import dataclasses
-from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -61,20 +60,17 @@ class MixedRows:
         # Where a row was cut, a word may have lost its first tokens.
         starts = tf.gather(tf.constant([not continues_word(token) for token in tokens]), ids)
         starts |= tf.pad(special[:, :-1], [[0, 0], [1, 0]], constant_values=True)
-        student = tf.gather(tf.constant(list(self._student_ids())), ids)
+        # Special tokens have the ids of the teacher.
+        theirs, first = self.teacher.vocab.ids, self.first_id
+        known = [theirs[x] if x in SPECIAL_TOKENS else first + i for i, x in enumerate(tokens)]
+        student = tf.gather(tf.constant(known), ids)
         texts = tf.gather(tf.constant([_text(token) for token in tokens]), ids)
-        teacher = self._teacher_tokens(*(_flat(x) for x in (student, starts, texts)))
+        teacher = self._teacher_tokens(*(tf.reshape(x, [-1]) for x in (student, starts, texts)))
         return batch | {
             "word_numbers": tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1,
             "student_tokens": student,
             "teacher_tokens": tf.reshape(teacher, tf.shape(ids)),
         }
-
-    def _student_ids(self) -> Iterator[int]:
-        """Yields the ids in mixed rows of all tokens of the student."""
-        for index, token in enumerate(self.student.vocab.tokens):
-            is_special = token in SPECIAL_TOKENS
-            yield self.teacher.vocab.ids[token] if is_special else self.first_id + index
 
     def _teacher_tokens(self, student: tf.Tensor, starts: tf.Tensor, texts: tf.Tensor) -> tf.Tensor:
         """Returns `teacher_tokens`, given ids, word starts and texts of tokens, all flat."""
@@ -95,11 +91,7 @@ class MixedRows:
     def mix(self, batch: Batch, seed: tf.Tensor) -> Batch:
         """Chooses the tokens of every word of a segmented batch at random, and masks the rows.
 
-        Args:
-            seed: int32 [2].
-
-        Returns:
-            the features of masked records.
+        `seed` is int32 [2]. Returns the features of masked records.
         """
         numbers, mask, vocab = batch["word_numbers"], batch["input_mask"], self.teacher.vocab
         draws = tf.random.stateless_uniform(tf.shape(numbers), seed) < _STUDENTS_SHARE
@@ -116,16 +108,12 @@ class MixedRows:
             "input_type_ids": tf.gather(types, order, batch_dims=1),
             "next_sentence_labels": batch["next_sentence_labels"],
         }
+        size = self.first_id + self.student.config.vocab_size
         masking = DynamicMasking(
-            vocab.mask_id,
-            vocab.cls_id,
-            vocab.sep_id,
-            self.first_id + self.student.config.vocab_size,
-            self.masked_lm_prob,
+            vocab.mask_id, vocab.cls_id, vocab.sep_id, size, self.masked_lm_prob
         )
-        number = tf.bitcast(seed, tf.int64)
         predictions = batch["masked_lm_positions"].shape[1]
-        return mask_batch(rows, predictions, masking, TRAINING, number, 0)
+        return mask_batch(rows, predictions, masking, TRAINING, tf.bitcast(seed, tf.int64), 0)
 
 
 def _unmasked(batch: Batch) -> tf.Tensor:
@@ -135,10 +123,6 @@ def _unmasked(batch: Batch) -> tf.Tensor:
     hidden = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"] - shown, 0)
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     return tf.tensor_scatter_nd_add(ids, tf.stack([rows, positions], axis=-1), hidden)
-
-
-def _flat(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(x, [-1])
 
 
 def _text(token: str) -> str:

@@ -14,13 +14,10 @@ REPLACED_AFTER = 2 / 3
 
 
 def replacing_rate(progress: tf.Tensor) -> tf.Tensor:
-    """Returns the probability that a module is replaced: min(1, k t + b).
+    """Returns the probability that a module is replaced: min(1, k t + b), t being the progress.
 
     It rises from b = 0.3 at the start to 1 after two thirds of the steps; from then on, the student
     trains alone.
-
-    Args:
-        progress: t, the share of the steps taken, float32 [].
 
     Source: BERT-of-Theseus (arXiv:2002.02925) equation 6.
     """
@@ -40,9 +37,7 @@ def mixed_logits(
     do not train. Which modules are replaced depends on the batch's `dropout_seed`, so that a
     resumed run replaces the same ones. Unlike in the paper, embeddings and head, which are the
     student's, train from the start.
-
-    Args:
-        rate: the probability that the student's layer is used, float32 [].
+    `rate` is the probability that the student's layer is used.
 
     Source: BERT-of-Theseus (arXiv:2002.02925) section 3.2.
     """

@@ -25,12 +25,6 @@ FEATURES = (
     "weighted_sum_all",
 )
 
-# The most that flags accept; beyond, memory ends or libraries crash. Tokens of a sequence:
-LONGEST = 32768
-LARGEST_BATCH = 2**17
-LARGEST_VOCABULARY = 10_000_000
-MOST_WORKERS = 1024
-
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
 
@@ -65,3 +59,15 @@ RECIPES = (
 PRUNING = ("heads", "weights")
 # Those of them that also compress a pre-trained model.
 GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert", "mixed-vocabulary")
+
+# Ranges of numbers, for `option`. With larger ones, libraries crash or memory ends.
+SHARE = {"at_least": 0, "at_most": 1}
+SEED = {"at_least": 0, "at_most": 2**32 - 1}
+RATE = {"at_least": 0, "at_most": 100}
+BATCH = {"at_least": 1, "at_most": 2**17}
+VOCABULARY = {"at_least": 1, "at_most": 10_000_000}
+WORKERS = {"at_least": 1, "at_most": 1024}
+# Tokens in general; of [CLS] a [SEP]; of [CLS] a [SEP] b [SEP].
+TOKENS = {"at_least": 1, "at_most": 2**15}
+SINGLE_LENGTH = {"at_least": 3, "at_most": 2**15}
+PAIR_LENGTH = {"at_least": 5, "at_most": 2**15}

@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.choices import LONGEST
+from bert_tf.choices import PAIR_LENGTH
 from bert_tf.inference.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -53,8 +53,7 @@ class Options(VocabularyOptions):
     top_k: int = option(5, at_least=1, help="How many words to show for each [MASK].")
     max_seq_length: int | None = option(
         None,
-        at_least=5,
-        at_most=LONGEST,
+        **PAIR_LENGTH,
         help="Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
         "the most that the model takes.",
     )

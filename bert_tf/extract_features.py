@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.choices import LARGEST_BATCH, LONGEST
+from bert_tf.choices import BATCH, PAIR_LENGTH
 from bert_tf.inference.options import PairColumnOptions, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -80,18 +80,11 @@ class Options(PairColumnOptions, VocabularyOptions):
     )
     max_seq_length: int = option(
         128,
-        at_least=5,
-        at_most=LONGEST,
+        **PAIR_LENGTH,
         help="Tokens that the encoder reads together. Longer lines are read in overlapping "
         "windows, and longer pairs truncated; both are counted.",
     )
-    batch_size: int = option(
-        32,
-        at_least=1,
-        at_most=LARGEST_BATCH,
-        help="Lines, or windows of them, per batch.",
-        rare=True,
-    )
+    batch_size: int = option(32, **BATCH, help="Lines, or windows of them, per batch.", rare=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

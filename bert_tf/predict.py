@@ -20,7 +20,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.choices import LARGEST_BATCH
+from bert_tf.choices import BATCH
 from bert_tf.inference.options import LITE, ExampleOptions, FineTunedOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -40,9 +40,7 @@ class Options(ExampleOptions, FineTunedOptions):
         help="Output folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), or a .tflite file of export.lite."
     )
-    batch_size: int = option(
-        32, at_least=1, at_most=LARGEST_BATCH, help="Examples per batch.", rare=True
-    )
+    batch_size: int = option(32, **BATCH, help="Examples per batch.", rare=True)
 
 
 def run(options: Options) -> None:

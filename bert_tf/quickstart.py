@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bert_tf.choices import LARGEST_VOCABULARY
+from bert_tf.choices import VOCABULARY
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line
@@ -43,9 +43,7 @@ class Options(command.Options):
 
     output_dir: str = option("quickstart", help="Folder for all files.")
     num_train_steps: int = option(3000, at_least=1, help="Pre-training steps of 32 examples.")
-    vocab_size: int = option(
-        8000, at_least=1, at_most=LARGEST_VOCABULARY, help="Size of the vocabulary."
-    )
+    vocab_size: int = option(8000, **VOCABULARY, help="Size of the vocabulary.")
 
 
 def run(options: Options) -> None:

@@ -11,7 +11,7 @@ compilations.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.choices import LARGEST_BATCH, LONGEST, REMATERIALIZATIONS
+from bert_tf.choices import BATCH, REMATERIALIZATIONS, TOKENS
 from tfrecords import command
 from tfrecords.command import option
 
@@ -33,13 +33,9 @@ class Options(command.Options):
         "base, large, or one like L-6_H-256.",
     )
     topology: str = option("v5e:2x2", help="TPU version and number of chips in each dimension.")
-    train_batch_size: int = option(
-        32, at_least=1, at_most=LARGEST_BATCH, help="Sequences per step, over all chips."
-    )
-    max_seq_length: int = option(128, at_least=1, at_most=LONGEST, help="Tokens per sequence.")
-    max_predictions_per_seq: int = option(
-        20, at_least=1, at_most=LONGEST, help="Masked positions per sequence."
-    )
+    train_batch_size: int = option(32, **BATCH, help="Sequences per step, over all chips.")
+    max_seq_length: int = option(128, **TOKENS, help="Tokens per sequence.")
+    max_predictions_per_seq: int = option(20, **TOKENS, help="Masked positions per sequence.")
     precision: str = option(
         "bfloat16",
         help="Type of the activations and matrix products. Variables stay in float32.",

@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.choices import LONGEST
+from bert_tf.choices import SINGLE_LENGTH
 from export.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -61,8 +61,7 @@ class Options(VocabularyOptions):
     )
     max_seq_length: int | None = option(
         None,
-        at_least=3,
-        at_most=LONGEST,
+        **SINGLE_LENGTH,
         help="Length of the preprocessor's outputs for single texts. Default: 128, or the most "
         "that the encoder takes.",
     )

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.choices import LONGEST
+from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference.options import LITE
 from tfrecords import command
 from tfrecords.command import option
@@ -56,8 +56,7 @@ class Options(command.Options):
     )
     max_seq_length: int | None = option(
         None,
-        at_least=3,
-        at_most=LONGEST,
+        **SINGLE_LENGTH,
         help="Tokens per example; shorter examples are padded and take as long. Default: as in a "
         "fine-tuning run; otherwise 128, or the most that the model takes.",
     )

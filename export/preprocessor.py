@@ -16,7 +16,7 @@ Use it with the SavedModel of export.encoder:
 
 from dataclasses import dataclass
 
-from bert_tf.choices import LONGEST
+from bert_tf.choices import SINGLE_LENGTH
 from export.options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -47,8 +47,7 @@ class Options(VocabularyOptions):
     )
     max_seq_length: int | None = option(
         None,
-        at_least=3,
-        at_most=LONGEST,
+        **SINGLE_LENGTH,
         help="Length of the inputs for single texts; bert_pack_inputs takes any length. Default: "
         "128, or the most that the encoder takes.",
     )

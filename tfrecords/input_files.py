@@ -166,11 +166,12 @@ def shortened(items: Sequence[str], most: int = 5) -> str:
 
 
 def _is_match(file: str, glob: str) -> bool:
-    names, globs = (_normalized(path).split("/") for path in (file, glob))
+    names, globs = (normalized(path).split("/") for path in (file, glob))
     return len(names) == len(globs) and all(map(fnmatch.fnmatchcase, names, globs))
 
 
-def _normalized(path: str) -> str:
+def normalized(path: str) -> str:
+    """Returns a path without "./" and the like."""
     return path if "://" in path else os.path.normpath(path)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecords.features import Layout
+from tfrecords.input_files import normalized
 from tfrecords.manifest import find_manifests as manifests_beside
 from tfrecords.manifest import read_manifest, shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
@@ -112,7 +113,7 @@ def inspect_files(
     result = Inspection()
     layout: Layout | None = None
     entries = {
-        _normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
+        normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
         for path, manifest in manifests.items()
         for entry in manifest["shards"]
     }
@@ -130,7 +131,7 @@ def inspect_files(
                     count += len(batch["input_mask"])
                     progress.update(size)
                 if manifests:
-                    _check_entry(file, count, entries.get(_normalized(file)))
+                    _check_entry(file, count, entries.get(normalized(file)))
             except _BadFile as problem:
                 result.problems.append(f"{file}{problem}")
     result.problems += [
@@ -268,7 +269,3 @@ def _check_entry(file: str, count: int, entry: dict | None) -> None:
     for key in ("bytes", "records", "sha256"):
         if actual[key] != entry[key]:
             raise _BadFile(f": {key} is {actual[key]}, but {entry[key]} in the manifest")
-
-
-def _normalized(path: str) -> str:
-    return path if "://" in path else os.path.normpath(path)

@@ -65,15 +65,10 @@ def check_files(records: RecordSet) -> bool:
             raise ValueError(f"{file} contains no records: leave it out")
         found = _expected_layout(first, records)
         layout = layout or found
-        if layout.dynamic != found.dynamic:
+        if layout != found:
             raise ValueError(
-                f"{records.files[0]} and {file}: one contains masked records, the other dynamic "
-                "records (--masking=dynamic): read them in separate runs or create them alike"
-            )
-        if layout.original_names != found.original_names:
-            raise ValueError(
-                f"{records.files[0]} and {file} use different feature names (input_ids and "
-                "input_word_ids): read them in separate runs or create them alike"
+                f"{records.files[0]} has {layout}, and {file} {found}: read them in separate runs, "
+                "or create them with the same --masking and --use_v2_feature_names"
             )
         if problem := problem_of_record(first, found, records.vocab_size, records.num_types):
             raise ValueError(f"{file}: {problem}")

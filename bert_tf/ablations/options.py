@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from bert_tf.ablations.grids import GRIDS as _GRIDS
 from bert_tf.ablations.grids import Row, select_rows
-from bert_tf.choices import GRIDS, LONGEST
+from bert_tf.choices import GRIDS, PAIR_LENGTH, RATE
 from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords.command import option
 
@@ -44,16 +44,12 @@ class AblationOptions(PretrainingOptions):
         "downloads the data.",
     )
     finetuning_learning_rate: float = option(
-        5e-5,
-        at_least=0,
-        at_most=100,
-        help="The peak learning rate of fine-tuning; 3e-4 suits tiny.",
+        5e-5, **RATE, help="The peak learning rate of fine-tuning; 3e-4 suits tiny."
     )
     finetuning_epochs: float = option(3.0, at_least=0, at_most=10**6, help="Epochs of fine-tuning.")
     finetuning_max_seq_length: int | None = option(
         None,
-        at_least=5,
-        at_most=LONGEST,
+        **PAIR_LENGTH,
         help="Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
         rare=True,
     )

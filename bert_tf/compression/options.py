@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES
+from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES, SHARE
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
@@ -74,8 +74,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     sparsity: float | None = option(
         None,
-        at_least=0,
-        at_most=1,
+        **SHARE,
         help="Share of the attention heads to remove with --recipe=heads, or of the weights to set "
         "to zero with --recipe=weights. Default: 0.4.",
     )

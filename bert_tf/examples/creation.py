@@ -16,6 +16,7 @@ The same input, settings and seed give the same bytes, wherever the work runs. A
 kill or a power cut, the same call creates only what is missing. The manifest is written last.
 """
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,19 +45,12 @@ class CreationStatistics:
     long_sentences: int = 0
     examples: ExampleCounts = field(default_factory=ExampleCounts)
 
-    def to_dict(self) -> dict:
-        return {
-            "text": self.text.to_dict(),
-            "long_sentences": self.long_sentences,
-            "examples": self.examples.to_dict(),
-        }
-
     @classmethod
     def from_dict(cls, values: dict) -> "CreationStatistics":
         return cls(
-            TextCounts.from_dict(values["text"]),
+            TextCounts(**values["text"]),
             values["long_sentences"],
-            ExampleCounts.from_dict(values["examples"]),
+            ExampleCounts(**values["examples"]),
         )
 
 
@@ -97,7 +91,7 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
                 folder.remove()
             raise
         if manifest:
-            say(text_report(TextCounts.from_dict(manifest["statistics"]["text"]), job))
+            say(text_report(TextCounts(**manifest["statistics"]["text"]), job))
         else:
             folder.write_job(description)
             try:
@@ -132,11 +126,11 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     runner.make_shards(job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
-        statistics.examples += ExampleCounts.from_dict(entry["counts"])
+        statistics.examples += ExampleCounts(**entry["counts"])
     manifest = description | {
         "vocabulary": "\n".join(job.examples.vocab.lines),
         **({"tokenizer": values} if (values := job.examples.vocab.tokenizer_values()) else {}),
-        "statistics": statistics.to_dict(),
+        "statistics": dataclasses.asdict(statistics),
         "shards": entries,
     }
     write_manifest(manifest_path(job.output_files[0]), manifest)
@@ -151,7 +145,7 @@ def _size(job: Job, counts: dict) -> int:
 def _sum_chunks(chunks: dict[str, dict]) -> CreationStatistics:
     statistics = CreationStatistics()
     for counts in chunks.values():
-        statistics.text += TextCounts.from_dict(counts["text"])
+        statistics.text += TextCounts(**counts["text"])
         statistics.long_sentences += counts["long_sentences"]
     return statistics
 

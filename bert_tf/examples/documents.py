@@ -1,6 +1,5 @@
 """Turns a block of text into a chunk of tokenized documents."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -95,13 +94,6 @@ class TextCounts:
             else:
                 sums[name] = mine + theirs
         return TextCounts(**sums)
-
-    def to_dict(self) -> dict:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict) -> "TextCounts":
-        return cls(**values)
 
 
 def make_chunk(

@@ -5,7 +5,7 @@ Flags that google-research/bert's script of the same name has keep their names a
 
 from dataclasses import dataclass
 
-from bert_tf.choices import LONGEST, MASKINGS, MOST_WORKERS, OBJECTIVES
+from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS, WORKERS
 from tfrecords import command
 from tfrecords.command import option
 
@@ -114,15 +114,14 @@ class DataOptions(command.Options):
         rare=True,
     )
     max_seq_length: int = option(
-        128, at_least=5, at_most=LONGEST, help="Tokens per example, including [CLS] and [SEP]."
+        128, **PAIR_LENGTH, help="Tokens per example, including [CLS] and [SEP]."
     )
     max_predictions_per_seq: int = option(
-        20, at_least=1, at_most=LONGEST, help="Maximum number of predictions per example."
+        20, **TOKENS, help="Maximum number of predictions per example."
     )
     random_seed: int = option(
         12345,
-        at_least=0,
-        at_most=2**32 - 1,
+        **SEED,
         aliases=("seed",),
         help="The same seed and input give the same files.",
         rare=True,
@@ -139,8 +138,7 @@ class DataOptions(command.Options):
     )
     short_seq_prob: float = option(
         0.1,
-        at_least=0,
-        at_most=1,
+        **SHARE,
         help="Share of the documents with examples shorter than max_seq_length.",
         rare=True,
     )
@@ -153,8 +151,7 @@ class DataOptions(command.Options):
     )
     num_workers: int | None = option(
         None,
-        at_least=1,
-        at_most=MOST_WORKERS,
+        **WORKERS,
         help="Number of processes. Default: one per core, fewer for small inputs.",
         rare=True,
     )

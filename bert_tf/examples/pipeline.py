@@ -63,13 +63,6 @@ class ExampleCounts:
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
         return ExampleCounts(*(mine + theirs for mine, theirs in pairs))
 
-    def to_dict(self) -> dict[str, int]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, int]) -> "ExampleCounts":
-        return cls(**values)
-
 
 def pass_seed(random_seed: int, chunk: int, dupe: int) -> np.random.SeedSequence:
     """Returns the seed of pass `dupe` over a chunk, which depends on nothing else."""

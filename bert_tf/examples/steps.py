@@ -4,6 +4,7 @@ Each step is idempotent: it leaves its result in the work folder and does nothin
 already exists. Runners decide where the steps run.
 """
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def tokenize_block(job: Job, folder: WorkFolder, numbered: NumberedBlock) -> Non
     counts = {
         "tokens": len(chunk.token_ids),
         "long_sentences": int(np.count_nonzero(lengths > job.examples.max_seq_length - 3)),
-        "text": text.to_dict(),
+        "text": dataclasses.asdict(text),
     }
     folder.save_chunk(numbered.chunk_name, chunk, counts)
 
@@ -90,7 +91,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     order = np.random.default_rng(seed).permutation(len(records))
     compression = "GZIP" if job.gzip_compress else ""
     write_records(folder.part_file(part), (records[index] for index in order), compression)
-    folder.finish_part(part, {"examples": len(records), "counts": total.to_dict()})
+    folder.finish_part(part, {"examples": len(records), "counts": dataclasses.asdict(total)})
     return len(records)
 
 
@@ -125,10 +126,10 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
                 f"{job.output_files[shard]} would be empty, because there is too little text for "
                 f"{len(job.output_files)} output files: ask for fewer"
             )
-        counts = sum((ExampleCounts.from_dict(one["counts"]) for one in finished), ExampleCounts())
+        counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
         join_files([folder.part_file(part) for part in parts], job.output_files[shard])
         entry = shard_entry(job.output_files[shard], examples)
-        entry |= {"file": job.name_in_manifest(shard), "counts": counts.to_dict()}
+        entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
         folder.finish_shard(shard, entry)
     folder.remove_parts(parts)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bert_tf.choices import FEATURES, LABEL_TYPES, LARGEST_BATCH, LONGEST
+from bert_tf.choices import BATCH, FEATURES, LABEL_TYPES, PAIR_LENGTH, RATE, SEED, SHARE
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -191,50 +191,39 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     max_seq_length: int | None = option(
         None,
-        at_least=5,
-        at_most=LONGEST,
+        **PAIR_LENGTH,
         help="Tokens per example; longer ones are truncated, except that contexts and tagged texts "
         "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128.",
     )
     train_batch_size: int = option(
-        32,
-        at_least=1,
-        at_most=LARGEST_BATCH,
-        help="Examples per training step, over all devices together.",
+        32, **BATCH, help="Examples per training step, over all devices together."
     )
     eval_batch_size: int = option(
         32,
-        at_least=1,
-        at_most=LARGEST_BATCH,
+        **BATCH,
         help="Examples per evaluation or prediction step, over all devices together.",
         aliases=("predict_batch_size",),
         rare=True,
     )
     learning_rate: float = option(
-        5e-5, at_least=0, at_most=100, help="The peak learning rate, at the end of the warm-up."
+        5e-5, **RATE, help="The peak learning rate, at the end of the warm-up."
     )
     num_train_epochs: float = option(
         3.0, at_least=0, at_most=10**6, help="Epochs over the training examples."
     )
     warmup_proportion: float = option(
-        0.1,
-        at_least=0,
-        at_most=1,
-        help="Share of the steps over which the learning rate rises.",
-        rare=True,
+        0.1, **SHARE, help="Share of the steps over which the learning rate rises.", rare=True
     )
     random_seed: int = option(
         12345,
-        at_least=0,
-        at_most=2**32 - 1,
+        **SEED,
         help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
         rare=True,
     )
     hold_out_seed: int | None = option(
         None,
-        at_least=0,
-        at_most=2**32 - 1,
+        **SEED,
         help="Seed that chooses which tenth of the training set to hold out if there is no dev "
         "set. Default: --random_seed; in compress, the teacher's seed.",
         rare=True,
@@ -278,8 +267,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     layer_decay: float = option(
         1.0,
-        at_least=0,
-        at_most=1,
+        **SHARE,
         help="Multiply the learning rate by this factor per layer, from the head down to the "
         "embeddings; 0.8 to 0.95 are usual for small data.",
         rare=True,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bert_tf.choices import LONGEST
+from bert_tf.choices import PAIR_LENGTH
 from tfrecords import command
 from tfrecords.command import option
 
@@ -32,8 +32,7 @@ class FineTunedOptions(VocabularyOptions):
 
     max_seq_length: int | None = option(
         None,
-        at_least=5,
-        at_most=LONGEST,
+        **PAIR_LENGTH,
         help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
         "read in windows. Default: as in the run; for models of other programs 128 (384 for "
         "answers to questions), or the most that the model takes.",

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.choices import (
+    BATCH,
     DYNAMIC_MASKINGS,
-    LARGEST_BATCH,
-    LONGEST,
     OBJECTIVES,
     OPTIMIZERS,
+    RATE,
     REMATERIALIZATIONS,
     SCHEDULES,
+    SEED,
+    TOKENS,
 )
 from bert_tf.flags import DeviceOptions
 from tfrecords.command import option
@@ -76,15 +78,13 @@ class PretrainingOptions(DeviceOptions):
     )
     max_seq_length: int | None = option(
         None,
-        at_least=1,
-        at_most=LONGEST,
+        **TOKENS,
         help="Length of the examples. Default: the value in the records' manifest, else 128.",
         rare=True,
     )
     max_predictions_per_seq: int | None = option(
         None,
-        at_least=1,
-        at_most=LONGEST,
+        **TOKENS,
         help="Masked positions per example. Default: the value in the records' manifest, else 20.",
         rare=True,
     )
@@ -128,17 +128,10 @@ class PretrainingOptions(DeviceOptions):
         "records of files that the run was not trained on.",
     )
     train_batch_size: int = option(
-        32,
-        at_least=1,
-        at_most=LARGEST_BATCH,
-        help="Examples per training step, over all devices together.",
+        32, **BATCH, help="Examples per training step, over all devices together."
     )
     eval_batch_size: int = option(
-        8,
-        at_least=1,
-        at_most=LARGEST_BATCH,
-        help="Examples per evaluation step, over all devices together.",
-        rare=True,
+        8, **BATCH, help="Examples per evaluation step, over all devices together.", rare=True
     )
     gradient_accumulation_steps: int = option(
         1,
@@ -169,7 +162,7 @@ class PretrainingOptions(DeviceOptions):
         rare=True,
     )
     learning_rate: float = option(
-        5e-5, at_least=0, at_most=100, help="The peak learning rate, at the end of the warm-up."
+        5e-5, **RATE, help="The peak learning rate, at the end of the warm-up."
     )
     learning_rate_schedule: str = option(
         "linear",
@@ -179,11 +172,7 @@ class PretrainingOptions(DeviceOptions):
         rare=True,
     )
     learning_rate_power: float | None = option(
-        None,
-        at_least=0,
-        at_most=100,
-        help="Power of --learning_rate_schedule=polynomial. Default: 2.",
-        rare=True,
+        None, **RATE, help="Power of --learning_rate_schedule=polynomial. Default: 2.", rare=True
     )
     num_train_steps: int = option(100000, at_least=1, at_most=10**12, help="Total number of steps.")
     num_warmup_steps: int = option(
@@ -207,8 +196,7 @@ class PretrainingOptions(DeviceOptions):
     )
     random_seed: int = option(
         12345,
-        at_least=0,
-        at_most=2**32 - 1,
+        **SEED,
         help="Seed of the initial weights, the order of the data, the masks and dropout.",
         aliases=("seed",),
         rare=True,

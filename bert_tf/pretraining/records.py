@@ -50,7 +50,10 @@ class NamedRecords:
 
     def settings(self, name: str) -> dict[str, Any]:
         """Returns the value of a setting in each manifest, by the manifest's path."""
-        return {path: _settings(manifest).get(name) for path, manifest in self.manifests.items()}
+        return {
+            path: manifest.get("settings", {}).get(name)
+            for path, manifest in self.manifests.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,7 +303,3 @@ def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
     if prob is None:
         _, prob = agreed("masked_lm_prob", named.settings("masked_lm_prob"))
     return _DEFAULT_MASKED_LM_PROB if prob is None else prob
-
-
-def _settings(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    return manifest.get("settings", {})

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bert_tf.choices import LARGEST_VOCABULARY, MOST_WORKERS, PLACEMENTS
+from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
 from tfrecords import command
 from tfrecords.command import option
 
@@ -19,8 +19,7 @@ class VocabularyOptions(command.Options):
     output_file: str | None = option(None, help="The vocabulary to write, one token per line.")
     vocab_size: int | None = option(
         None,
-        at_least=1,
-        at_most=LARGEST_VOCABULARY,
+        **VOCABULARY,
         help="The number of tokens, including special and unused ones. Default: 30522.",
     )
     do_lower_case: bool | None = option(
@@ -41,10 +40,7 @@ class VocabularyOptions(command.Options):
     )
     extend_vocab: str | None = option(None, help="A vocabulary to extend.")
     num_new_tokens: int | None = option(
-        None,
-        at_least=1,
-        at_most=LARGEST_VOCABULARY,
-        help="Maximum number of tokens to add to --extend_vocab. Default: 1000.",
+        None, **VOCABULARY, help="Maximum number of tokens to add to --extend_vocab. Default: 1000."
     )
     placement: str | None = option(
         None,
@@ -71,8 +67,7 @@ class VocabularyOptions(command.Options):
     )
     num_workers: int | None = option(
         None,
-        at_least=1,
-        at_most=MOST_WORKERS,
+        **WORKERS,
         help="Number of processes. Default: one per core, fewer for small inputs.",
         rare=True,
     )

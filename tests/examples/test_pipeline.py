@@ -192,7 +192,7 @@ def test_counts_are_those_of_the_arrays(chunk):
     assert counts.predictions == arrays["masked_lm_weights"].sum()
     assert counts.random_next == arrays["next_sentence_labels"].sum()
     assert 0 < counts.cut_pairs <= counts.cut_tokens
-    assert ExampleCounts.from_dict(json.loads(json.dumps(counts.to_dict()))) == counts
+    assert ExampleCounts(**json.loads(json.dumps(dataclasses.asdict(counts)))) == counts
     assert counts + counts == ExampleCounts(*(2 * value for value in vars(counts).values()))
     shapes = {name: values.shape for name, values in arrays.items()}
     rows = counts.examples

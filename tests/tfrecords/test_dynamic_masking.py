@@ -363,7 +363,7 @@ def test_errors_name_bad_dynamic_records(tmp_path):
     other = _write(tmp_path / "static", static)
     assert not check_files(_record_set(other))
     with pytest.raises(
-        ValueError, match="good and .*static: one contains masked records, the other dyn"
+        ValueError, match="good has 40 input_.* no predictions, and .*static 40 .*--masking"
     ):
         check_files(_record_set(file, other))
     explanation = explain_bad_record(_record_set(file, other))

@@ -205,7 +205,7 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
         check_files(_record_set([str(tmp_path / "foreign")]))
     (tmp_path / "v2").mkdir()
     others = _write(tmp_path / "v2", _arrays(4), original=False)
-    with pytest.raises(ValueError, match="use different feature names"):
+    with pytest.raises(ValueError, match="12 input_ids .* 12 input_word_ids .*--use_v2"):
         check_files(_record_set(files + others))
 
 

@@ -268,4 +268,5 @@ def test_bert_tf_runs_a_command():
 
 def _bert_tf(*arguments, options=()):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    wide = os.environ | {"COLUMNS": "100"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=wide)

@@ -25,7 +25,9 @@ PACKAGES = ("tfrecords", "bert_tf", "export")
 
 
 @pytest.fixture(autouse=True)
-def in_a_checkout():
+def in_a_checkout(monkeypatch):
+    # The width of help, also where the tests have no terminal.
+    monkeypatch.setenv("COLUMNS", "100")
     if not (ROOT / "setup.cfg").exists():
         pytest.skip("the tests run without the checkout")
 
@@ -268,5 +270,4 @@ def test_bert_tf_runs_a_command():
 
 def _bert_tf(*arguments, options=()):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
-    wide = os.environ | {"COLUMNS": "100"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=wide)
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -53,7 +53,8 @@ class TaskOptions(command.Options):
         None,
         help="Column to predict in files of --task=csv; with --label_type=classes also several, "
         "separated by commas, each holding 0 or 1 for the class of its name. Default: label. With "
-        "--task=ner, the number of the column of the tags. Default: the last one.",
+        "--task=ner, the number of the column of the tags. Default: the last one, or the "
+        "only one with tags of entities.",
         aliases=("tag_column",),
         rare=True,
     )

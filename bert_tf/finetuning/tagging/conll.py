@@ -6,7 +6,13 @@ from unicodedata import normalize
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
 from bert_tf.finetuning.tables import read_file
-from bert_tf.finetuning.tagging.conll_columns import NUMBERED, ConllColumns, find_columns
+from bert_tf.finetuning.tagging.conll_columns import (
+    NUMBERED,
+    ConllColumns,
+    find_columns,
+    find_prefix,
+    is_header,
+)
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
@@ -20,11 +26,12 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
     """Reads a file with a word and its tag in columns.
 
     Columns are separated by tabs or, in lines without tabs, by spaces. The word is in the first
-    column after those that number sentences and words, and the tag in the last one; but of nested
-    entities (GermEval), the outer ones count, and in the ten columns of CoNLL-U, the universal part
-    of speech. The notes of the text say so. With a single column, there are no tags. Comments, and
-    CoNLL-U's ranges of tokens and empty nodes, are left out. Without -DOCSTART- lines, every
-    sentence is a document.
+    column after those that number sentences and words, and the tag in the last one, or in the only
+    one with tags of entities; but of nested entities (GermEval), the outer ones count, and in the
+    ten columns of CoNLL-U, the universal part of speech. With a single column, there are no tags.
+    Comments, a header, CoNLL-U's ranges of tokens and empty nodes, and a language before all words,
+    `en:`, are left out. The notes of the text say so. Without -DOCSTART- lines, every sentence is a
+    document.
 
     Args:
         word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
@@ -33,20 +40,23 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
         ValueError: a line is malformed, or there are no words; the message names the line.
         OSError: the file cannot be read.
     """
-    documents, marked, comments = _documents(path)
+    documents, marked, notes = _documents(path)
     cells = [[row for _, row in rows] for document in documents for rows in document]
     if not cells:
         raise ValueError(f"{path} has no words")
     columns, width = find_columns(cells, word, tag), len(cells[0][0])
     if columns.word >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
-    sentences = [[_sentence(path, rows, columns) for rows in document] for document in documents]
+    prefix = find_prefix([row[columns.word] for rows in cells for row in rows])
+    sentences = [
+        [_sentence(path, rows, columns, prefix) for rows in document] for document in documents
+    ]
     sentences = [[sentence for sentence in document if sentence.words] for document in sentences]
     if not marked:
         sentences = [[sentence] for document in sentences for sentence in document]
     text = TaggedText(path, [document for document in sentences if document], marked)
     left_out = sum(map(len, cells)) - len(text.words)
-    notes = [f"{counted(comments, 'comment')} left out"] * bool(comments)
+    notes += [f"the prefix {prefix} of the words left out"] * bool(prefix)
     notes += [f"{counted(left_out, 'line')} of ranges and empty nodes left out"] * bool(left_out)
     if (columns.word, columns.tag) == (0, width - 1) or width == 1:
         return replace(text, notes=tuple(notes))
@@ -58,16 +68,16 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
     return replace(text, notes=(where, *notes), columns=found)
 
 
-def _documents(path: str) -> tuple[list[list[_Rows]], bool, int]:
-    """Returns the sentences of each document, whether lines mark documents, and the comments."""
+def _documents(path: str) -> tuple[list[list[_Rows]], bool, list[str]]:
+    """Returns the sentences of each document, whether lines mark documents, and notes."""
     rows = [*_rows(path)]
-    words = [x for _, x in rows if x and DOCUMENT not in x and not x[0].startswith("#")]
-    width = len(words[0]) if words else 0
-    numbered = len(words) > 2 and all(NUMBERED.fullmatch(cells[0]) for cells in words)
+    words = [x for _, x, _ in rows if x and DOCUMENT not in x and not x[0].startswith("#")]
+    width, header = len(words[0]) if words else 0, words[0] if is_header(words) else None
+    numbered = len(words) > 2 and all(NUMBERED.fullmatch(x[0]) for x in words[bool(header) :])
     documents, sentence, comments, marked = [[]], [], 0, False
-    for number, cells in rows:
-        if not sentence and cells and cells[0].startswith("#"):
-            states = " " in cells[0] or any("=" in cell for cell in cells[1:3])
+    for number, cells, is_note in rows:
+        if cells and cells[0].startswith("#") and (is_note or not sentence):
+            states = " " in cells[0] or any("=" in cell for cell in cells[1:])
             if numbered or states or len(cells) != width:
                 comments += 1
                 continue
@@ -77,7 +87,8 @@ def _documents(path: str) -> tuple[list[list[_Rows]], bool, int]:
                     f"{path}, line {number}: {counted(len(cells), 'column')} instead of the "
                     f"{width} of the first word"
                 )
-            sentence.append((number, cells))
+            if cells is not header:
+                sentence.append((number, cells))
             continue
         if sentence:
             documents[-1].append(sentence)
@@ -85,7 +96,8 @@ def _documents(path: str) -> tuple[list[list[_Rows]], bool, int]:
         if cells:
             documents.append([])
             marked = True
-    return documents, marked, comments
+    notes = ["the header left out"] * bool(header)
+    return documents, marked, notes + [f"{counted(comments, 'comment')} left out"] * bool(comments)
 
 
 def read_tfds(split: str) -> TaggedText:
@@ -135,8 +147,11 @@ def _without_spaces(cell: str) -> str:
     return "_".join(cell.split()) or "_"
 
 
-def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the columns of every line, and a blank line at the end."""
+def _rows(path: str) -> Iterator[tuple[int, list[str], bool]]:
+    """Yields the number and the columns of every line, and whether it starts with "# ".
+
+    A blank line is at the end.
+    """
     lines = read_file(path).split(b"\n")
     for number, line in enumerate([*lines, b""], start=1):
         if b"\r" in line.rstrip(b"\r"):
@@ -145,7 +160,7 @@ def _rows(path: str) -> Iterator[tuple[int, list[str]]]:
                 "line ends of Unix or Windows"
             )
         try:
-            yield number, _columns(line.decode())
+            yield number, _columns(line.decode()), line.startswith(b"# ")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8: {error.reason}") from None
 
@@ -160,9 +175,11 @@ def _columns(line: str) -> list[str]:
     return [column for column in line.split(" ") if column]
 
 
-def _sentence(path: str, rows: _Rows, columns: ConllColumns) -> Sentence:
+def _sentence(path: str, rows: _Rows, columns: ConllColumns, prefix: str) -> Sentence:
     rows = [(number, cells) for number, cells in rows if columns.is_word(cells)]
-    found = {"word": [cells[columns.word] for _, cells in rows], "tag": []}
+    words = [cells[columns.word] for _, cells in rows]
+    # A prefix alone is a word.
+    found = {"word": [word.removeprefix(prefix) or word for word in words], "tag": []}
     if columns.tag is not None:
         found["tag"] = [normalize("NFC", cells[columns.tag]) for _, cells in rows]
     for name, values in found.items():

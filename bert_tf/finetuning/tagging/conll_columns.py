@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_tf.finetuning.tagging.tags import entity_types
+from bert_tf.finetuning.tables import fold
+from bert_tf.finetuning.tagging.tags import entity_types, is_entity_tag
 
 # A range of tokens or an empty node of CoNLL-U, which are no words of the sentence.
 _NO_WORD = re.compile(r"\d+[-.]\d+")
@@ -13,6 +14,11 @@ NUMBERED = re.compile(r"(.*?)(\d+)")
 _CONLLU, _UPOS = 10, 3
 # So many words in a row must be numbered, or have the same value, before a column is no word.
 _LEAST_NUMBERED, _LEAST_EQUAL = 2, 3
+# What headers call the words.
+_WORDS = {"token", "tokens", "word", "words", "form", "text"}
+# The language of a word in WikiANN, and the share of the words that must have the same.
+_PREFIX = re.compile(r"[a-z]{2,}(-[a-z]+)*:")
+_NEARLY_ALL = 0.9
 
 Rows = Sequence[Sequence[str]]
 
@@ -55,14 +61,45 @@ def find_columns(sentences: Sequence[Rows], word: int, tag: int) -> ConllColumns
         first += 1
     if first and first + 1 == width and entity_types(_column(sentences, first)) is not None:
         first -= 1  # A column of tags alone; the words are numbers.
-    word = first if not word or width == 1 else word - 1
+    given = word - 1 if word and width > 1 else None
+    word = first if given is None else given
     if tag:
         tag -= 1
     else:
-        tag = _UPOS if first and width == _CONLLU else width - 1
+        last = tag = _UPOS if first and width == _CONLLU else width - 1
         while tag - 1 > word and _is_nested(sentences, tag, first > 0 and width == first + 3):
             tag -= 1
+        tag = _only_entities(sentences, given, tag)
+        if tag == word == last:
+            return ConllColumns(word, None, leaves_out)
+    if word == tag and given is None and width > 1:
+        word = tag + 1 if tag + 1 < width else tag - 1
     return ConllColumns(word, tag if word != tag < width else None, leaves_out)
+
+
+def is_header(rows: Rows) -> bool:
+    """Returns whether the first row names the columns."""
+    if len(rows) < 2 or len(rows[0]) < 2 or not _WORDS & set(map(fold, rows[0])):
+        return False
+    others = [set(column) for column in zip(*rows[1:], strict=False)]
+    recurs = any(cell in column for cell, column in zip(rows[0], others, strict=False))
+    return not recurs and not any(map(is_entity_tag, rows[0]))
+
+
+def find_prefix(words: Sequence[str]) -> str:
+    """Returns the language that precedes nearly all words, such as "en:"; "" if there is none."""
+    match = _PREFIX.match(words[0])
+    count = sum(word.startswith(match[0]) for word in words) if match else 0
+    return match[0] if count >= max(_LEAST_EQUAL, _NEARLY_ALL * len(words)) else ""
+
+
+def _only_entities(sentences: Sequence[Rows], word: int | None, tag: int) -> int:
+    """Returns the only column of tags of entities, nearly; `tag` if it is one or there is none."""
+    columns = [_column(sentences, index) for index in range(len(sentences[0][0]))]
+    tags = {i: [*filter(is_entity_tag, column)] for i, column in enumerate(columns) if i != word}
+    most = {i: found for i, found in tags.items() if 2 * len(found) > len(columns[i])}
+    typed = [index for index, found in most.items() if entity_types(found)]
+    return typed[0] if tag not in most and len(typed) == 1 else tag
 
 
 def _column(sentences: Sequence[Rows], index: int) -> list[str]:

@@ -257,6 +257,23 @@ _CONLLU = """# newdoc
         ("# : O\n5 CD O\n#tag NN O\n\n#b NN B-X\n", "# 5 #tag #b", None, ()),
         ("# id 7\tdomain=en\na\tO\nb\tB-X\n", "a b", None, ("1 comment left out",)),
         ("# sent_id = 1\na x y O\nb x y B-X\n", "a b", None, ("1 comment left out",)),
+        ("# id 7 domain=en\na _ _ O\nb _ _ B-X\n", "a b", "O B-X", ("1 comment left out",)),
+        (
+            "TOKEN\tNE-COARSE\tMISC\n# language = de\na\tO\t_\n# date = 1798\nb\tB-X\tEnd\n",
+            "a b",
+            "O B-X",
+            ("column 1 and tags in 2 of 3", "the header left out", "2 comments left out"),
+        ),
+        ("Word Tag\nToken NN\nword VB\nis VB\n", "Token word is", "NN VB VB", ("the header",)),
+        ("Word NN\nToken NN\n", "Word Token", "NN NN", ()),
+        # Tags before words, and parts of speech after tags.
+        ("B-X\ta\nI-X\tb\n\nO\tc\n", "a b c", "B-X I-X O", ("column 2 and tags in 1 of 2",)),
+        ("B-X a NN\nO b VB\nO c NN\n", "a b c", "B-X O O", ("column 2 and tags in 1 of 3",)),
+        ("a B-X NN\nb O VB\nc O NN\n", "a b c", "B-X O O", ("column 1 and tags in 2 of 3",)),
+        ("B-X\ta\n0\tb\nO\tc\n", "a b c", "B-X 0 O", ("column 2 and tags in 1 of 2",)),
+        ("a B-NP B-X\nb B-VP 0\nc O O\n", "a b c", "B-X 0 O", ()),
+        ("a B-NP O\nb B-VP O\n", "a b", "O O", ()),
+        ("S-Bahn NN\nfuhr VB\nein PT\n", "S-Bahn fuhr ein", "NN VB PT", ()),
     ],
 )
 def test_columns_of_other_formats(text, words, tags, notes, tmp_path):
@@ -281,8 +298,29 @@ def test_columns_may_be_named(tmp_path):
     text = read_conll(_write(tmp_path, "1\ta\n2\tb\n"), 2, 3)
     assert (text.words, text.tags) == (["a", "b"], [])
     assert read_conll(_write(tmp_path, "a\nb\n"), 2, 3).words == ["a", "b"]
+    for columns in ((0, 1), (2, 1)):
+        text = read_conll(_write(tmp_path, "DT\ta\nNN\tb\n"), *columns)
+        assert (text.words, text.tags) == (["a", "b"], ["DT", "NN"])
+    assert read_conll(_write(tmp_path, "O\ta\nB-X\tb\n"), 2).tags == ["O", "B-X"]
     with pytest.raises(ValueError, match="train.txt has 2 columns, but --text_column=3"):
         read_conll(_write(tmp_path, "a O\n"), 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("en:a en:: en: en:en:b", "a : en: en:b"),
+        ("zh-min-nan:a " * 10 + "b", "a " * 10 + "b"),
+        ("http://a b c", None),
+        ("en:a en:b", None),
+        ("en:a de:b de:c", None),
+    ],
+)
+def test_the_language_before_words_is_left_out(words, kept, tmp_path):
+    """Oracle: by hand; WikiANN's files have it, a prefix alone is a word."""
+    text = read_conll(_write(tmp_path, "".join(f"{word}\tO\n" for word in words.split())))
+    assert text.words == (kept or words).split()
+    assert bool(text.notes) == bool(kept)
 
 
 @pytest.mark.parametrize(

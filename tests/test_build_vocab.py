@@ -11,6 +11,7 @@ import pytest
 from bert_tf.build_vocab import Options, run
 from bert_tf.examples.job import make_job
 from bert_tf.examples.options import DataOptions
+from bert_tf.resolution import read_vocab_file
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import building
 from bert_tf.weights.growing import load_mapping
@@ -120,6 +121,25 @@ def test_extending(tmp_path, capsys, placement):
     assert "  2.250  " in output and "  1.000  " in output  # tokens per word, before and after
     assert "Added 2 tokens, such as abc, ab." in output
     assert f"--init_vocab_mapping={tmp_path}/vocab.txt.mapping.json" in output.splitlines()[-1]
+
+
+def test_an_extension_keeps_added_tokens(tmp_path, capsys):
+    """Oracle: worked out by hand; an added token is a word of its own, and one token."""
+    old = tmp_path / "old" / "vocab.txt"
+    old.parent.mkdir()
+    old.write_text("\n".join([*SPECIAL, "a", "##b", "##c"]))
+    (old.parent / "added_tokens.json").write_text('{"[E1]": 8, "New York": 9}')
+    options = {"extend_vocab": str(old), "num_new_tokens": 2}
+    text = b"[E1] abc new york [E1]\nabc\n" * 3
+    with pytest.raises(ValueError, match="vocab.txt has added tokens .*named vocab.txt, such as"):
+        build(tmp_path, text, **options, output_file=str(tmp_path / "new.txt"))
+    build(tmp_path, text, **options)
+    assert re.search(r"15 +3 +1\.\d+ .*15 +3 +1\.000 ", capsys.readouterr().out, re.S)
+    vocab, _ = read_vocab_file(str(tmp_path / "vocab.txt"), None)
+    assert vocab.tokens == (*SPECIAL, "a", "##b", "##c", "[E1]", "New York", "abc")
+    assert [(x.content, x.id) for x in vocab.added] == [("[E1]", 8), ("New York", 9)]
+    ids = WordPieceTokenizer(vocab).tokenize_flat(["abc [E1]x New York"]).to_list()
+    assert ids == [[10, 8, 1, 9]]
 
 
 def test_the_casing_of_a_vocabulary_goes_with_it(tmp_path, capsys):

@@ -12,6 +12,8 @@ from bert_tf.corpus.tfds import prepare
 from tfrecords.progress import counted
 
 # One in so many examples is held out of training.
+# How many held-out examples make a class large.
+_LARGE = 5
 _PARTS = 10
 
 
@@ -178,20 +180,19 @@ def choose_held_out(
 
 
 def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
-    """Returns how many examples of each group to hold out: at most `total` together, int [G]."""
+    """Returns how many examples of each group to hold out: at most `total` together, int [G].
+
+    Each group gives its share and keeps one example. Groups that would give none come first in what
+    rounding leaves; a large group gives one less for them.
+    """
     # Groups that are too small for a share of their own differ with the seed.
     ties = np.random.default_rng([seed, 1]).random(len(sizes))
-    counts = np.where(sizes > 1, np.maximum(1, sizes // _PARTS), 0)
-    excess, spare = counts.sum() - total, np.maximum(counts - 1, 0)
-    if excess > spare.sum():
-        counts[:] = 0
-        counts[np.lexsort([ties, -sizes])[:total]] = 1
-    elif excess > 0:
-        counts -= excess * spare // spare.sum()
-        largest = np.lexsort([ties, -counts])
-        counts[largest[: counts.sum() - total]] -= 1
-    else:
-        fractions = np.where(counts < sizes - 1, sizes / _PARTS - counts, -np.inf)
-        largest = np.lexsort([ties, -fractions])[: -excess or None]
-        counts[largest] += (fractions[largest] > -np.inf) * (excess < 0)
+    shares = sizes / _PARTS
+    counts = np.minimum(shares.astype(int), sizes - 1)
+    lacking = ((counts == 0) & (sizes > 1)).sum() - (total - counts.sum())
+    largest = np.lexsort([ties, -counts])[: max(0, lacking)]
+    counts[largest] -= counts[largest] >= _LARGE
+    order = np.lexsort([ties, counts - shares, counts > 0])
+    order = order[counts[order] < sizes[order] - 1]
+    counts[order[: total - counts.sum()]] += 1
     return counts

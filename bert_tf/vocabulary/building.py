@@ -23,7 +23,7 @@ from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import expand_files, match_files
 from tfrecords.progress import say
-from tfrecords.vocabulary import Vocabulary, write_vocab
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
 
 _VOCAB_SIZE = 30522
@@ -84,12 +84,17 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     texts = _texts(options)
     _check_outputs([output_file, mapping_file], texts, [extend_vocab])
     old, options = _read_vocab(options, "extend_vocab")
+    if old.tokenizer_values() and not _tokenizer_folder(output_file):
+        raise ValueError(
+            f"{extend_vocab} has added tokens or accents that {TOKENIZER} beside it states: write "
+            f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
+        )
     provenance = Provenance(options, itertools.chain(*texts.values()))
     if provenance.is_complete() and tf.io.gfile.exists(mapping_file):
         print(f"{output_file} and {mapping_file} are complete: nothing to do.")
         _say_next(options)
         return
-    counts = _count_words(options, texts)
+    counts = _count_words(options, texts, old)
     new = choose_tokens(
         counts.all(),
         old,
@@ -124,7 +129,7 @@ def report_coverage(options: VocabularyOptions) -> None:
         OSError: a file cannot be read.
     """
     vocab, options = _read_vocab(options, "report_vocab")
-    counts = _count_words(options, _texts(options))
+    counts = _count_words(options, _texts(options), vocab)
     print(_coverage(options, options.report_vocab, vocab, counts))
 
 
@@ -146,7 +151,13 @@ def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list
         folder.check_tokenizer()
 
 
-def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> WordCounts:
+def _count_words(
+    options: VocabularyOptions, texts: dict[str, list[str]], vocab: Vocabulary | None = None
+) -> WordCounts:
+    """Counts the words of the texts as the tokenizer of a vocabulary sees them."""
+    added = enumerate(vocab.added if vocab else (), len(SPECIAL_TOKENS))
+    tokens = tuple(dataclasses.replace(token, id=index) for index, token in added)
+    strips = vocab.strip_accents if vocab else None
     counts = count_words(
         texts,
         options.do_lower_case,
@@ -157,6 +168,7 @@ def _count_words(options: VocabularyOptions, texts: dict[str, list[str]]) -> Wor
             json_field=options.json_field or "text",
         ),
         options.num_workers or available_cores(),
+        vocab=Vocabulary(SPECIAL_TOKENS, tokens, strips),
     )
     if not any(counts.texts.values()):
         raise ValueError(f"{options.input_file}: the text has no words")

@@ -25,6 +25,8 @@ MAX_WORDS = 4_000_000
 BYTES_PER_WORKER = 2**25
 # The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
+# Without added tokens.
+_PLAIN = Vocabulary(SPECIAL_TOKENS)
 
 
 @dataclass
@@ -54,6 +56,7 @@ def count_words(
     layout: Layout = DEFAULT_LAYOUT,
     num_workers: int = 1,
     max_words: int = MAX_WORDS,
+    vocab: Vocabulary = _PLAIN,
 ) -> WordCounts:
     """Counts the words of files as `WordPieceTokenizer` sees them.
 
@@ -67,6 +70,7 @@ def count_words(
         layout: whether lines are wrapped, and which field of JSON lines holds the text.
         num_workers: the largest number of processes; small texts use fewer.
         max_words: the largest number of distinct words to hold.
+        vocab: its added tokens are words of their own; its lines do not matter.
 
     Raises:
         ValueError: a JSON line lacks the field.
@@ -81,7 +85,8 @@ def count_words(
         for block in read_blocks(files, BLOCK_BYTES, layout=None)
     )
     tasks = (
-        (_count_task, index, name, block, lower_case, layout) for index, (name, block) in blocks
+        (_count_task, index, name, block, lower_case, layout, vocab)
+        for index, (name, block) in blocks
     )
     num_workers = min(num_workers, 1 + size // BYTES_PER_WORKER)
     with (
@@ -121,13 +126,16 @@ def _prune(tables: list[Counter[str]]) -> int:
 
 
 def _count_task(
-    index: int, name: str, block: Block, lower_case: bool, layout: Layout
+    index: int, name: str, block: Block, lower_case: bool, layout: Layout, vocab: Vocabulary
 ) -> tuple[list[str], list[int], dict[str, int], int]:
-    return count_block(block, lower_case, layout)
+    return count_block(block, lower_case, layout, vocab)
 
 
 def count_block(
-    block: Block, lower_case: bool, layout: Layout = DEFAULT_LAYOUT
+    block: Block,
+    lower_case: bool,
+    layout: Layout = DEFAULT_LAYOUT,
+    vocab: Vocabulary = _PLAIN,
 ) -> tuple[list[str], list[int], dict[str, int], int]:
     """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes."""
     invalid_lines: dict[str, int] = {}
@@ -141,11 +149,13 @@ def count_block(
             for document in read_documents(text, block.kind, file, layout):
                 lines += document
     data = "\n".join(lines).encode() if reads_lines else block.data
-    # Whitespace always separates words, so the tokenizer only needs to see each string once.
-    tokens = Counter(data.translate(_NO_SPACE).split())
+    # Whitespace separates words, so the tokenizer only needs to see each string once. Only an added
+    # token may contain spaces.
+    spaced = any(" " in token.content for token in vocab.added)
+    tokens = Counter(data.split(b"\n") if spaced else data.translate(_NO_SPACE).split())
     if not tokens:
         return [], [], invalid_lines, len(block.data)
-    words, words_per_token = _normalizer(lower_case)(list(tokens))
+    words, words_per_token = _normalizer(vocab, lower_case)(list(tokens))
     times = np.repeat(np.fromiter(tokens.values(), np.int64), words_per_token)
     words, which = tf.unique(words)
     # Sums of float64 are exact up to 2**53.
@@ -155,9 +165,11 @@ def count_block(
 
 
 @functools.cache
-def _normalizer(lower_case: bool) -> Callable[[list[bytes]], tuple[tf.Tensor, tf.Tensor]]:
+def _normalizer(
+    vocab: Vocabulary, lower_case: bool
+) -> Callable[[list[bytes]], tuple[tf.Tensor, tf.Tensor]]:
     """Returns a function from strings [N] to all their words and the number of words of each."""
-    tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS), lower_case)
+    tokenizer = WordPieceTokenizer(vocab, lower_case)
 
     def normalize(tokens):
         words = tokenizer.words(tokens)

@@ -131,8 +131,6 @@ def test_hold_out_takes_a_tenth_of_every_group():
         ([2] * 50, 10),
         ([9] * 5, 4),
         ([15, 15], 3),
-        ([1000] + [9] * 7, [99] + [1] * 7),
-        ([100, 200] + [2] * 12, [7, 13] + [1] * 12),
     ],
 )
 def test_small_classes_give_no_more_than_a_tenth(sizes, held_out):
@@ -155,6 +153,24 @@ def test_small_classes_give_no_more_than_a_tenth(sizes, held_out):
         )
     assert f"held out of {len(labels):,}" in tenth.notes[0]
     assert f"{len(tenth)} with a text that is also" in tenth.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "large", "total"),
+    [
+        ([1000] + [9] * 7, [99], 106),
+        ([100] + [2] * 12, [9], 12),
+        ([100, 200] + [2] * 12, [9, 19], 32),
+        ([25, 3, 3], [2], 3),
+    ],
+)
+def test_large_classes_keep_their_share_beside_small_ones(sizes, large, total):
+    """Oracle: by hand, a tenth of each large class or one less; the rest are of small ones."""
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    _, tenth = hold_out(TextExamples([b"a"] * len(labels), None, {"labels": labels}), seed=3)
+    counts = np.bincount(tenth.targets["labels"], minlength=len(sizes)).tolist()
+    assert (counts[: len(large)], sum(counts)) == (large, total)
+    assert max(counts[len(large) :]) == 1
 
 
 def test_the_only_example_of_one_of_several_classes_stays_in_training():

@@ -9,9 +9,12 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, RunFolder
+from bert_tf.text.tokenizer_files import WHOLE
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.casing import guess_casing, warn_about_casing
@@ -246,7 +249,8 @@ def flag_values(
 ) -> tuple[dict[str, Vocabulary | None], dict[str, bool | None]]:
     """Returns the vocabularies and casings that flags state, by the name of their source.
 
-    A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing.
+    A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing. A
+    tokenizer.json, and a folder of such files, are read as transformers reads them.
 
     Args:
         vocab_file, do_lower_case, replace_vocab: the values of the flags.
@@ -262,11 +266,17 @@ def flag_values(
         if replace_vocab:
             raise ValueError("--replace_vocab needs --vocab_file, the vocabulary to use instead")
         return {}, casings
-    source, folder = f"--{flag}={vocab_file}", RunFolder(os.path.dirname(vocab_file))
-    if os.path.basename(vocab_file) != VOCAB:
+    source, (path, name) = f"--{flag}={vocab_file}", os.path.split(vocab_file)
+    if tf.io.gfile.isdir(vocab_file):
+        path, name = vocab_file, ""
+    elif name not in (VOCAB, WHOLE):
         return {source: load_vocab(vocab_file)}, casings
+    folder = RunFolder(path)
     casings[folder.file(TOKENIZER)] = folder.read_lower_case()
-    vocab = None if replace_vocab else folder.read_vocab()
+    replaces = replace_vocab and name == VOCAB
+    vocab = load_vocab(vocab_file) if replaces else folder.read_vocab()
+    if not (vocab or name):
+        raise ValueError(f"{source}: the folder has neither {VOCAB} nor {WHOLE}")
     return {source: vocab or load_vocab(vocab_file)}, casings
 
 

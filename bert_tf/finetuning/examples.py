@@ -12,9 +12,9 @@ from bert_tf.corpus.tfds import prepare
 from tfrecords.progress import counted
 
 # One in so many examples is held out of training.
+_PARTS = 10
 # How many held-out examples make a class large.
 _LARGE = 5
-_PARTS = 10
 
 
 @dataclass(frozen=True)

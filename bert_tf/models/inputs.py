@@ -95,6 +95,8 @@ def _checked(name: str, x: Any, rank: int) -> Any:
     dtype = keras.backend.standardize_dtype(x.dtype)
     if "int" not in dtype and (dtype, name) != ("bool", "input_mask"):
         raise ValueError(f"{name} is of the type {dtype}: give integers, such as int32")
+    if dtype not in ("int16", "int32", "int64", "bool"):
+        x = ops.cast(x, "int32")
     if x.ndim not in (None, rank):
         shape = "[batch, choices, length]" if rank == 3 else "[batch, length]"
         raise ValueError(f"{name} has the shape {list(x.shape)}: give {shape}")

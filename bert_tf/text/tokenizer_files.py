@@ -29,11 +29,11 @@ _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "Mobile
 # Those that take everything from tokenizer.json.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # The values of tokenizer_config.json and special_tokens_map.json that name special tokens.
-_SPECIAL_KEYS = (
+_EXTRA, _OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
+_NAMED = (
     *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
-    "extra_special_tokens",
+    _EXTRA,
 )
-_NAMED = (*_SPECIAL_KEYS, "additional_special_tokens")
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
 # The types of models in tokenizer.json.
 _OURS, _SENTENCEPIECE = "WordPiece", "Unigram"
@@ -129,13 +129,19 @@ def _added_tokens(
 
     Source: transformers tokenization_utils_base.py `_from_pretrained`.
     """
-    decoder, named = config.get("added_tokens_decoder"), {key: config.get(key) for key in _NAMED}
+    decoder, named = config.get("added_tokens_decoder"), dict(config)
     stated: dict[int, dict[str, Any]] = {}
+    if _OLD_EXTRA in named and not named.get(_EXTRA):
+        named[_EXTRA] = named.pop(_OLD_EXTRA)
     if decoder is None:
-        named |= read_json(os.path.join(folder, _SPECIAL))
-        special = {token["content"] for key in _SPECIAL_KEYS for token in _listed(named.get(key))}
+        others = read_json(os.path.join(folder, _SPECIAL))
+        if isinstance(others.get(_EXTRA), list):
+            others[_EXTRA] = (named.get(_EXTRA) or []) + others[_EXTRA]
+        named |= others
+        special = {token["content"] for key in _NAMED for token in _listed(named.get(key))}
         for content, index in read_json(os.path.join(folder, _ADDED)).items():
             stated[index] = {"content": content, "special": content in special}
+    named.setdefault(_EXTRA, named.get(_OLD_EXTRA))
     if decoder is None or config.get("tokenizer_class") in _GENERIC:
         stated |= {token["id"]: dict(token) for token in tokenizer.get("added_tokens") or ()}
     stated |= {int(index): dict(token) for index, token in (decoder or {}).items()}

@@ -54,7 +54,8 @@ def test_every_model_takes_the_names_of_other_programs(name):
 
     for names in NAMES.values():
         same(dict(zip(names, values, strict=True)))
-    same({name: tf.constant(x, tf.int64) for name, x in zip(INPUTS, values, strict=True)})
+    for dtype in (tf.int64, tf.uint16, tf.int8):
+        same({name: tf.constant(x, dtype) for name, x in zip(INPUTS, values, strict=True)})
     same({name: x.tolist() for name, x in zip(INPUTS, values, strict=True)})
     ids, mask, types = values
     zero = model({"input_ids": ids, "input_mask": mask, "segment_ids": 0 * types} | more)

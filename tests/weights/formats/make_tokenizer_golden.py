@@ -76,6 +76,27 @@ def folders() -> dict[str, dict[str, object]]:
                 ]
             },
         },
+        "named in both files": {
+            "vocab.txt": text_of(LINES),
+            "added_tokens.json": {"[E1]": size, "[Z]": size + 1},
+            "special_tokens_map.json": special,
+            "tokenizer_config.json": {"additional_special_tokens": ["[Z]"]},
+        },
+        "named twice": {
+            "vocab.txt": text_of(LINES),
+            "tokenizer_config.json": {"extra_special_tokens": ["[E1]"]}
+            | {"additional_special_tokens": ["New York"]},
+        },
+        "an empty list": {
+            "vocab.txt": text_of(LINES),
+            "special_tokens_map.json": special,
+            "tokenizer_config.json": {"extra_special_tokens": []},
+        },
+        "extra in both files": {
+            "vocab.txt": text_of(LINES),
+            "special_tokens_map.json": {"extra_special_tokens": ["[E1]"]},
+            "tokenizer_config.json": {"extra_special_tokens": ["New York"]},
+        },
         "decoder": {
             "vocab.txt": text_of(LINES),
             "tokenizer_config.json": {"added_tokens_decoder": decoder(size)},

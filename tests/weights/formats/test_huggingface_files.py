@@ -16,7 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.resolution import resolve_model, resolve_vocab
+from bert_tf.resolution import read_vocab_file, resolve_model, resolve_vocab
 from bert_tf.run_folder import RunFolder
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
@@ -353,6 +353,11 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     checkpoint = open_checkpoint(str(folder))
     assert (checkpoint.spec.vocab, checkpoint.spec.lower_case) == (VOCAB, False)
     assert checkpoint.vocab_file == str(file)
+    # The flag takes the file, or the folder.
+    for path in (file, folder):
+        assert read_vocab_file(str(path), None) == (VOCAB, False)
+    with pytest.raises(ValueError, match="neither vocab.txt nor tokenizer.json"):
+        read_vocab_file(str(folder.parent), None)
     for change, message in (
         ({"model": {"type": "BPE"}}, "tokenizer.json: its model is BPE, but BERT's is WordPiece"),
         ({"model": {"vocab": {"a": 0}}}, "tokenizer.json: not a BERT vocab"),

@@ -49,7 +49,7 @@ def open_checkpoint(
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
         bilstm: whether the encoder may be a BiLSTM instead of BERT's.
-        vocab_file: another vocabulary. With one, that of the checkpoint may be damaged.
+        vocab_file: another vocabulary; the checkpoint's own may then be damaged.
 
     Raises:
         FileNotFoundError: there is no checkpoint, or no configuration.
@@ -83,7 +83,7 @@ def open_checkpoint(
 def local_path(path: str) -> str:
     """Downloads a path such as "hf:org/name" and returns the folder; returns other paths unchanged.
 
-    A file or folder of that name is no download.
+    An existing file or folder with such a name is used as it is.
     """
     path = os.fspath(path)
     prefix, colon, name = path.partition(":")
@@ -91,7 +91,7 @@ def local_path(path: str) -> str:
         return path
     if not name:
         raise ValueError(
-            f"{path} names nothing to download: give a name, as docs/checkpoints.md has it"
+            f"{path} names nothing to download: add a name; docs/checkpoints.md has examples"
         )
     return DOWNLOADS[prefix](name)
 

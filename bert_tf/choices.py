@@ -60,14 +60,14 @@ PRUNING = ("heads", "weights")
 # Those of them that also compress a pre-trained model.
 GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert", "mixed-vocabulary")
 
-# Ranges of numbers, for `option`. With larger ones, libraries crash or memory ends.
+# Ranges of numbers, for `option`. Larger numbers crash libraries or exhaust memory.
 SHARE = {"at_least": 0, "at_most": 1}
 SEED = {"at_least": 0, "at_most": 2**32 - 1}
 RATE = {"at_least": 0, "at_most": 100}
 BATCH = {"at_least": 1, "at_most": 2**17}
 VOCABULARY = {"at_least": 1, "at_most": 10_000_000}
 WORKERS = {"at_least": 1, "at_most": 1024}
-# Tokens in general; of [CLS] a [SEP]; of [CLS] a [SEP] b [SEP].
+# Numbers of tokens: any; in [CLS] a [SEP]; in [CLS] a [SEP] b [SEP].
 TOKENS = {"at_least": 1, "at_most": 2**15}
 SINGLE_LENGTH = {"at_least": 3, "at_most": 2**15}
 PAIR_LENGTH = {"at_least": 5, "at_most": 2**15}

@@ -1,11 +1,11 @@
-"""Prints a script with which a shell completes commands and flags.
+"""Prints a script that completes commands and flags in your shell.
 
   python -m bert_tf.completion bash >> ~/.bashrc
   python -m bert_tf.completion zsh >> ~/.zshrc
   python -m bert_tf.completion fish > ~/.config/fish/completions/bert-tf.fish
 
 The Tab key then completes the commands of bert-tf, their flags, and the values of flags: choices
-and names of files. In ~/.zshrc, the script comes after compinit.
+and file names. In ~/.zshrc, the script must come after compinit.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class Options(command.Options):
 
 
 class Flag(NamedTuple):
-    """A flag: its name, whether it takes a value, which values it may have, and its help."""
+    """A flag: its name, whether it takes a value, the values to choose from, and its help."""
 
     name: str
     takes_value: bool

@@ -326,7 +326,7 @@ class Head:
             plus the mean.
 
     Raises:
-        ValueError: two outputs have the same label, of which results could show only one.
+        ValueError: two outputs have the same label, so results could show only one of them.
     """
 
     kind: str

@@ -3,9 +3,9 @@
   python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
     --output_file=vectors.npz
 
-The input has one text per line, or a pair as "a ||| b", or it is a table (.csv, .tsv, .jsonl) with
-a text or a pair in every row. --checkpoint is a run folder or a
-checkpoint of another program (docs/checkpoints.md).
+The input has a text or a pair, "a ||| b", on every line; or it is a table (.csv, .tsv, .jsonl) with
+a text or a pair in every row. --checkpoint is a run folder or a checkpoint of another program
+(docs/checkpoints.md).
 
 --output_file ends with
 
@@ -55,8 +55,8 @@ class Options(PairColumnOptions, VocabularyOptions):
         aliases=("init_checkpoint",),
     )
     input_file: str = option(
-        help='File with one text per line in UTF-8, or a pair as "a ||| b", compressed or not; or '
-        "a table as for run_finetuning --task=csv, named .csv, .tsv, .json or .jsonl."
+        help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
+        "(.csv, .tsv, .json or .jsonl), as for run_finetuning --task=csv."
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."

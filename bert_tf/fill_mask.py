@@ -4,10 +4,10 @@
   python -m bert_tf.fill_mask --checkpoint=hf:google-bert/bert-base-uncased --input_file=texts.txt
 
 --checkpoint is the output folder of run_pretraining, the SavedModel of export.encoder or a
-checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, or
-the lines of --input_file or of standard input, or a column of a table (.csv, .tsv, .jsonl). Several
+checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, the
+lines of --input_file or of standard input, or a column of a table (.csv, .tsv, .jsonl). Several
 masks in a text are filled in independently of each other. The words are tokens of the vocabulary;
-one that begins with ## continues the word before it. --targets compares words of your choice:
+one that begins with ## continues the word before it. --targets compares the words that you name:
 
   python -m bert_tf.fill_mask --checkpoint=run --targets=he,she "[MASK] is a nurse."
 
@@ -41,12 +41,13 @@ class Options(TextOptions, VocabularyOptions):
     top_k: int | None = option(
         None,
         at_least=1,
-        help="How many words to show for each [MASK]. Default: 5, or all of --targets.",
+        help="Number of words to show for each [MASK]. Default: 5, or all of --targets.",
     )
     targets: tuple = option(
         (),
-        help="Show only these words, the likeliest first. Separate them with commas, or repeat the "
-        "flag. Each must be a single token of the vocabulary, such as paris or ##ing.",
+        help="Words to compare: only these are shown, the likeliest first. Separate them with "
+        "commas, or repeat the flag. Each must be a single token of the vocabulary, such as paris "
+        "or ##ing.",
     )
 
 
@@ -95,7 +96,7 @@ def load_filler(options: Options) -> "MaskFiller":
             "run_pretraining, or another checkpoint with such a head"
         )
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    ids = tokenizer.vocab.ids  # which has the comma itself
+    ids = tokenizer.vocab.ids  # A comma may be a token itself.
     words = [w for x in options.targets for w in ([x] if x in ids else x.split(","))]
     targets = target_ids(tokenizer, words)
     model = load_model(checkpoint, BertPretrainer, ("encoder", "projection", "masked_lm"))

@@ -1,4 +1,4 @@
-"""Finds values that are not finite: NaN and infinity."""
+"""Finds NaN and infinity."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ class NonFinite(ValueError):
 
 
 def count_non_finite(values: np.ndarray, dtype: np.dtype | str | None = None) -> int:
-    """Returns how many values are not finite, or would not be in another type."""
+    """Returns how many values are not finite, or would not be finite as `dtype`."""
     if values.dtype.kind in _WITHOUT:
         return 0
     with np.errstate(over="ignore"):
@@ -23,17 +23,13 @@ def count_non_finite(values: np.ndarray, dtype: np.dtype | str | None = None) ->
 def note_non_finite(
     bad: dict[str, str], name: str, values: np.ndarray, dtype: np.dtype | str | None = None
 ) -> None:
-    """Adds a description to `bad` if values are not finite, or would not be in another type."""
+    """Adds a description to `bad` if values are not finite, or would not be finite as `dtype`."""
     if count := count_non_finite(values, dtype):
         bad[name] = f"{name} ({count:,} of {values.size:,} values)"
 
 
 def check_computed(outputs: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> None:
-    """Checks what a model computed.
-
-    Raises:
-        NonFinite: there is NaN or infinity in it.
-    """
+    """Raises a `NonFinite` if the outputs of a model hold NaN or infinity."""
     for values in outputs.values():
         arrays = [values] if isinstance(values, np.ndarray) else values
         if any(map(count_non_finite, arrays)):

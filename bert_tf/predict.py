@@ -7,8 +7,8 @@
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or a .tflite file that export.lite wrote from one of these. Examples are
 arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or
-a question and its context, with a tab or " ||| ". An --input_file named .csv or .tsv is a table as
-for run_finetuning; its columns are those of the run. One named .jsonl has one JSON object per line:
+a question and its context, with a tab or " ||| ". An --input_file named .csv or .tsv is read as
+run_finetuning reads tables, with the columns of the run. A .jsonl file has a JSON object per line:
 {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context": "..."}. --json
 prints such objects with the prediction added, and with the "id" if there is one.
 """

@@ -216,12 +216,12 @@ def agreed(
 def agreed_casing(
     casings: Mapping[str, bool | None], vocab: Vocabulary | None, path: str | None
 ) -> bool | None:
-    """Returns the casing that sources state; if none does, guesses, and says so.
+    """Returns the casing that sources state; if none does, guesses it and prints the guess.
 
     Args:
         casings: source -> casing, or None if the source does not state it.
         vocab: the vocabulary, if it is known.
-        path: the checkpoint or the vocabulary; None to make no guess.
+        path: the checkpoint or the vocabulary; None not to guess.
 
     Raises:
         ValueError: two sources contradict each other.
@@ -305,7 +305,7 @@ def resolve_vocab(
 ) -> tuple[Vocabulary, bool]:
     """Decides which vocabulary and casing an export uses.
 
-    Prints a warning if they do not suit each other, and a note if the casing is a guess.
+    Prints a warning if they do not match, and a note if the casing is a guess.
 
     Args:
         checkpoint: the checkpoint to export; None for an export from a vocabulary alone.

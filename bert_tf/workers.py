@@ -13,7 +13,7 @@ from multiprocessing.connection import wait as wait_for_any
 
 from tfrecords import command
 
-# More processes only take memory, in which each holds a TensorFlow.
+# More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8
 
 # A function and its arguments. The function is defined at the top level of a module.

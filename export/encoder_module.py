@@ -50,7 +50,7 @@ class ReusableModel(tf.train.Checkpoint):
             return function(inputs, training)
 
         self.__call__ = call
-        # Those of int32 come first, because the others call them.
+        # The functions for int32 come first, because the others call them.
         for dtypes in itertools.product((tf.int32, tf.int64), repeat=len(input_names)):
             for training in (False, True):
                 call.get_concrete_function(_specs(input_names, dtypes), training=training)
@@ -116,7 +116,7 @@ class EncoderModule(ReusableModel):
             layers = [encoder, model.masked_lm]
             if stored:
                 predict_masked = stored.reading(predict_masked, layers)
-            # Fewer functions than for every mixture of types load faster.
+            # One type for all three loads faster than a function for every mixture of types.
             self.mlm = ReusableModel(predict_masked, [INPUTS, [POSITIONS]], layers, stored)
         add_vocab(self, vocab, do_lower_case)
         self.do_lower_case = tf.Variable(do_lower_case, trainable=False, name="do_lower_case")

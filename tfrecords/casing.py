@@ -17,10 +17,10 @@ _FEW = 0.01
 _MARKUP = re.compile(r"\[.+\]|<.+>")
 
 
-# How many tokens with small letters show that a vocabulary without capitals is uncased; those of
-# a vocabulary for trials do not.
+# A vocabulary without capitals is uncased if it has this many tokens with lower-case letters.
+# Smaller vocabularies, which are for trials, do not tell.
 _MANY = 100
-# What names of models say about their casing, in this order.
+# Parts of folder names that state the casing; the first match decides.
 _NAMES = ((r"uncased|lower", True), (r"cased", False), (r"(multilingual|chinese)_l-\d", True))
 
 
@@ -30,9 +30,9 @@ def is_cased(vocab: Vocabulary) -> bool:
 
 
 def guess_casing(vocab: Vocabulary | None, path: str) -> bool | None:
-    """Guesses whether text is lower-cased; returns None if nothing tells.
+    """Guesses from the vocabulary, or else from a folder's name, whether text is lower-cased.
 
-    The vocabulary tells, or else the name of the folder.
+    Returns None if neither tells.
 
     Args:
         path: a checkpoint, or the folder that holds it.
@@ -103,7 +103,7 @@ def _unreachable(vocab: Vocabulary) -> list[str]:
 
 
 def _small(vocab: Vocabulary) -> list[str]:
-    """Returns the tokens with small letters."""
+    """Returns the tokens with lower-case letters."""
     # Title case, because the letters of Georgian have capitals that no ordinary text uses.
     return [token for token in _tokens_of_text(vocab) if token.title() != token]
 

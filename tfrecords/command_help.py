@@ -12,8 +12,8 @@ from types import ModuleType
 
 _MARGIN = 28
 _NARROWEST, _WIDEST = 40, 100
-# What comes before the text of a line that may be broken: the indent of a row's further lines, the
-# name of a row, the mark of a point, or nothing. Examples are lines without.
+# What precedes the text of a line that may be broken: the indent of a continuation line, the name
+# of a row, the mark of a list item, or nothing. Lines of examples do not match.
 _HEAD = re.compile(r" {8,}(?=\S)|  \S.*?  +(?=[^#\s])|- |(?=\S)")
 _MOST_CHOICES = 60  # letters
 ALWAYS = [
@@ -73,9 +73,9 @@ def table(rows: Iterable[tuple[str, str]], margin: int) -> list[str]:
 
 
 def wrapped(text: str) -> str:
-    """Breaks lines that are wider than the terminal, apart from examples, which are indented.
+    """Breaks lines that are wider than the terminal, except examples, which are indented.
 
-    The lines of a paragraph, of a point after "- " and of a row "  name   text" are joined first.
+    First joins the lines of each paragraph, list item ("- text") and row ("  name   text").
     """
     lines: list[str] = []
     margin = -1

@@ -65,8 +65,8 @@ def match_files(patterns: str) -> list[tuple[str, list[str]]]:
 def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
     """Checks that files are those that the manifests beside them list, and that none is missing.
 
-    A file is missing if its manifest lists it and a glob matches its name. To read
-    only some of the files, users name those or give a narrower glob.
+    A file is missing if its manifest lists it and a glob matches its name. To read only some of the
+    files, users name them or give a narrower glob.
 
     Args:
         patterns: as for `match_files`.
@@ -131,7 +131,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _size(file: str) -> int:
-    """Returns the size of a file; raises a ValueError if it is none or must not be read."""
+    """Returns the size of a file; raises a ValueError if it is not a readable file."""
     stat = tf.io.gfile.stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
@@ -139,7 +139,7 @@ def _size(file: str) -> int:
         if not os.path.isfile(file):
             raise ValueError(f"{file} is a pipe or device: save its content as a file first")
         if not os.access(file, os.R_OK):
-            raise ValueError(f"you may not read {file}: change its permissions")
+            raise ValueError(f"no permission to read {file}: change its permissions")
     return stat.length
 
 

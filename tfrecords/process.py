@@ -16,13 +16,13 @@ from typing import NoReturn
 # The exit code after the signal SIGPIPE.
 NO_READER = 141
 _EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
-# The errors of streams that cannot encode a character, as those of a terminal without Unicode.
+# The error handler of streams that cannot encode a character, as in terminals without Unicode.
 _ESCAPED = "bert_tf.escaped"
 
 
 @functools.cache
 def prepare() -> None:
-    """Makes the process independent of the environment and the streams that it was given."""
+    """Shields the process from environment variables and from closed standard streams."""
     # Libraries read these on import. TensorFlow's real errors still arrive as exceptions; only log
     # messages are lost. A keras.json could name another backend, or another type for weights.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -31,7 +31,7 @@ def prepare() -> None:
     os.environ["KERAS_BACKEND"] = "tensorflow"
     os.environ["KERAS_HOME"] = os.path.join(os.devnull, "keras")
     os.environ["MPLBACKEND"] = "agg"
-    # A file that the command opens must not take the place of a closed stream.
+    # Otherwise, a file that the command opens would get the descriptor of a closed stream.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -49,7 +49,7 @@ def prepare() -> None:
 
 
 class _StandardOutput(io.FileIO):
-    """Standard output, which its errors name."""
+    """Standard output whose errors say that they are about standard output."""
 
     def write(self, data: bytes) -> int | None:
         try:
@@ -61,13 +61,13 @@ class _StandardOutput(io.FileIO):
 
 
 def check_backend() -> None:
-    """Raises a ValueError if Keras computes with something else than TensorFlow."""
+    """Raises a ValueError if Keras has another backend than TensorFlow."""
     keras = sys.modules.get("keras")
     backend = keras.config.backend() if keras else os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise ValueError(
-            f"the backend of Keras is {backend}, but only models run without TensorFlow's: set "
-            "KERAS_BACKEND=tensorflow before the import of Keras"
+            f"the backend of Keras is {backend}, on which only models run: set "
+            "KERAS_BACKEND=tensorflow before importing Keras"
         )
 
 
@@ -77,7 +77,7 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 def keep_docstrings() -> None:
-    """Lets packages be imported under `python -OO` that edit their docstrings on import."""
+    """Keeps the docstrings of packages that edit them on import, even under `python -OO`."""
     if sys.flags.optimize < 2:
         return
     loader = importlib.machinery.SourceFileLoader

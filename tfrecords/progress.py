@@ -12,7 +12,7 @@ _QUIET = "BERT_TF_QUIET"
 
 
 class _Bar(tqdm):
-    """Leaves out the last details, of which each is whole, if the bar has too little room."""
+    """Leaves out the last details if the bar has too little room; the others stay whole."""
 
     def __str__(self) -> str:
         values = self.format_dict

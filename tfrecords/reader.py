@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 EVALUATION_BLOCK_RECORDS = 64
-# What shows whether records have anything to teach.
+# The features that show whether records teach anything.
 _SAMPLE_FILES, _SAMPLE_RECORDS = 8, 512
 
 # Maps (batch number, first row in the batch, serialized records [B]) to a batch of features.

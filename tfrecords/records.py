@@ -106,7 +106,7 @@ def problem_of_record(
                 f"{stored} has {len(values)} values instead of --{flag}={length}: pass the value "
                 "that the records were created with"
             )
-        # Not even NaN is in the range.
+        # NaN fails this test, too.
         if bad := [value for value in values if not 0 <= value <= largest[name]]:
             return f"{stored} has {_outside(name, bad[0], largest[name])}"
     return None

@@ -9,8 +9,8 @@ from tfrecords.features import Layout
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
-# If a larger share of the records has the same label, the label teaches nothing. Among a few
-# records, chance decides.
+# If a larger share of the records has the same label, the label teaches nothing. With fewer records
+# than this, that may be chance.
 ONE_SIDED = 0.9
 _FEW_RECORDS = 10
 
@@ -21,7 +21,7 @@ def label_warning(positive: int, records: int, source: str = "the records") -> s
     Args:
         positive: the number of records with label 1.
         records: the number of records.
-        source: what to call them.
+        source: the name of the records, for the message.
     """
     share = max(positive, records - positive) / max(1, records)
     if records < _FEW_RECORDS or share <= ONE_SIDED:
@@ -30,7 +30,7 @@ def label_warning(positive: int, records: int, source: str = "the records") -> s
     return (
         f"WARNING: in {share:.1%} of {source}, next_sentence_labels is {label} (the second segment "
         f"is {kind}), so predicting it teaches nothing. Train with --objective=mlm, or create "
-        "examples from several documents of several sentences each."
+        "the examples from documents of several sentences each."
     )
 
 

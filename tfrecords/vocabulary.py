@@ -27,7 +27,7 @@ def continues_word(token: str) -> bool:
 class AddedToken:
     """A token that is found in text before the text is split into words.
 
-    Entity markers and domain terms are such tokens. The attributes are those of Hugging Face's
+    Examples are entity markers and domain terms. The attributes are those of Hugging Face's
     `tokenizers.AddedToken`.
 
     Attributes:
@@ -35,8 +35,8 @@ class AddedToken:
         content: the text that it stands for.
         single_word: whether the text around it must not continue a word.
         lstrip, rstrip: whether it takes the spaces before or after it; this changes no ids.
-        normalized: whether it is found in lower-cased text, and so on, rather than in text as
-            written.
+        normalized: whether it is found in normalized (such as lower-cased) text rather than in text
+            as written.
         special: whether Hugging Face's programs leave it out of decoded text.
     """
 
@@ -58,7 +58,8 @@ class AddedToken:
 class Vocabulary:
     """The tokens that text is split into.
 
-    A blank line is a placeholder that no text reaches. Of a repeated line, text reaches the last.
+    A blank line is a placeholder that never occurs in text. A repeated token gets the id of its
+    last line.
 
     Attributes:
         lines: the tokens of vocab.txt; the position of a token is its id.
@@ -114,9 +115,9 @@ class Vocabulary:
         return "".join(f"{line}\n" for line in self.lines)
 
     def tokenizer_values(self) -> dict[str, Any]:
-        """Returns what vocab.txt does not hold, as values of Hugging Face's tokenizer_config.json.
+        """Returns what vocab.txt cannot hold, as values of Hugging Face's tokenizer_config.json.
 
-        It is {} for most vocabularies.
+        The result is {} for most vocabularies.
         """
         values: dict[str, Any] = {}
         if self.added:
@@ -217,7 +218,7 @@ def _problem(tokens: Sequence[str]) -> str | None:
         return "it has no tokens: write one token per line"
     if missing := [token for token in SPECIAL_TOKENS if token not in tokens]:
         return (
-            f"it lacks {' '.join(missing)}: put each in place of a token that no text needs, such "
-            "as [unused1]; a line in between would change the ids of all tokens after it"
+            f"it lacks {' '.join(missing)}: replace a token that no text needs, such as [unused1], "
+            "for each; an inserted line would shift the ids of all tokens after it"
         )
     return None

@@ -43,7 +43,7 @@ MASKED_AND_SAMPLED = Changes(0.1, masked=0.1, sampled=0.25)
 def change(
     words: Words, candidates: Sequence[Words], changes: Changes, random: np.random.Generator
 ) -> list[str]:
-    """Returns a copy of a text, given what may replace each of its words, which may be nothing."""
+    """Returns a changed copy of a text, given the candidates for each word, if there are any."""
     copy = list(words)
     for place, draw in enumerate(random.random(len(words))):
         if draw < changes.masked:

@@ -87,9 +87,9 @@ class Distillation(keras.Model):
 class DistillationObjective:
     """The task's own loss, `labels`, and the terms of a recipe, each measured with its factor.
 
-    A term is the mean over the examples or, where taggers and masked LMs are compared by their
-    predictions, over the tokens with a tag or a mask; in training, taggers divide by the number of
-    `TaggingObjective`. An example of several rows or predictions counts with their mean.
+    A term is the mean over the examples. If it compares the predictions of taggers or masked LMs,
+    it is the mean over the tokens with a tag or a mask; in training, taggers divide by the count of
+    `TaggingObjective`. If an example has several rows or predictions, their mean counts.
 
     Trains a `Distillation`; predicts what the objective of the task predicts, with the student.
     """

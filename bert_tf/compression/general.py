@@ -90,7 +90,7 @@ class GeneralStudent(PretrainingTask):
         if recipe.predicts and ours.vocab_size != theirs.vocab_size:
             raise ValueError(
                 "this recipe compares the probabilities of all tokens in student and teacher, but "
-                f"their vocab_size are {ours.vocab_size} and {theirs.vocab_size}: use another "
+                f"their vocab_size is {ours.vocab_size} and {theirs.vocab_size}: use another "
                 "--init_checkpoint or another --bert_config_file"
             )
         if self._run_folder:

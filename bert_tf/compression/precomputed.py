@@ -21,7 +21,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 def computed_once(
     run_folder: str | None, name: str, inputs: object, compute: Callable[[], Arrays]
 ) -> Arrays:
-    """Returns what `compute` returns, stores it in the run folder and reads it the next time.
+    """Returns the result of `compute`; keeps it in the run folder and reads it there the next time.
 
     The file holds a checksum of the inputs and the arrays, then the arrays in NumPy's npz format.
 

@@ -1,4 +1,4 @@
-"""Weights and activations that take few values: their grids, and a model that trains with them."""
+"""Quantizes weights and activations: their grids, and a model that trains with them."""
 
 import contextlib
 import math
@@ -225,9 +225,9 @@ def num_dense(model: BertTaskModel) -> int:
 
 
 def _rounding(ranges: tf.Tensor, found: list[tf.Tensor], training: bool | None) -> Callable:
-    """Returns a function that quantizes the input of one dense layer after another.
+    """Returns a function that quantizes the inputs of the dense layers, one layer per call.
 
-    The ends of their grids are in `ranges`, and go to `found` as training moves them.
+    `ranges` holds the ends of their grids; `found` receives those that training moves.
     """
 
     def rounded(x: tf.Tensor) -> tf.Tensor:

@@ -55,7 +55,7 @@ class QuantizedTask(StudentTask):
 
     Args:
         task, recipe, teacher, keeps_head: see `StudentTask`.
-        eigenvalues: what the bits of its layers are chosen by [layers, 2]; zeros for a run that
+        eigenvalues: those that decide the bits of its layers, [layers, 2]; zeros for a run that
             resumes, whose checkpoints hold the bits.
     """
 

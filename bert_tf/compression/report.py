@@ -27,13 +27,13 @@ from tfrecords.writer import atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What a call reads, and how often each model is called, to measure its speed.
+# Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
 
 
 @dataclass(frozen=True)
 class Student:
-    """What is known about the students that were trained with the same flags except the seed.
+    """Students that were trained with the same flags except the seed.
 
     Attributes:
         name: the recipe, with the folder if several students have the same recipe.
@@ -61,7 +61,7 @@ class Student:
 
     @property
     def kept(self) -> Score | None:
-        """The share of the teacher's metric; None unless that is positive and better if higher."""
+        """The share of the teacher's metric; None unless it is positive and higher is better."""
         before, after = self.values
         if rank(self.metric, before) <= 0:
             return None
@@ -153,9 +153,9 @@ def _student(group: Group, groups: Sequence[Group]) -> Student:
 
 
 def measure(students: Sequence[Student]) -> list[float | None]:
-    """Measures how many times as fast as their teachers the students are.
+    """Measures how many times as fast as its teacher each student is.
 
-    None stands for students of a teacher that cannot be read, with a warning.
+    Students whose teacher cannot be read get None, and a warning.
     """
     encoders = {}
     for teacher in dict.fromkeys(student.teacher for student in students):
@@ -183,9 +183,9 @@ def _load_encoder(folder: str) -> keras.Model:
 def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
     """Measures inference with batches of 32 sequences of 128 tokens, without padding.
 
-    Encoders with fewer positions read shorter sequences. The encoders take turns, so that whatever
-    else the machine does slows all of them. The fastest of ten turns counts, as in Python's timeit,
-    because other work can only make a turn slower.
+    Encoders with fewer positions read shorter sequences. The encoders take turns, so that other
+    work on the machine slows all of them. The fastest of ten turns counts, as in Python's timeit,
+    because other work can only slow a turn down.
     """
     calls = [_call(encoder) for encoder in encoders]
     seconds = np.zeros([_ROUNDS, len(calls)])

@@ -179,7 +179,7 @@ def _report(
 
 
 def _describe_weights(values: Mapping[str, Any]) -> None:
-    """Prints what a reader gains by zeros, or by few bits."""
+    """Prints the size that zeros or fewer bits save."""
     after = values["student_bytes"]
     if "sparsity" in values:
         before = values["teacher_gzip_bytes"]

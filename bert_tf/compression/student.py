@@ -94,7 +94,7 @@ def reads_pairs(task: Task) -> bool:
 
 
 def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> ModelSpec:
-    """Returns what a teacher reads, which is what its student reads where it is not known."""
+    """Returns the inputs of a teacher, which its student also reads unless it says otherwise."""
     spec = teacher.spec
     casing = lower_case if spec.lower_case is None else spec.lower_case
     return ModelSpec(spec.config, spec.vocab or vocab, casing)
@@ -288,8 +288,8 @@ def check_comparable(
     alone = "use --recipe=pd, which compares predictions alone"
     if compares_heads and (student.pruned_heads or teacher.pruned_heads):
         raise ValueError(
-            "this recipe compares all attention heads of student and teacher, but one of them "
-            f"lacks some (pruned_heads): {alone}"
+            "this recipe compares all attention heads of student and teacher, but one of the two "
+            f"lacks some heads (pruned_heads): {alone}"
         )
     if (recipe.replaces or recipe.reads) and (student.is_decoder or teacher.is_decoder):
         raise ValueError(

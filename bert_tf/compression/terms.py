@@ -13,12 +13,12 @@ from bert_tf.compression.outputs import ATTENTION, HIDDEN, Outputs
 Span = tuple[float, float]
 ALWAYS = (0.0, 1.0)
 
-# What terms compare besides attention scores and hidden states: the predictions, and hidden states
-# that are projected to the teacher's width.
+# Besides attention scores and hidden states, terms compare predictions, and hidden states that are
+# projected to the teacher's width.
 LOGITS, PROJECTED = "logits", "projected"
 
-# The layers of the student that are compared. A span is divided among the layers from the lowest to
-# the highest: STACKED layers stay active once they have begun, PROGRESSIVE ones take turns.
+# The layers of the student to compare. The last two divide a span among the layers, from the lowest
+# to the highest: a STACKED layer stays active once it has begun, PROGRESSIVE layers take turns.
 EMBEDDINGS, LAST, BELOW_LAST, EVERY = "embeddings", "last", "below last", "every"
 STACKED, PROGRESSIVE = "stacked", "progressive"
 
@@ -41,15 +41,15 @@ class Pair(NamedTuple):
 
 
 class Term(NamedTuple):
-    """A term of the loss: the sum over its layers; for those below the last, the mean.
+    """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean.
 
     Attributes:
         name: its name in the metrics of the run.
         compare: one of `losses`.
         weight: the factor in the loss.
         values: what it compares.
-        layers: of which layers.
-        during: when it counts.
+        layers: the layers that it compares.
+        during: the part of the run in which it counts.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Term(NamedTuple):
             self.compare(*self._compared(pair, layer), pair.mask) * factor
             for layer, factor in self._factors(pair)
         ]
-        # A student of one layer has none below the last.
+        # A student with one layer has no layers below the last.
         total = tf.add_n(parts) if parts else tf.zeros_like(pair.mask[:, 0], tf.float32)
         return total / max(1, len(parts)) if self.layers == BELOW_LAST else total
 

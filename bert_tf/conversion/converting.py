@@ -44,7 +44,7 @@ class _Target:
         parts: those that every checkpoint of the format has; see `weights.names`.
         states_labels: whether a checkpoint of the format states what the outputs of a head mean:
             the names of the labels, and whether a text may have several.
-        adds_tokens: whether programs that read the format find added tokens in text.
+        adds_tokens: whether programs that read the format keep added tokens whole.
     """
 
     write: Callable[[Checkpoint, str], None]
@@ -109,7 +109,7 @@ def convert(options: ConversionOptions) -> None:
 
 
 def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
-    """Returns a checkpoint whose tensors that are not finite are noted in `bad` when read."""
+    """Returns a checkpoint that notes in `bad` which tensors are not finite, when they are read."""
 
     def read(path: str, tensor: Tensor) -> np.ndarray:
         value = tensor.read()

@@ -11,7 +11,7 @@ _MARKS = {
 _WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
 # Enough of a text to show its encoding.
 SAMPLE_BYTES = 4096
-# UTF-8 with a larger share of unreadable characters is another encoding.
+# A text with a larger share of unreadable characters is not UTF-8.
 _MAX_UNREADABLE = 0.2
 
 
@@ -50,7 +50,7 @@ def check_encoding(data: bytes, name: str) -> None:
 
     Args:
         data: the text, or at least its first `SAMPLE_BYTES`.
-        name: what to call it.
+        name: the name of the text, for the message.
     """
     if found := _wide_encoding(data[:SAMPLE_BYTES]):
         raise ValueError(
@@ -74,7 +74,7 @@ def _wide_encoding(head: bytes) -> str | None:
 
 
 def _unreadable(text: str) -> float:
-    """Returns the share of the characters that no text contains."""
+    """Returns the share of characters that do not occur in text."""
     bad = sum(
         char == "\ufffd"
         or (unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\f\r")

@@ -112,7 +112,7 @@ def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict)
     chunks = folder.chunk_counts()
     statistics = _sum_chunks(chunks)
     _check_text(job, statistics.text)
-    # Before the examples, which may take hours.
+    # Warnings come before the examples, which may take hours.
     say(text_report(statistics.text, job))
     sizes = {name: _size(job, counts) for name, counts in chunks.items() if counts["tokens"]}
     num_shards = len(job.output_files)
@@ -163,8 +163,9 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         )
     if job.examples.objective == "sop" and counts.single_sentences == counts.documents:
         raise ValueError(
-            f"--objective=sop needs documents of two sentences or more, but in {job.source} each "
-            "is a single sentence: blank lines separate documents; --objective=mlm needs no pairs"
+            f"--objective=sop needs documents of two sentences or more, but every document in "
+            f"{job.source} is a single sentence: put blank lines only between documents, or use "
+            "--objective=mlm, which needs no pairs"
         )
 
 

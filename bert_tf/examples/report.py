@@ -1,4 +1,4 @@
-"""Describes in words which examples data creation made, and what to do with them."""
+"""Describes the examples that data creation made, and what to do with them."""
 
 import tensorflow as tf
 

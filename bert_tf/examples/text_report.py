@@ -1,4 +1,4 @@
-"""Describes in words the text that data creation read, and warns of what does not suit it."""
+"""Describes the text that data creation read, and warns of problems with it."""
 
 from bert_tf.corpus.problems import describe_problems
 from bert_tf.corpus.sources import is_json
@@ -68,7 +68,7 @@ def _document_warnings(text: TextCounts, job: Job) -> list[str]:
 
 
 def _pair_warnings(text: TextCounts, job: Job) -> list[str]:
-    """Returns a warning if the documents give few pairs of sentences, or only one kind of pair."""
+    """Returns a warning if the documents yield few pairs of sentences, or only one kind of pair."""
     objective, single = job.examples.objective, text.single_sentences
     few = f"{single:,} of {text.documents:,} documents are a single sentence"
     if objective == "nsp" and text.documents == 1:
@@ -83,14 +83,14 @@ def _pair_warnings(text: TextCounts, job: Job) -> list[str]:
             f"nothing.{_longer_documents(text, job)}"
         )
     elif objective == "sop" and single > MAX_LOST * text.sentences:
-        problem = f"{few}, which has no order, and are left out.{_longer_documents(text, job)}"
+        problem = f"{few}, so they have no order and are left out.{_longer_documents(text, job)}"
     else:
         return []
-    return [f"WARNING: {problem} --objective=mlm needs no pairs."]
+    return [f"WARNING: {problem} --objective=mlm needs no pairs of sentences."]
 
 
 def _random_share(text: TextCounts, length: int) -> float:
-    """Estimates the share of random next segments: all of single sentences, half of the others."""
+    """Estimates the share of random next segments: all of single sentences, half of all others."""
     single = text.single_sentences
     tokens = text.tokens * (1 - single / text.sentences)
     others = max(text.documents - single, tokens / length)
@@ -98,7 +98,7 @@ def _random_share(text: TextCounts, length: int) -> float:
 
 
 def _longer_documents(text: TextCounts, job: Job) -> str:
-    """Says how lines become documents of several sentences."""
+    """Returns advice on making documents of several sentences."""
     advice = ""
     if job.text.layout.document_separator == "blank_line" and not all(
         map(is_json, job.input_files)

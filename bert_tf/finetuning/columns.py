@@ -1,4 +1,4 @@
-"""Finds the columns of a table that hold texts and labels."""
+"""Finds the columns of texts and labels in a table."""
 
 import dataclasses
 import json
@@ -17,13 +17,13 @@ _NAMELESS = re.compile(r"(unnamed: \d+)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns that hold what.
+    """The names of the columns to read.
 
     Attributes:
-        text: the text; None to find it.
-        text_b: the second text; None for single texts.
-        labels: what to predict; () to find it.
-        id: what identifies a row; None if nothing does.
+        text: the column of the text; None to find it.
+        text_b: the column of the second text; None for single texts.
+        labels: the columns to predict; () to find one.
+        id: the column of ids; None if there is none.
     """
 
     text: str | None = None
@@ -47,19 +47,19 @@ def open_table(
     labelled: bool = True,
     names: tuple[str, str] = ("text", "label"),
 ) -> tuple[Table, Columns]:
-    """Reads a table and finds its columns, whatever the case of their names.
+    """Reads a table and finds its columns; upper and lower case in their names do not matter.
 
-    `wanted` names columns. The text is otherwise in the column `text`, or in the only one that is
-    left, and the label likewise. Of two columns that have other names, the contents show which one
-    holds the text: more and longer values, or no numbers. Prints what it guessed.
+    If `wanted` does not name the column of the text, it is `text` or else the only column left; the
+    same holds for the label. If two columns with other names are left, their contents decide: texts
+    are longer and less often repeated, or not numbers. Prints what it guessed.
 
     Args:
         labelled: whether the table must have labels.
-        names: the names of the columns of the text and the label if `wanted` states none.
+        names: the default names of the columns of the text and the label.
 
     Returns:
-        the table, and the names of its columns as the file spells them. Without labels, `labels`
-        are the names that would hold them.
+        the table, and the names of its columns as the file spells them. If the table has no
+        labels, `labels` holds the names that their columns would have.
 
     Raises:
         ValueError: the table is malformed, or a column cannot be found; the message lists the
@@ -81,7 +81,7 @@ def open_table(
 
 
 def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:
-    """Returns the name of a column that a flag names; if it is not needed, it may be missing."""
+    """Returns a column that a flag names, as the file spells it; it must exist if `needed`."""
     found = name and _find(table, name, what)
     if name and needed and not found:
         only_tests = "; only --test_file may lack labels" if what == "label" else ""
@@ -107,7 +107,7 @@ def _find(table: Table, name: str, flag: str, exact: bool = True) -> str | None:
 
 
 def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str]) -> Columns:
-    """Returns the columns with those that are left in place of what is missing, and prints them."""
+    """Fills in missing columns from those that are left; prints the result."""
     taken = (known.text, known.text_b, known.id, *known.labels)
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}
@@ -130,7 +130,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
         )
     guessed = " and ".join(f"the {what} in {shortened(name)}" for what, name in found.items())
     flags = " and ".join(f"--{what}_column" for what in found)
-    say(f"{table.path}: found {guessed}; {flags} would name another column.")
+    say(f"{table.path}: found {guessed}; to read another column, give {flags}.")
     labels = (found["label"],) if "label" in found else known.labels
     return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)
 

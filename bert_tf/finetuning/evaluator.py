@@ -57,7 +57,7 @@ class Evaluator:
             step = int(self._trainer.step.numpy())
             where = f"step {step:,}, {split}" if step else split
             self._warn(f"WARNING: {where}: {problem}")
-        # Curves show the first ones.
+        # Curves show the first few metrics.
         names = sorted(metrics, key=lambda name: name != self._task.metric)
         return {self._task.in_results(name, split): metrics[name] for name in names}
 

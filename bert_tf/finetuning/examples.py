@@ -11,7 +11,7 @@ import numpy as np
 from bert_tf.corpus.tfds import prepare
 from tfrecords.progress import counted
 
-# One in so many examples is held out of training.
+# One in ten examples is held out of training.
 _PARTS = 10
 # How many held-out examples make a class large.
 _LARGE = 5
@@ -119,11 +119,11 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
 def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
     """Holds out a random tenth of the examples; returns the rest and that tenth.
 
-    Where `labels` are classes, int [N], it is a tenth of every class, or nearly so; see
+    If `labels` are classes, int [N], it holds out about a tenth of every class; see
     `choose_held_out`.
 
     Raises:
-        ValueError: every example is the only one of a class.
+        ValueError: every example is the only one of its class.
     """
     labels, groups = examples.targets.get("labels"), np.zeros(len(examples), np.int32)
     only = np.zeros(len(examples), bool)
@@ -145,17 +145,18 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
 def choose_held_out(
     groups: np.ndarray, only: np.ndarray, seed: int
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Chooses a tenth of the examples, one at least, at random.
+    """Chooses a tenth of the examples at random, and at least one.
 
-    It is nearly a tenth of every group, and one example at least if that is possible.
+    That is about a tenth of every group, with at least one example of each as long as the total
+    stays at a tenth.
 
     Args:
         groups: the group of each example, int [N].
-        only: which examples are the only ones of a class, bool [N]; they stay in training.
+        only: whether an example is the only one of a class, bool [N]; it then stays in training.
         seed: determines the choice.
 
     Returns:
-        which examples were chosen, bool [N], and notes on their number.
+        whether each example was chosen, bool [N], and notes on their number.
 
     Raises:
         ValueError: none can be chosen.
@@ -180,12 +181,12 @@ def choose_held_out(
 
 
 def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
-    """Returns how many examples of each group to hold out: at most `total` together, int [G].
+    """Returns how many examples of each group to hold out, at most `total` in all, int [G].
 
-    Each group gives its share and keeps one example. Groups that would give none come first in what
-    rounding leaves; a large group gives one less for them.
+    Each group gives its share and keeps at least one example. Groups whose share is none come first
+    in what rounding leaves; a large group gives one less for them.
     """
-    # Groups that are too small for a share of their own differ with the seed.
+    # The seed decides between groups of equal size.
     ties = np.random.default_rng([seed, 1]).random(len(sizes))
     shares = sizes / _PARTS
     counts = np.minimum(shares.astype(int), sizes - 1)

@@ -33,8 +33,8 @@ _POOLER = "encoder/pooler/dense_kernel"
 class FineTuner:
     """Trains on "train", evaluates a dev split after every epoch and keeps the best weights.
 
-    The best weights are those with the best `task.metric`, the first among equals; they are kept in
-    `best` in the run folder. Nothing is written before `train`.
+    The best weights are those with the best `task.metric`, and among equals the earliest. `best` in
+    the run folder keeps them. Nothing is written before `train`.
 
     Args:
         splits: "train" and the splits that are evaluated.

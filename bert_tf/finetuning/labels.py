@@ -1,6 +1,6 @@
-"""What the cells of the user's own tables mean: one class, several, a number, tags of words.
+"""Reads labels from the cells of the user's own tables: classes, numbers, or tags of words.
 
-A row's classes are a tuple of names: one, or any number of them.
+The classes of a row are a tuple of names, whether a row has one class or several.
 """
 
 import json
@@ -68,7 +68,7 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
         about = f"{table.at(lists[0])}: label {shown(values[lists[0]])} looks like a list"
         if len(lists) == len(values):
             raise ValueError(f"{about}, as all labels do: give --label_type=classes")
-        say(f"WARNING: {about}, but is read as the name of one class.")
+        say(f"WARNING: {about}, but is read as the name of a single class.")
     return rows
 
 
@@ -119,7 +119,7 @@ def _parse_list(table: Table, row: int, text: str) -> list | None:
     except ValueError as error:
         raise ValueError(
             f"{table.at(row)}: {shown(text)} starts like a list, but is {error}: write "
-            '["a", "b"], also for a single name that starts so, ["(a)"]'
+            '["a", "b"], or ["(a)"] for a single name that starts with a bracket'
         ) from None
 
 
@@ -174,7 +174,7 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
 
 
 def has_labels(table: Table, columns: Sequence[str]) -> bool:
-    """Returns whether a table has labels in some row. An empty list says that there is no class."""
+    """Returns whether any row of a table has a label; an empty list counts as one."""
     cells = [value for name in columns for value in table.columns.get(name, [])]
     return not all(value != [] and is_empty(value) for value in cells)
 
@@ -199,7 +199,7 @@ def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[
 
 
 def warn_about_names(path: str, names: Collection[str]) -> None:
-    """Prints which names of classes are easily taken for one another, or for no class."""
+    """Warns of class names that are easily confused, or that may stand for a missing label."""
     groups = {}
     for name in sorted(names):
         groups.setdefault(fold(name), []).append(name)
@@ -207,8 +207,8 @@ def warn_about_names(path: str, names: Collection[str]) -> None:
         if len(same) > 1:
             say(
                 f"WARNING: {path}: {' and '.join(map(repr, same))} differ only in case, spaces or "
-                f"forms of characters, but count as {len(same)} classes: rename them if they are "
-                "one."
+                f"forms of characters, but count as {len(same)} classes: if they mean the same "
+                "class, give them one name."
             )
     for name in groups.keys() & _MISSING:
         say(f"WARNING: {path}: the class {groups[name][0]!r} may stand for rows without a label.")

@@ -1,4 +1,4 @@
-"""Lists in the cells of tables: as programs write them, and the names of several classes."""
+"""Reads and writes lists in the cells of tables."""
 
 import ast
 import io
@@ -12,18 +12,18 @@ from typing import Any
 
 from bert_tf.finetuning.tables import parse_json
 
-# How a list starts, and what was probably meant as one.
+# The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")
 _BROKEN_LIST = re.compile(r"\[.*\]|\{.*\}|\(\s*['\"].*|array\(.*", re.DOTALL)
 
 
 def class_name(text: str) -> str:
-    """Returns the name of a class without spaces around it, composed (NFC)."""
+    """Returns the name of a class in composed form (NFC), without spaces around it."""
     return unicodedata.normalize("NFC", text.strip())
 
 
 def is_plain(name: str, separator: str) -> bool:
-    """Returns whether the name of a class can be read back from names with a separator."""
+    """Returns whether a class name can be read back after joining names with the separator."""
     parts = split(name + separator + name, separator)
     one_line = len(name.splitlines()) == 1 and "\t" not in name
     return one_line and not _LIST.match(name) and [*map(class_name, parts)] == [name] * 2
@@ -38,17 +38,17 @@ def join_classes(names: Sequence[str], separator: str) -> str:
 
 def as_json(name: str) -> str:
     """Returns a name as an element of a JSON list."""
-    # Files of predictions hold no line breaks, of which Unicode has more than ASCII.
+    # Files of predictions may hold no line breaks. Unicode has more of them than ASCII.
     return json.dumps(name, ensure_ascii=len(name.splitlines()) > 1)
 
 
 def parse_list(text: str) -> list | None:
-    """Returns the items of a list in JSON, or of a list, tuple or set in Python.
+    """Returns the items of a JSON list, or of a Python list, tuple or set.
 
-    None if the text does not start like one.
+    Returns None if the text does not start like a list.
 
     Raises:
-        ValueError: it starts like one, but is none.
+        ValueError: it starts like a list, but is not one.
     """
     text = text.strip()
     if not _LIST.match(text):
@@ -63,7 +63,7 @@ def parse_list(text: str) -> list | None:
 
 
 def _parse_python(text: str) -> Any:
-    """Returns a Python literal; None if it is none."""
+    """Returns the value of a Python literal; None if the text is not one."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes

@@ -49,11 +49,12 @@ def spearman(values: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
-    """Returns the metrics of predictions of one class each.
+    """Returns the metrics of a classifier that predicts one class for each example.
 
-    They are the mean cross-entropy, `loss`, `accuracy`, `matthews` and those of
-    `precision_recall_f1`. Of two classes, also `f1`, that of the second one, and `roc_auc`, the
-    area under its ROC curve, which is undefined and left out if all labels are the same.
+    They are `loss` (the mean cross-entropy), `accuracy`, `matthews` and those of
+    `precision_recall_f1`. With two classes, there are also `f1`, that of the second class, and
+    `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
+    left out.
 
     Args:
         labels: int [N].
@@ -80,11 +81,11 @@ def precision_recall_f1(
 ) -> dict[str, float]:
     """Returns the metrics of each class, such as `f1/spam`, and their means, such as `macro_f1`.
 
-    A ratio without any example is 0. Of classes that exclude each other, those count that are the
-    label or the prediction of an example, as in scikit-learn's `classification_report`.
+    A ratio without any example is 0. If every example has one class, classes that are neither a
+    label nor a prediction are left out, as in scikit-learn's `classification_report`.
 
     Args:
-        labels, predictions: classes, int [N], or any number of them, 0 or 1 [N, C].
+        labels, predictions: one class each, int [N], or any number of classes, 0 or 1 [N, C].
         names: the names of the classes.
     """
     from sklearn.metrics import precision_recall_fscore_support
@@ -92,7 +93,7 @@ def precision_recall_f1(
     found = np.arange(len(names)) if labels.ndim == 2 else np.union1d(labels, predictions)
     columns = precision_recall_fscore_support(labels, predictions, labels=found, zero_division=0)
     columns = dict(zip(OF_A_CLASS, columns, strict=False))
-    # The results are lines of text.
+    # Results are written as lines of text.
     keys = [names[index].replace("\n", "\\n") for index in found]
     means = {f"macro_{metric}": float(column.mean()) for metric, column in columns.items()}
     return means | {

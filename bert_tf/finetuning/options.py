@@ -38,9 +38,9 @@ class TaskOptions(command.Options):
     )
     text_column: str | None = option(
         None,
-        help="Column of the text in files of --task=csv. Default: text, in any case, or what is "
-        "left beside the label. With --task=ner, the number of the column of the words, from 1. "
-        "Default: the first one that does not number sentences or words.",
+        help="Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
+        "the only column left. With --task=ner, the number of the column of words, counted from 1. "
+        "Default: the first column that does not number sentences or words.",
         aliases=("word_column",),
         rare=True,
     )
@@ -51,10 +51,10 @@ class TaskOptions(command.Options):
     )
     label_column: str | None = option(
         None,
-        help="Column to predict in files of --task=csv; with --label_type=classes also several, "
-        "separated by commas, each holding 0 or 1 for the class of its name. Default: label. With "
-        "--task=ner, the number of the column of the tags. Default: the last one, or the "
-        "only one with tags of entities.",
+        help="Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
+        "it may be several columns, separated by commas, one per class, which hold 0 or 1. With "
+        "--task=ner, the number of the column of tags. Default: the last column, or the only one "
+        "with tags of entities.",
         aliases=("tag_column",),
         rare=True,
     )
@@ -67,8 +67,8 @@ class TaskOptions(command.Options):
     )
     label_separator: str | None = option(
         None,
-        help="What separates the classes in a cell, with --label_type=classes. Default: a comma. "
-        "Lists in brackets need none.",
+        help="Separator between the classes in a cell, with --label_type=classes. Default: a "
+        "comma. Lists in brackets need no separator.",
         rare=True,
     )
 
@@ -245,7 +245,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     metric: str | None = option(
         None,
         help="The metric on the dev set that chooses the best epoch, such as macro_f1, roc_auc, "
-        "f1/spam (that of one class) or loss. Default: that of the task, accuracy for --task=csv.",
+        "f1/spam (the F1 of the class spam) or loss. Default: the metric of the task, such as "
+        "accuracy.",
         rare=True,
     )
     early_stopping: int | None = option(

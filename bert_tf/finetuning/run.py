@@ -350,7 +350,7 @@ def _class_table(results: dict[str, float]) -> list[str]:
             if found:
                 rows.setdefault((split, label), []).append(f"{value:.4f}")
     if len(rows) > _CLASSES_SHOWN:
-        return [f"{EVAL_RESULTS} has precision, recall and F1 of each class."]
+        return [f"{EVAL_RESULTS} lists precision, recall and F1 of each class."]
     table = [[f"{split}: {label[:40]}", *values] for (split, label), values in rows.items()]
     return [aligned([["", *OF_A_CLASS], *table])] if table else []
 

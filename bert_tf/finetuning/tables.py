@@ -1,4 +1,4 @@
-"""Reads the files that users bring, and tables in them: CSV, TSV and JSON lines."""
+"""Reads the files of users, and their tables: CSV, TSV and JSON lines."""
 
 import codecs
 import csv
@@ -21,7 +21,7 @@ _LARGEST_FIELD = 2**31 - 1
 _DELIMITERS = ",;\t"
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
-# They choose how the character before them looks.
+# Characters that only choose the look of the character before them.
 _VARIATIONS = "\ufe0e\ufe0f"
 # The most characters of a column's name that a message shows.
 _LONGEST_NAME = 40
@@ -123,7 +123,7 @@ def as_number(value: Any) -> float:
 
 
 def fold(name: str) -> str:
-    """Returns a name without what people do not see or mind: case, spaces, forms of characters."""
+    """Returns a name without differences in case, spaces and forms of characters."""
     name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     visible = (c for c in name if unicodedata.category(c) != "Cf" and c not in _VARIATIONS)
     return " ".join("".join(visible).split())
@@ -135,12 +135,12 @@ def read_table(path: str) -> Table:
     - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
       Fields are separated by the most frequent of comma, semicolon and tab in the first line.
     - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
-      the whole file follows the rules of quoted fields; a line says which.
+      the whole file follows the quoting rules of `.csv`; if so, prints a note.
     - `.json`, `.jsonl`: an object per line, whose keys name the columns.
 
-    Blank lines are skipped, except in a file of a single column, where they are empty cells. A byte
-    order mark is skipped, too. Line ends may be those of Windows.
-    Prints the number of fields with line breaks, if any: stray quotes also cause them.
+    Blank lines are skipped, except in a file with a single column, where they are empty cells. A
+    byte order mark is skipped, too. Line ends may be those of Windows. Prints the number of fields
+    with line breaks, if any, because stray quotes also cause them.
 
     Raises:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
@@ -205,22 +205,22 @@ def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
     rows = [line.split("\t") if line else [] for line in lines]
     in_quotes = sum(len(x) > 1 and x[0] == x[-1] == '"' for fields in rows for x in fields)
     if '"' in content and _is_quoted(content, rows):
-        say(f"{path}: its fields are quoted as in .csv files, and read so.")
+        say(f"{path}: its fields are quoted as in .csv files and are read that way.")
         yield from _csv_rows(path, content, "\t")
         return
     if in_quotes:
         say(
             f"{path}: kept the quotes around {counted(in_quotes, 'field')} as text, because not "
-            "all fields follow the rules of quoting. If they should, name it .csv to see where."
+            "all fields follow the quoting rules of .csv. To find out where, name the file .csv."
         )
     yield from _named(path, enumerate(rows, 1))
 
 
 def _is_quoted(content: str, plain: list[list[str]]) -> bool:
-    """Returns whether a tab-separated file was written with quoted fields throughout.
+    """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout.
 
     Args:
-        plain: its rows if quotes are text.
+        plain: its rows if quotes are read as text.
     """
     rows, end = [[]], 0
     for match in _FIELD.finditer(content):
@@ -235,7 +235,7 @@ def _is_quoted(content: str, plain: list[list[str]]) -> bool:
         return False
     if any(len(row) != len(plain[0]) for row in plain if row):
         return True
-    # Both readings fit. Stray quotes may also join rows; doubled quotes are no accident.
+    # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
     columns = [*zip(*rows, strict=True)]
     quoted = [[x[1:-1] for x in column if x[:1] == '"'] for column in columns]
     if any("\n" in x or "\t" in x for column in quoted for x in column):

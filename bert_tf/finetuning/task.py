@@ -49,7 +49,7 @@ class Task(abc.ABC):
         objective: what to minimize, and which outputs to predict.
         metric: the key of `score` that chooses the best weights; higher is better, except for
             `loss` and `mean_squared_error`.
-        metrics: what --metric may name instead.
+        metrics: the metrics that --metric accepts.
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
@@ -60,7 +60,7 @@ class Task(abc.ABC):
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
         flags: names of the `TaskOptions` that the task reads.
-        columns: values of flags for columns that the training file's contents showed.
+        columns: the flags for columns that were found in the training file, with their values.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Task(abc.ABC):
 
     @property
     def reported_metrics(self) -> list[str]:
-        """The names in results of `metric` on all splits, the dev set's first."""
+        """The names that `metric` has in results, one per split, the dev set's first."""
         return [self.in_results(self.metric, x) for x in (*self.dev_splits, *self.test_splits)]
 
     @staticmethod
@@ -188,7 +188,7 @@ class Task(abc.ABC):
         return None
 
     def check_metric(self, features: Features) -> str | None:
-        """Returns a warning about `metric` on the dev set; None if there is no reason for one.
+        """Returns a warning about `metric` on the dev set, or None.
 
         Raises:
             ValueError: the metric is undefined there.

@@ -23,7 +23,7 @@ def load_task_model(
     models with such heads lack it.
 
     Args:
-        allow_non_finite: warn of NaN and infinity instead of raising.
+        allow_non_finite: whether NaN and infinity are a warning instead of an error.
 
     Raises:
         ValueError: a weight is missing from the checkpoint, has another shape there, or is not
@@ -79,7 +79,7 @@ def in_task_order(
     if theirs.labels and ours.labels != theirs.labels:
         wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
         if len({*wanted, *found}) < max(len({*ours.labels}), len({*theirs.labels})):
-            # Case tells some of them apart.
+            # Some labels differ only in case.
             wanted, found = list(ours.labels), list(theirs.labels)
         names = ", ".join(theirs.labels)
         if sorted(wanted) != sorted(found):

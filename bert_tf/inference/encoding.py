@@ -14,7 +14,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 # As in google-research/bert's extract_features.
 _PAIR = re.compile(rb"(.*) \|\|\| (.*)", re.S)
 _SEPARATOR = b" ||| "
-# A line as it was read, or the texts of a row of a table.
+# A line as it was read, or the texts of a row in a table.
 Line = bytes | tuple[bytes, ...]
 # The place of [CLS] and [SEP].
 NOWHERE = -1
@@ -44,7 +44,7 @@ def encode_lines(
 ) -> list[EncodedLine]:
     """Tokenizes lines whole; only pairs, "a ||| b", are truncated, as in `pack_segments`.
 
-    The text of a pair from a table is written like that, too.
+    A pair from a table is joined in the same way.
     """
     parts = [_segments(line) for line in lines]
     flat = [text for segments in parts for text, _ in segments]

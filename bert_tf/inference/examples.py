@@ -23,7 +23,7 @@ PAIR = " ||| "
 
 
 def columns_of_run(run: RunFolder | None) -> Columns:
-    """Returns the columns of texts and labels that a fine-tuning run reads."""
+    """Returns the columns of texts and labels that a fine-tuning run was trained on."""
     flags = run.read_flags() if run else {}
     names = ("text_column", "text_b_column", "label_column", "label_type")
     *found, kind = map(flags.get, names)
@@ -38,18 +38,19 @@ def read_examples(
 ) -> Iterator[list[Example]]:
     """Yields examples in chunks.
 
-    An example has a string for every input of the model, or strings if that is of rank 2, and
-    possibly an `id`. A line holds them separated by tabs, or a pair by " ||| "; a line of a file
-    whose name ends in .jsonl holds a JSON object; blank lines there are skipped. Bytes that are not
-    UTF-8 are dropped, as in fine-tuning; a warning at the end counts their lines. The examples
-    before a wrong line are still yielded. A table is read as run_finetuning reads it.
+    An example has a string for every input of the model, or a list of strings if the input is of
+    rank 2, and possibly an `id`. A line holds the strings separated by tabs, or a pair separated by
+    " ||| ". In a file named .jsonl, a line holds a JSON object, and blank lines are skipped. A
+    table is read as run_finetuning reads it. Bytes that are not UTF-8 are dropped, as in
+    fine-tuning; a warning at the end counts the examples with such bytes. The examples before a
+    malformed line are still yielded.
 
     Args:
         signature: the inputs of the model.
-        trained: the columns that its run read.
+        trained: the columns that its run was trained on.
 
     Raises:
-        ValueError: a line lacks an input or is no JSON object; names file and line.
+        ValueError: a line lacks an input or is not a JSON object; names file and line.
         OSError: the file cannot be read.
     """
     check_columns(options.input_file, options.text_column, options.text_b_column)
@@ -95,9 +96,9 @@ def _read_table(
 ) -> Iterator[list[Example]]:
     names = [spec.name for spec in signature]
     if signature[-1].shape.rank == 2:
-        raise ValueError(f"{path}: a cell holds no list of choices: give a .jsonl file")
+        raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
     if given.text_b and len(names) == 1:
-        raise ValueError("--text_b_column is only for models that take pairs of texts: omit it")
+        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
     # A text is also found under other names.
     text = given.text or trained.text or (names[0] if names[0] != "text" else None)
     text_b = given.text_b or trained.text_b or names[1] if len(names) > 1 else None
@@ -114,7 +115,7 @@ def _read_table(
 def _keys(
     signature: Sequence[tf.TensorSpec], given: Columns, trained: Columns
 ) -> dict[str, tuple[str, ...]]:
-    """Returns under which keys JSON objects may have each input."""
+    """Returns the keys that each input may have in JSON objects."""
     flags = ((given.text, trained.text), (given.text_b, trained.text_b))
     names = [spec.name for spec in signature]
     return {
@@ -161,7 +162,7 @@ def _parse_json(
 
 
 def _find(row: Example, keys: tuple[str, ...]) -> str:
-    """Returns the first key that an object has, whatever its case; else the last one."""
+    """Returns the first key that an object has, ignoring case; else the last key."""
     if exact := [key for key in keys if key in row]:
         return exact[0]
     folded = {fold(name): name for name in row}

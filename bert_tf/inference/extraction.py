@@ -43,7 +43,7 @@ def extract_file(
 ) -> Counts:
     """Writes the vectors of a file's lines, or of a table's rows.
 
-    Lines take a few hundred megabytes of memory at most; a table is in memory.
+    Lines take at most a few hundred megabytes of memory; a table is held in memory as a whole.
 
     Args:
         output_file: its ending is a key of `FORMATS`.

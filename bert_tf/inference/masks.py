@@ -17,7 +17,7 @@ _MASKS_PER_ROW = 16
 
 
 class Guess(NamedTuple):
-    """A token, and the probability of it alone in its place."""
+    """A token, and its probability in its place."""
 
     token: str
     probability: float
@@ -49,10 +49,10 @@ def likeliest_tokens(
 
 
 def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]:
-    """Returns the id of each word, which is a token as it is or after normalization, once each.
+    """Returns the distinct ids of words that are tokens, as written or after normalization.
 
     Raises:
-        ValueError: words that are not a single token of the vocabulary; names the tokens of each.
+        ValueError: a word is not a single token of the vocabulary; names its tokens.
     """
     vocab, ids, problems = tokenizer.vocab, [], []
     for word in words:
@@ -67,7 +67,7 @@ def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]
             problems.append(f"{word!r} ({tokens})")
     if problems:
         raise ValueError(
-            f"--targets must be single tokens of the vocabulary, which {', '.join(problems)} "
+            f"--targets must be single tokens of the vocabulary, but {', '.join(problems)} "
             f"{'are' if len(problems) > 1 else 'is'} not"
         )
     return list(dict.fromkeys(ids))
@@ -82,8 +82,8 @@ class MaskFiller:
         model: the trained model.
         tokenizer: a tokenizer that recognizes special tokens in the text.
         top_k: number of tokens per [MASK]; None for 5, or for all `targets`.
-        targets: ids of the tokens to choose from (see `target_ids`); all if empty. Their
-            probabilities are those among all tokens.
+        targets: ids of the tokens to choose from (see `target_ids`); all if empty. Probabilities
+            are always those among all tokens.
     """
 
     def __init__(

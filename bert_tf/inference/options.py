@@ -53,19 +53,19 @@ class FineTunedOptions(VocabularyOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions(command.Options):
-    """Where the text of a table is."""
+    """The flag for the column of the text in a table."""
 
     text_column: str | None = option(
         None,
-        help="Column of the text in an --input_file that is a table. Default: text, or the only "
-        "column that is neither label nor id.",
+        help="Column of the text if --input_file is a table. Default: text, or the only column "
+        "besides label and id.",
         rare=True,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairColumnOptions(ColumnOptions):
-    """The same for pairs of texts."""
+    """The flags for the columns of pairs of texts."""
 
     text_b_column: str | None = option(
         None, help="Column of the second text, for pairs of texts in a table.", rare=True
@@ -84,8 +84,8 @@ class TextOptions(ColumnOptions):
     )
     input_file: str | None = option(
         None,
-        help="File with one text per line in UTF-8, compressed or not, or a table as for "
-        "run_finetuning --task=csv, named .csv, .tsv, .json or .jsonl.",
+        help="UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .json "
+        "or .jsonl), as for run_finetuning --task=csv.",
     )
     json: bool = option(False, help="Print a JSON object per text, on one line.")
 

@@ -26,7 +26,7 @@ class Predictor:
         truncates: what the module truncates, and the flag that sets how many tokens it reads; None
             if it reads everything, in windows.
         num_truncated: how many of these were truncated so far.
-        columns: the columns of tables that the model was trained on.
+        columns: the columns of the tables that the model was trained on.
     """
 
     def __init__(self, module: tf.Module, batch_size: int):

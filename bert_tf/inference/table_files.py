@@ -15,25 +15,25 @@ _TABLE = re.compile(r".*\.(csv|tsv)(\.(gz|bz2|xz|zst|zip))?", re.IGNORECASE | re
 
 
 class Row(NamedTuple):
-    """The texts of a row, UTF-8 bytes, and its id if the table has any."""
+    """The texts of a row in UTF-8, and its id if the table has ids."""
 
     texts: tuple[bytes, ...]
     id: str | None
 
 
 def is_table(path: str | None, with_json: bool = True) -> bool:
-    """Returns whether a file is a table, judged by its name; JSON lines are if `with_json`."""
+    """Returns whether the name of a file is that of a table; JSON lines count if `with_json`."""
     return bool(_TABLE.fullmatch(path or "")) or (with_json and is_json(path or ""))
 
 
 def read_rows(path: str, wanted: Columns) -> list[Row]:
-    """Reads a table as run_finetuning reads a test file; prints what it guessed to standard error.
+    """Reads a table as run_finetuning reads a test file; prints its guesses to standard error.
 
     Raises:
         ValueError, OSError: see `open_table`; also if the table is compressed.
     """
     if not path.lower().endswith((".csv", ".tsv", ".json", ".jsonl")):
-        raise ValueError(f"{path}: tables are read uncompressed: decompress it first")
+        raise ValueError(f"{path}: compressed tables are not supported: decompress it first")
     with contextlib.redirect_stdout(sys.stderr):
         table, columns = open_table(path, wanted, labelled=False)
     texts = [table.texts(name) for name in (columns.text, columns.text_b) if name]
@@ -44,7 +44,7 @@ def read_rows(path: str, wanted: Columns) -> list[Row]:
 def read_texts(
     texts: Sequence[str], input_file: str | None, text_column: str | None
 ) -> Iterator[list[bytes]]:
-    """Yields the texts in chunks, as `read_chunks` does, or the texts of a table.
+    """Yields chunks of texts: those of a table, or those that `read_chunks` yields.
 
     Raises:
         ValueError, OSError: the file cannot be read, or `text_column` is given without a table.
@@ -57,9 +57,9 @@ def read_texts(
 
 
 def check_columns(input_file: str | None, *names: str | None) -> None:
-    """Raises a ValueError if flags name columns, but the input is no table."""
+    """Raises a ValueError if flags name columns, but the input is not a table."""
     if any(names) and not is_table(input_file):
         raise ValueError(
-            "--text_column and --text_b_column are for an --input_file named .csv, .tsv, .json or "
+            "--text_column and --text_b_column need an --input_file named .csv, .tsv, .json or "
             ".jsonl: omit them"
         )

@@ -18,14 +18,14 @@ _NAMES = {
 INPUTS = tuple(_NAMES)
 POSITIONS = "masked_lm_positions"
 _OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
-# These of transformers would change the outputs.
+# Inputs of transformers that would change the outputs.
 _REFUSED = {"position_ids", "inputs_embeds", "head_mask"}
 
 
 class NamedInputs:
-    """A base of models that renames and checks the inputs of a call.
+    """A base class of models that renames and checks the inputs of a call.
 
-    It does so before the call, because Keras adds pages to an error inside of one.
+    It does so before the call, because Keras adds pages of text to an error inside it.
 
     Attributes:
         reads: what the model reads besides the encoder's inputs. It ignores other tensors, such as
@@ -40,11 +40,11 @@ class NamedInputs:
         return super().__call__(self.named_inputs(inputs), *args, **kwargs)
 
     def named_inputs(self, inputs: Any) -> dict[str, Any]:
-        """Returns inputs by our names. Without types, they are 0, as in transformers.
+        """Returns the inputs under our names; missing types are 0, as in transformers.
 
         Raises:
-            ValueError: an input is missing, unknown, or not of its type, shape or range. The range
-                of ids is checked only outside of graphs.
+            ValueError: an input is missing or unknown, or has a wrong type, shape or value. Values
+                are checked only outside graphs.
         """
         try:
             named = _with_our_names(inputs, self.reads)
@@ -74,7 +74,7 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
     needed = (*INPUTS, *reads)
     missing = [name for name in needed if name not in named]
     unknown = [str(name) for name in named if name not in (*needed, "dropout_seed")]
-    # Batches have all inputs; in other dicts, an unknown name may be a misspelt one.
+    # Batches have all inputs, and other tensors. In other dicts, an unknown name may be a typo.
     if not missing:
         unknown = [name for name in unknown if name in _REFUSED]
     if not unknown:
@@ -87,7 +87,7 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _checked(name: str, x: Any, rank: int) -> Any:
-    """Returns an input as a tensor or an array of integers with so many axes."""
+    """Returns an input as a tensor or array, after checking its type and number of axes."""
     if isinstance(x, list | tuple):
         x = np.asarray(x)
     if not hasattr(x, "ndim"):

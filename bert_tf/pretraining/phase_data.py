@@ -27,7 +27,7 @@ class PhaseData:
     """Batches and evaluations of one phase.
 
     Args:
-        warned: what the run has warned of, in all phases.
+        warned: the warnings that the run has already printed, in all phases.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ import tensorflow_text as tf_text
 
 from tfrecords.vocabulary import AddedToken
 
-# What \w means in the regular expressions of Hugging Face's tokenizers.
+# The meaning of \w in the regular expressions of Hugging Face's tokenizers.
 _WORD_CHARACTER = r"[\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}]"
 
 # Word pieces [N, (words), (pieces)], with the byte offsets of each piece, int64 [pieces].
@@ -18,12 +18,12 @@ Pieces = tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]
 class AddedTokens(tf.Module):
     """Splits text at added tokens, and leaves the text between them to another function.
 
-    Like Hugging Face's tokenizers, it takes the leftmost tokens, and the longest of those that
-    begin at the same place.
+    Like Hugging Face's tokenizers, it matches from the left, and prefers the longest of the tokens
+    that begin at the same place.
 
     Args:
-        tokens: the tokens. Of those with the same content, the first counts.
-        apart: a regular expression of letters that are words of their own, if there are any.
+        tokens: the tokens. If two have the same content, the first counts.
+        apart: a regular expression for characters that are words of their own, if there are any.
 
     Source: tokenizers/src/tokenizer/added_vocabulary.rs `find_matches`.
     """
@@ -72,7 +72,7 @@ class AddedTokens(tf.Module):
 
         Also returns the byte offsets of the parts, int64 [parts].
         """
-        # The operation takes a NUL for the end of the text; normalization removes either character.
+        # The operation reads a NUL as the end of the text; normalization removes both characters.
         text = tf.strings.regex_replace(text, r"\x00", "\x01")
         split = tf_text.regex_split_with_offsets(text, self._pattern, self._pattern)
         parts, starts, limits = split[0], *(tf.cast(x.values, tf.int64) for x in split[1:])
@@ -86,7 +86,7 @@ class AddedTokens(tf.Module):
         after, before = touch & continued[:-1], touch & continues[1:]
         inside = tf.pad(after, [[1, 0]]) | tf.pad(before, [[0, 1]])
         ids = tf.where(inside & (self._single.lookup(parts.values) > 0), -1, ids)
-        # Parts that turned out to be no tokens belong to the text around them.
+        # Parts that are not tokens after all belong to the text around them.
         apart = ~touch | (ids[1:] >= 0) | (ids[:-1] >= 0)
         first = tf.concat([[0], tf.where(apart)[:, 0] + 1], axis=0)[: tf.size(ids)]
         joined = tf.RaggedTensor.from_row_starts(parts.values, first)
@@ -96,7 +96,7 @@ class AddedTokens(tf.Module):
         return parts, tf.gather(starts, first), tf.gather(limits, last), tf.gather(ids, first)
 
     def _borders(self, parts: tf.Tensor, pattern: str) -> tf.Tensor:
-        """Returns which parts have a character of words at the place {} of the pattern, bool."""
+        """Returns which parts have a word character where the pattern has {}, bool."""
         found = tf.strings.regex_full_match(parts, pattern.format(_WORD_CHARACTER))
         if self._apart:
             found &= ~tf.strings.regex_full_match(parts, pattern.format(self._apart))

@@ -76,7 +76,7 @@ class WordPieceTokenizer(tf.Module):
         starts += [True] * (len(vocab) - len(starts))
         with tf.init_scope():
             self._wordpiece = _build_wordpiece(vocab.lines)
-            # Those that are found in text as written, and those found in normalized text.
+            # Added tokens that are found in text as written, and those found in normalized text.
             self._written = AddedTokens(written) if written else None
             self._added = AddedTokens(normalized, _CHINESE) if normalized else None
             self._starts_word = tf.constant(starts)

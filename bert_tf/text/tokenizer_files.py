@@ -20,13 +20,13 @@ TOKENIZER = "tokenizer_config.json"
 WHOLE = "tokenizer.json"
 _ADDED = "added_tokens.json"
 _SPECIAL = "special_tokens_map.json"
-# The key of tokenizer_config.json for `Vocabulary.sha256`, by which files that bert_tf wrote, with
-# the ids of added tokens, are known. Other libraries ignore it.
+# The key of tokenizer_config.json for `Vocabulary.sha256`. It marks files that bert_tf wrote, whose
+# ids of added tokens hold. Other libraries ignore it.
 CHECKSUM = "vocab_sha256"
 FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
 # The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
-# Those that take everything from tokenizer.json.
+# Classes that read everything from tokenizer.json.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # The values of tokenizer_config.json and special_tokens_map.json that name special tokens.
 _EXTRA, _OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
@@ -37,14 +37,14 @@ _NAMED = (
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
 # The types of models in tokenizer.json.
 _OURS, _SENTENCEPIECE = "WordPiece", "Unigram"
-# How many ids of a tokenizer.json may have no token, which damage would exceed.
+# The most ids without a token in a tokenizer.json; a damaged file has more.
 _MOST_GAPS = 100_000
 
 
 def read_vocab(folder: str) -> Vocabulary | None:
     """Reads the vocabulary; returns None if there is none.
 
-    Prints a warning if the files state other ids for added tokens than transformers gives them.
+    Prints a warning if the files and transformers give an added token different ids.
 
     Raises:
         ValueError: a file is damaged, or two contradict each other.
@@ -161,7 +161,7 @@ def _listed(value: Any) -> list[dict[str, Any]]:
 def _with_ids(
     tokens: Iterable[dict[str, Any]], lines: Sequence[str], size: int
 ) -> list[AddedToken]:
-    """Gives added tokens the ids that transformers gives them, whatever the files state.
+    """Gives added tokens the ids that they have in transformers, regardless of the files.
 
     Args:
         tokens: their attributes.
@@ -182,12 +182,12 @@ def _with_ids(
         size += content not in ids
         if (stated := values.get("id", index)) != index:
             print(
-                f"WARNING: the added token {content!r} is stated to have the id {stated}, but "
+                f"WARNING: a file states the id {stated} for the added token {content!r}, but it "
                 f"has {index}, as in transformers, which numbers added tokens after the vocabulary."
             )
         flags = {name: values.get(name, False) for name in _FLAGS}
         normalized = values.get("normalized", not flags["special"])
-        # Of two with the same id, which repeated lines cause, transformers forgets the first.
+        # Repeated lines can give two tokens the same id; transformers then forgets the first.
         added[index] = AddedToken(index, content, **flags, normalized=normalized)
     return [added[index] for index in sorted(added) if added[index].content not in SPECIAL_TOKENS]
 

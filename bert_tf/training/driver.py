@@ -83,8 +83,8 @@ class Driver:
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
-        best_metric: metric of the evaluations; see `metrics.rank`. The weights of the best
-            evaluation, the first among equals, are kept in `folder/best` with its results.
+        best_metric: metric of the evaluations; see `metrics.rank`. `folder/best` keeps the weights
+            and results of the best evaluation, and among equals of the earliest.
         first_best_step: weights of earlier steps are not kept as the best.
         patience: with `best_metric`, end training after this many evaluations in a row that were
             no better; None for never.

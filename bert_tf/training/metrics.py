@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from tfrecords.writer import atomic_write
 
-# Of all other metrics, higher values are better.
+# For all other metrics, higher values are better.
 _LOWER_IS_BETTER = ("loss", "mean_squared_error")
 
 
 def rank(metric: str, value: float) -> float:
-    """Returns a number that is higher for a better value of a metric; lowest for NaN.
+    """Returns a number that is higher for a better value of a metric, and lowest for NaN.
 
     Args:
         metric: its name, which may begin with "eval_".

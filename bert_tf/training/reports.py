@@ -129,7 +129,7 @@ class Reports:
     ) -> None:
         """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert.
 
-        It shows no metrics of single classes, whose names have a slash, except `best_metric`.
+        Metrics of single classes, whose names have a slash, are not shown, except `best_metric`.
         """
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
@@ -196,7 +196,7 @@ def read_results(path: str) -> dict[str, float]:
         return {}
     try:
         with tf.io.gfile.GFile(path) as file:
-            # The name of a class may hold almost anything.
+            # The name of a class may contain almost any character.
             pairs = (line.rsplit(" = ", 1) for line in file.read().removesuffix("\n").split("\n"))
             values = {key: float(value) for key, value in pairs}
         return values | {"global_step": int(values["global_step"])}

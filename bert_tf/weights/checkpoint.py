@@ -49,7 +49,7 @@ def with_vocab(
 ) -> Checkpoint:
     """Returns a checkpoint with the vocabulary that came with it.
 
-    If it cannot be used, that is no error yet, because a flag may replace it; see
+    A vocabulary that cannot be used is not an error yet, because a flag may replace it; see
     `Checkpoint.vocab_problem`.
 
     Args:

@@ -47,7 +47,7 @@ _NORM = (
 
 
 def _weights(beginnings: tuple[str | None, ...], *layers: tuple) -> tuple[Weight, ...]:
-    """Returns the weights of layers whose names begin alike.
+    """Returns the weights of layers whose names have the same beginning.
 
     Args:
         beginnings: of the names in each column of `Weight`; None if the format has no such layers.

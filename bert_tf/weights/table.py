@@ -18,9 +18,9 @@ _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing
 _TYPES = ("float32", "float16", "bfloat16")
 
 
-# The matrices that ours holds side by side, by the beginning of the last part of its path.
+# The matrices that one of our weights holds side by side, by the start of its path's last part.
 _SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
-# The axes that some formats have in place of one of ours.
+# The axes into which some formats split one of ours.
 _BY_HEADS = dict.fromkeys(("attended", "3 attended"), ("heads", "head size"))
 
 

@@ -195,7 +195,7 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
     GeneralStudent(GENERAL_RECIPES["tinybert"], headless)
     for recipe, changes, message in (
         ("distilbert", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
-        ("distilbert", {"vocab_size": 14}, "their vocab_size are 14 and 13"),
+        ("distilbert", {"vocab_size": 14}, "their vocab_size is 14 and 13"),
         ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -30,7 +30,7 @@ def test_expand_files(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"^--data: .*{message}"):
             expand_files(patterns, flag="data")
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ValueError, match="you may not read .*/a.txt"):
+    with pytest.raises(ValueError, match="no permission to read .*/a.txt"):
         expand_files(f"{tmp_path}/a.txt")
 
 

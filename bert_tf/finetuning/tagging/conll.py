@@ -23,7 +23,7 @@ _Rows = list[tuple[int, list[str]]]
 
 
 def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
-    """Reads a file with a word and its tag in columns.
+    """Reads a file that has words and tags in columns.
 
     Columns are separated by tabs or, in lines without tabs, by spaces. The word is in the first
     column after those that number sentences and words, and the tag in the last one, or in the only

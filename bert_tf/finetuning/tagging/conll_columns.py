@@ -1,4 +1,4 @@
-"""Which columns of a CoNLL file hold the words and the tags."""
+"""Finds the columns of words and tags in a CoNLL file."""
 
 import re
 from collections.abc import Sequence
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from bert_tf.finetuning.tables import fold
 from bert_tf.finetuning.tagging.tags import entity_types, is_entity_tag
 
-# A range of tokens or an empty node of CoNLL-U, which are no words of the sentence.
+# A token range or an empty node of CoNLL-U, which are not words of the sentence.
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 NUMBERED = re.compile(r"(.*?)(\d+)")
-# Columns of CoNLL-U, and the one of the universal part of speech.
+# The number of columns in CoNLL-U, and the column of universal parts of speech.
 _CONLLU, _UPOS = 10, 3
-# So many words in a row must be numbered, or have the same value, before a column is no word.
+# A column does not hold words if so many steps between words are numbered or keep the same value.
 _LEAST_NUMBERED, _LEAST_EQUAL = 2, 3
 # What headers call the words.
 _WORDS = {"token", "tokens", "word", "words", "form", "text"}
@@ -29,7 +29,7 @@ class ConllColumns(NamedTuple):
     Attributes:
         word: the words.
         tag: the tags; None if there are none.
-        leaves_out: whether ranges of tokens and empty nodes are left out.
+        leaves_out: whether to skip token ranges and empty nodes.
     """
 
     word: int
@@ -45,7 +45,7 @@ def find_columns(sentences: Sequence[Rows], word: int, tag: int) -> ConllColumns
     """Returns the columns of the words and tags of a file.
 
     Args:
-        sentences: the cells of each word, as many for all words.
+        sentences: the cells of each word; every word has the same number of cells.
         word, tag: the columns, from 1; 0 to find them.
     """
     width = len(sentences[0][0])

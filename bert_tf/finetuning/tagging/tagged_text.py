@@ -122,8 +122,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
     names = sorted(sorted_classes(set(text.tags)), key=lambda tag: tag != "O")
     if not names:
         raise ValueError(
-            f"{text.path} has no tags: training needs a column with them, the last one or "
-            "--label_column"
+            f"{text.path} has no tags: training needs them in the last column or in --label_column"
         )
     if len(names) == 1:
         raise ValueError(f'{text.path}: every word has the tag "{names[0]}": nothing to learn')
@@ -156,8 +155,8 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     if counts and not counts.keys() & set(labels):
         raise ValueError(
             f'{text.path}: none of its tags, such as "{text.tags[0]}", is among the training '
-            f"tags: {', '.join(labels[:_TAGS_SHOWN])}. The last column must hold the tag, or "
-            "--label_column; to predict text without tags, leave only the words"
+            f"tags: {', '.join(labels[:_TAGS_SHOWN])}. Tags must be in the last column or in "
+            "--label_column; to predict text without tags, keep only the column of words"
         )
     for tag in sorted(counts.keys() - set(labels)):
         say(
@@ -172,7 +171,7 @@ def _warn_about_words(text: TaggedText) -> None:
     if 2 * len(odd) > len(text.words):
         say(
             f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
-            f'as "{odd[0]}": does --text_column name the column of the words?'
+            f'as "{odd[0]}": is --text_column the column of words?'
         )
 
 

@@ -18,7 +18,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
-# From this share of one class on, the accuracy says little.
+# If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
 
 
@@ -73,9 +73,9 @@ class ClassificationTask(TextTask):
         if self.metric != "accuracy" or not _MOSTLY <= share < 1:
             return None
         return (
-            f'{share:.1%} of {self.dev_set} are "{name}", so to predict that for every example '
-            "would have this accuracy. --metric=macro_f1 chooses the best epoch by all classes "
-            "alike."
+            f'{share:.1%} of {self.dev_set} are "{name}", so predicting "{name}" for every example '
+            "would reach this accuracy. --metric=macro_f1 weighs all classes equally when it "
+            "chooses the best epoch."
         )
 
     def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:

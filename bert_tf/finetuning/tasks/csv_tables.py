@@ -100,8 +100,9 @@ class _Reader:
             )
         if self._type == "classes" and labels.are_flags(found):
             raise ValueError(
-                f"{table.path}: {column!r} holds {' and '.join(sorted(found))}, no names of "
-                "classes: use --label_type=class, or give --label_column the columns of all classes"
+                f"{table.path}: {column!r} holds {' and '.join(sorted(found))} instead of class "
+                "names: use --label_type=class, or list the columns of all classes in "
+                "--label_column"
             )
         labels.warn_about_names(table.path, found)
         return Head("classifier", labels.sorted_classes(found))

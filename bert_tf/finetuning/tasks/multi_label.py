@@ -59,9 +59,9 @@ class MultiLabelTask(TextTask):
     def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
         """Returns the `loss`, the `subset_accuracy`, and precision, recall and F1.
 
-        The loss is the mean binary cross-entropy, and the subset accuracy the share of examples of
-        which all classes are right. `micro_f1` counts all classes together, `macro_f1` is the mean
-        over the classes, and `f1/CLASS` is that of one class.
+        The loss is the mean binary cross-entropy, and the subset accuracy is the share of examples
+        whose classes are all right. `micro_f1` counts all classes together, `macro_f1` is the mean
+        over the classes, and `f1/CLASS` is the F1 of one class.
         """
         return self._scores(features.targets["labels"], outputs["logits"].astype(np.float64))
 
@@ -112,9 +112,9 @@ class MultiLabelTask(TextTask):
     ) -> TextModule:
         """Builds a module that returns `probabilities`, float32 [B, C], and `labels`, strings [B].
 
-        An element of `labels` holds the names of the predicted classes, separated, or as a JSON
-        list where they could not be told apart. The columns of `probabilities` are in the order of
-        the variable `labels`.
+        An element of `labels` holds the names of the predicted classes with separators between
+        them, or as a JSON list if separators would be ambiguous. The columns of `probabilities` are
+        in the order of the variable `labels`.
         """
         plain = np.array([is_plain(name, self.separator) for name in self.labels])
 

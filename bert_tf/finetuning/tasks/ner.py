@@ -72,7 +72,9 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
     columns = {flag: number for flag, number in columns.items() if number}
     for flag, number in columns.items():
         if not number.isdecimal() or not int(number):
-            raise ValueError(f"--{flag}={number}: --task=ner takes the number of a column, from 1")
+            raise ValueError(
+                f"--{flag}={number}: --task=ner takes the number of a column, counted from 1"
+            )
     texts = {} if head else {TRAIN: _read(files, TRAIN, columns)}
     return ConllTask(
         head.labels if head else label_names(texts[TRAIN]),

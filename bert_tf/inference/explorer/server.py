@@ -41,7 +41,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{_ADDRESS}:{self.server_port}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Leaves out that a client closed its connection, which is no error."""
+        """Ignores clients that close their connection, which is not an error."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -65,7 +65,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._refuse(411, "Content-Length is missing")
         if not (length.isascii() and length.isdigit()):
             return self._refuse(400, "Content-Length is not a number")
-        # Python reads no numbers of thousands of digits.
+        # Python does not parse numbers with thousands of digits.
         if len(length) > _MOST_DIGITS or int(length) > MOST_BYTES:
             return self._refuse(413, f"the text is longer than {MOST_BYTES:,} bytes")
         try:

@@ -10,7 +10,7 @@ from bert_tf.weights.formats import albert
 from bert_tf.weights.names import weights
 from bert_tf.weights.table import Row
 
-# What the paths of those of our weights end with that PyTorch keeps as [out, in].
+# The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")
 # Older files also hold the tied weights of the masked-LM head.
 _TIED = {

@@ -517,7 +517,7 @@ GOOD = "text,label\na,ham\nb,spam\n"
             "text,toxic\na,1\nb,0\n",
             GOOD,
             {"label_type": "classes", "label_column": "toxic"},
-            "'toxic' holds 0 and 1, no names of classes: use --label_type=class, or",
+            "'toxic' holds 0 and 1 instead of class names: use --label_type=class, or",
         ),
         (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),

@@ -110,10 +110,11 @@ def run(options: Options) -> None:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.checkpoint import open_checkpoint, run_of
     from bert_tf.finetuning.columns import Columns
     from bert_tf.inference.extraction import extract_file
     from bert_tf.inference.models import load_model, load_tokenizer
+    from bert_tf.inference.table_files import columns_of_run
     from bert_tf.inference.vectors import VectorExtractor, chosen_layers
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.resolution import check_length
@@ -135,8 +136,10 @@ def run(options: Options) -> None:
         encoder, layers, options.pooling, pad_id, length, options.batch_size
     )
     dtype = np.dtype(options.dtype)
-    columns = Columns(options.text_column, options.text_b_column)
-    arguments = extractor, tokenizer, length, dtype, columns
+    given, trained = Columns(options.text_column, options.text_b_column), Columns()
+    if not given.text:
+        trained = columns_of_run(run_of(checkpoint))
+    arguments = extractor, tokenizer, length, dtype, given, trained
     counts = extract_file(files[0], options.output_file, *arguments)
     size = tf.io.gfile.stat(options.output_file).length
     print(

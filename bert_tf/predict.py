@@ -7,8 +7,8 @@
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or a .tflite file that export.lite wrote from one of these. Examples are
 arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or
-a question and its context, with a tab or " ||| ". An --input_file named .csv or .tsv is read as
-run_finetuning reads tables, with the columns of the run. A .jsonl file has a JSON object per line:
+a question and its context, with a tab or " ||| ". An --input_file named .csv, .tsv or .jsonl is
+read as run_finetuning reads tables; its columns are those of the run, or the inputs of the model:
 {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context": "..."}. --json
 prints such objects with the prediction added, and with the "id" if there is one.
 """
@@ -86,8 +86,8 @@ def _module(options: Options) -> "tf.Module":
     from bert_tf.checkpoint import run_of
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.finetuning.trained_head import load_task_model
-    from bert_tf.inference.examples import columns_of_run
     from bert_tf.inference.models import load_tokenizer
+    from bert_tf.inference.table_files import columns_of_run
 
     checkpoint, task, length = open_fine_tuned(
         options.checkpoint,

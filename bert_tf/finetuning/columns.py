@@ -5,6 +5,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from bert_tf.finetuning.lists import class_name
 from bert_tf.finetuning.tables import Table, as_number, fold, read_table, shortened
@@ -41,13 +42,19 @@ class Columns:
         return cls(text_column, text_b_column, tuple(map(class_name, names)))
 
 
-def open_table(
-    path: str,
+def open_table(path: str, *arguments: Any, **keywords: Any) -> tuple[Table, Columns]:
+    """Reads a table and finds its columns; see `read_table` and `find_columns`."""
+    table = read_table(path)
+    return table, find_columns(table, *arguments, **keywords)
+
+
+def find_columns(
+    table: Table,
     wanted: Columns = Columns(),  # noqa: B008
     labelled: bool = True,
     names: tuple[str, str] = ("text", "label"),
-) -> tuple[Table, Columns]:
-    """Reads a table and finds its columns; upper and lower case in their names do not matter.
+) -> Columns:
+    """Finds the columns of a table; upper and lower case in their names do not matter.
 
     If `wanted` does not name the column of the text, it is `text` or else the only column left; the
     same holds for the label. If two columns with other names are left, their contents decide: texts
@@ -58,15 +65,13 @@ def open_table(
         names: the default names of the columns of the text and the label.
 
     Returns:
-        the table, and the names of its columns as the file spells them. If the table has no
-        labels, `labels` holds the names that their columns would have.
+        the names of the columns as the file spells them. If the table has no labels, `labels` holds
+        the names that their columns would have.
 
     Raises:
-        ValueError: the table is malformed, or a column cannot be found; the message lists the
-            columns, and names the flag that states the right one.
-        OSError: the file cannot be read.
+        ValueError: a column cannot be found; the message lists the columns, and names the flag that
+            states the right one.
     """
-    table = read_table(path)
     text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     if len(set(labels)) < len(labels):
@@ -77,7 +82,7 @@ def open_table(
     found = Columns(text, text_b, labels, _find(table, ID, ID))
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
-    return table, found if found.labels else dataclasses.replace(found, labels=(names[1],))
+    return found if found.labels else dataclasses.replace(found, labels=(names[1],))
 
 
 def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:

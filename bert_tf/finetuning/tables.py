@@ -1,6 +1,5 @@
 """Reads the files of users, and their tables: CSV, TSV and JSON lines."""
 
-import codecs
 import csv
 import io
 import json
@@ -13,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.corpus.utf8 import check_encoding
+from bert_tf.corpus.sources import checked_content, is_json
 from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
@@ -69,21 +68,22 @@ class Table:
             yield line, dict(zip(self.columns, cells, strict=True))
 
     def texts(self, name: str) -> list[bytes]:
-        """Returns the texts of a column; an empty one where there is none.
+        """Returns the texts of a column.
 
         Raises:
             ValueError: there is no such column, or a cell holds something else.
         """
-        texts = ["" if value is None else value for value in self.column(name)]
+        texts = self.column(name)
         for row, text in enumerate(texts):
             if not isinstance(text, str):
-                raise ValueError(f"{self.at(row)}: {name!r} is {shown(text)}, not a string")
+                value = "missing or null" if text is None else shown(text)
+                raise ValueError(f"{self.at(row)}: {name!r} is {value}, not a string")
         # Lone surrogates stand for bytes that are not UTF-8; the report counts such texts.
         return [text.encode(errors="surrogatepass") for text in texts]
 
 
 def read_file(path: str) -> bytes:
-    """Returns the content of a file, without its UTF-8 byte order mark if it has one.
+    """Returns the decompressed content of a file, without its UTF-8 byte order mark if any.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -92,13 +92,7 @@ def read_file(path: str) -> bytes:
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
-    check_encoding(data, path)
-    return data.removeprefix(codecs.BOM_UTF8)
+    return b"".join(checked_content(path))
 
 
 def shown(value: Any) -> str:
@@ -136,7 +130,7 @@ def read_table(path: str) -> Table:
       Fields are separated by the most frequent of comma, semicolon and tab in the first line.
     - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
       the whole file follows the quoting rules of `.csv`; if so, prints a note.
-    - `.json`, `.jsonl`: an object per line, whose keys name the columns.
+    - `.json`, `.jsonl`, compressed or not: an object per line, whose keys name the columns.
 
     Blank lines are skipped, except in a file with a single column, where they are empty cells. A
     byte order mark is skipped, too. Line ends may be those of Windows. Prints the number of fields
@@ -147,7 +141,7 @@ def read_table(path: str) -> Table:
         OSError: it cannot be read.
     """
     readers = {"csv": _csv_rows, "tsv": _tsv_rows, "json": _json_rows, "jsonl": _json_rows}
-    kind = path.rpartition(".")[2].lower()
+    kind = "json" if is_json(path) else path.rpartition(".")[2].lower()
     if kind not in readers:
         raise ValueError(
             f"{path}: the name must end in .{', .'.join(readers)}: rename it. For CoNLL files, use "

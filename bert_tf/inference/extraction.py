@@ -39,7 +39,8 @@ def extract_file(
     tokenizer: WordPieceTokenizer,
     max_seq_length: int,
     dtype: np.dtype,
-    columns: Columns = Columns(),  # noqa: B008
+    given: Columns = Columns(),  # noqa: B008
+    trained: Columns = Columns(),  # noqa: B008
 ) -> Counts:
     """Writes the vectors of a file's lines, or of a table's rows.
 
@@ -49,14 +50,16 @@ def extract_file(
         output_file: its ending is a key of `FORMATS`.
         max_seq_length: lines with more tokens are read in windows, and pairs truncated.
         dtype: the type of the values, except in JSON lines.
-        columns: which columns of a table to read.
+        given, trained: the columns of a table that flags name, and that the encoder's run read.
 
     Raises:
         ValueError, OSError: a file cannot be read or written.
     """
     counts, open_file = Counts(), FORMATS[os.path.splitext(output_file)[1]]
-    check_columns(input_file, columns.text, columns.text_b)
-    rows = read_rows(input_file, columns) if is_table(input_file) else None
+    check_columns(input_file, given.text, given.text_b)
+    inputs, rows = ("text", "text_b") if given.text_b or trained.text_b else ("text",), None
+    if is_table(input_file):
+        rows = read_rows(input_file, given, trained, inputs)
 
     def read() -> Iterator[Line]:
         return read_lines(input_file) if rows is None else (row.texts for row in rows)

@@ -4,41 +4,87 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_tf.corpus.sources import is_json
-from bert_tf.finetuning.columns import Columns, open_table
-from bert_tf.finetuning.labels import read_ids
+from bert_tf.finetuning.columns import Columns, find_columns
+from bert_tf.finetuning.labels import read_ids, read_words
+from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_chunks
+from bert_tf.run_folder import RunFolder
 
 _TABLE = re.compile(r".*\.(csv|tsv)(\.(gz|bz2|xz|zst|zip))?", re.IGNORECASE | re.DOTALL)
 
 
 class Row(NamedTuple):
-    """The texts of a row in UTF-8, and its id if the table has ids."""
+    """The texts of a row, UTF-8 bytes or a list of choices, and its id; None if it has none."""
 
-    texts: tuple[bytes, ...]
-    id: str | None
-
-
-def is_table(path: str | None, with_json: bool = True) -> bool:
-    """Returns whether the name of a file is that of a table; JSON lines count if `with_json`."""
-    return bool(_TABLE.fullmatch(path or "")) or (with_json and is_json(path or ""))
+    texts: tuple
+    id: Any
 
 
-def read_rows(path: str, wanted: Columns) -> list[Row]:
+def columns_of_run(run: RunFolder | None) -> Columns:
+    """Returns the columns of texts and labels that a fine-tuning run was trained on."""
+    flags = run.read_flags() if run else {}
+    names = ("text_column", "text_b_column", "label_column", "label_type")
+    *found, kind = map(flags.get, names)
+    # Where sentences are lists of words, the model takes whole texts.
+    return Columns.of(*found, kind) if flags.get("task") == "csv" and kind != "tags" else Columns()
+
+
+def is_table(path: str | None) -> bool:
+    """Returns whether the name of a file is that of a table."""
+    return bool(_TABLE.fullmatch(path or "")) or is_json(path or "")
+
+
+def read_rows(
+    path: str,
+    given: Columns,
+    trained: Columns = Columns(),  # noqa: B008
+    inputs: Sequence[str] = ("text",),
+    has_choices: bool = False,
+) -> list[Row]:
     """Reads a table as run_finetuning reads a test file; prints its guesses to standard error.
+
+    Args:
+        given: the columns that flags name.
+        trained: those that the model's run read; `inputs` replace them if the table has only these.
+        inputs: the names of one or two texts.
+        has_choices: whether the last one is a list of texts.
 
     Raises:
         ValueError, OSError: see `open_table`; also if the table is compressed.
     """
-    if not path.lower().endswith((".csv", ".tsv", ".json", ".jsonl")):
+    if not is_json(path) and not path.lower().endswith((".csv", ".tsv")):
         raise ValueError(f"{path}: compressed tables are not supported: decompress it first")
     with contextlib.redirect_stdout(sys.stderr):
-        table, columns = open_table(path, wanted, labelled=False)
-    texts = [table.texts(name) for name in (columns.text, columns.text_b) if name]
-    ids = read_ids(table, columns.id)[0] or [None] * len(table)
+        table = read_table(path)
+        flags = ((given.text, trained.text), (given.text_b, trained.text_b))
+        wanted = map(_choose, [table] * 2, flags, inputs)
+        columns = find_columns(table, Columns(*wanted, labels=trained.labels), labelled=False)
+    names = [name for name in (columns.text, columns.text_b) if name]
+    texts = [*map(table.texts, names[: len(names) - has_choices])]
+    if has_choices:
+        texts.append([_choices(table, row, names[-1]) for row in range(len(table))])
+    read_ids(table, columns.id)  # checks them
+    ids = table.columns[columns.id] if columns.id else [None] * len(table)
     return [Row(row, id_) for row, id_ in zip(zip(*texts, strict=True), ids, strict=True)]
+
+
+def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> str | None:
+    """Returns the column of an input: that of a flag, or else of the run, or of its own name."""
+    given, saved = flags
+    known = set(map(fold, table.columns))
+    # A single text is also found under other names.
+    default = saved or (name if name != "text" else None)
+    return given or next((x for x in (saved, name) if x and fold(x) in known), default)
+
+
+def _choices(table: Table, row: int, name: str) -> list[str]:
+    choices = read_words(table, row, name, "choice")
+    if not choices:
+        raise ValueError(f"{table.at(row)}: {name!r} holds no choice")
+    return [*choices]
 
 
 def read_texts(

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import io
 import json
 import pathlib
@@ -19,7 +20,9 @@ from bert_tf import explore, extract_features, fill_mask, run_finetuning
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.columns import Columns
-from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
@@ -159,12 +162,13 @@ def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys,
 
 def test_columns_of_json_lines_and_questions(tmp_path):
     """Oracle: by hand; the run's column, the model's input, whatever the case, and a flag."""
-    (tmp_path / "x.jsonl").write_text('{"Review": "a"}\n{"text": "b"}\n')
     options = Options(checkpoint="x", input_file=str(tmp_path / "x.jsonl"))
-    (found,) = read_examples(options, PAIR[:1], Columns("review"))
-    assert found == [{"text": "a"}, {"text": "b"}]
     given = dataclasses.replace(options, text_column="Review")
-    with pytest.raises(ValueError, match='line 2: the model needs "Review", a string'):
+    for key in ("Review", "text"):
+        (tmp_path / "x.jsonl").write_text(f'{{"{key}": "a", "x": "b", "id": 7}}\n')
+        (found,) = read_examples(options, PAIR[:1], Columns("review"))
+        assert found == [{"id": 7, "text": "a"}]
+    with pytest.raises(ValueError, match="has no column 'Review'"):
         list(read_examples(given, PAIR[:1], Columns("text")))
     (tmp_path / "q.csv").write_text("Context,Question,id\nthe mat,on,7\n")
     options = Options(checkpoint="x", input_file=str(tmp_path / "q.csv"))
@@ -241,6 +245,28 @@ def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
         assert answer["score"] == pytest.approx(expected["score"], rel=1e-4)
         assert line_of(answer, row).endswith(f"%\t{row['question']}")
     assert (predictor.num_truncated, predictor.truncates[0]) == (1, "question")
+
+
+@pytest.mark.parametrize("text_b", [None, "b"])
+def test_extract_features_reads_the_columns_of_the_run(fine_tuned, tmp_path, text_b):
+    """Oracle: the same texts as lines; another table may have the usual column."""
+    head = Head("classifier", ("no", "yes"))
+    columns = {"text_column": "review", "text_b_column": text_b}
+    folder, _ = fine_tuned("csv", head, label_type="class", label_column="x", **columns)
+    (tmp_path / "a.csv").write_text("id,text,Review,B,x\n1,on on on on,the cat,a b c,d\n")
+    (tmp_path / "a.txt").write_text("the cat ||| a b c\n" if text_b else "the cat\n")
+    (tmp_path / "b.csv").write_text("y,text,b\n1,the cat,a b c\n")
+    names = ("a.csv", "a.txt", "b.csv")
+    for name in names:
+        extract_features.run(
+            extract_features.Options(
+                **dict(checkpoint=folder, input_file=f"{tmp_path}/{name}", max_seq_length=16),
+                **dict(output_file=f"{tmp_path}/{name}.npz", layers="-1"),
+            )
+        )
+    found = [np.load(f"{tmp_path}/{name}.npz")["values"] for name in names]
+    for values in found[1:]:
+        np.testing.assert_array_equal(found[0], values)
 
 
 def test_truncated_choices_are_counted(vocab):
@@ -334,13 +360,17 @@ CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
     ("signature", "data", "line"),
     [
         (PAIR, "a ||| b\na\n", "standard input, line 2: the model needs text and text_b: separate"),
-        (PAIR, '{"text": "a"}\n', 'x.jsonl, line 1: the model needs "text_b", a string'),
-        (PAIR, '{"text": "a", "text_b": 1}\n', 'x.jsonl, line 1: the model needs "text_b"'),
-        (CHOICE, '{"text": "a", "choices": "b"}\n', '"choices", a list of strings'),
-        (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2: not a JSON object"),
-        (PAIR, '{"text": "a", "text_b": "\\ud800"}\n', 'line 1: "text_b" holds half a surrogate'),
-        (PAIR, '{"text": "a", "text_b": "b"}\n\n{"text":', "x.jsonl, line 3: not a JSON object"),
-        (PAIR, '{"text": "a", "text_b": "b", "text": "c"}', "line 1: it names 'text' twice"),
+        (PAIR, '{"text": "a"}\n', "x.jsonl has no column 'text_b'"),
+        (PAIR, '{"text": "a", "text_b": 1}\n', "x.jsonl, line 1: 'text_b' is 1, not a string"),
+        (CHOICE, '{"text": "a", "choices": "b"}\n', "'choices' is not a list of strings"),
+        (CHOICE, '{"text": "a", "choices": []}\n', "'choices' holds no choice"),
+        (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2 is not JSON"),
+        (PAIR, '{"text": "a", "text_b": "b"}\n\n{"text":', "x.jsonl, line 3 is not JSON"),
+        (
+            PAIR,
+            '{"text": "a", "text_b": "b", "text": "c"}',
+            "line 1 cannot be read: it names 'text' twice",
+        ),
         (CHOICE, "a\n", "line 1: the model needs text and choices"),
     ],
 )
@@ -388,19 +418,53 @@ def test_bytes_that_are_not_utf8_are_dropped_and_counted(name, data, tmp_path, c
     assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_examples_before_a_wrong_line_are_predicted(name, tmp_path):
-    """Oracle: the two examples, of which one has an empty text; blank lines are none in JSON."""
-    pairs = [{"text": "a", "text_b": "b"}, {"text": "c", "text_b": ""}]
-    data = "".join(f"{json.dumps(pair)}\n\n" for pair in pairs) + "{"
-    if name == "x.txt":
-        data = "a\tb\nc\t\nd\n"
-    (tmp_path / name).write_text(data)
-    options = Options(checkpoint="x", input_file=str(tmp_path / name))
-    examples = read_examples(options, PAIR)
-    assert next(examples) == pairs
-    with pytest.raises(ValueError, match=f"{name}, line {5 if '{' in data else 3}: "):
+def test_examples_before_a_wrong_line_are_predicted(tmp_path):
+    """Oracle: the two examples, of which one has an empty text."""
+    (tmp_path / "x.txt").write_text("a\tb\nc\t\nd\n")
+    examples = read_examples(Options(checkpoint="x", input_file=f"{tmp_path}/x.txt"), PAIR)
+    assert next(examples) == [{"text": "a", "text_b": "b"}, {"text": "c", "text_b": ""}]
+    with pytest.raises(ValueError, match="x.txt, line 3: "):
         next(examples)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([{"review": "a"}, {"review": ""}, {"review": "b\ud800"}], ["a", "", "b"]),
+        ([{"Review": "a", "x": 1}], ["a"]),
+        ([{"review": "a"}, {"x": 1}], "line 2: 'review' is missing or null"),
+        ([{"review": "a"}, {"review": None}], "line 2: 'review' is missing or null"),
+        ([{"review": "a"}, {"Review": "b"}], "line 2: 'review' is missing or null"),
+        ([{"Review": "a"}, {"REVIEW": "b"}], "has the columns 'Review' and 'REVIEW'"),
+        ([{"review": ["a"]}], "line 1: 'review' is "),
+        ([{"x": "a"}, {"y": "b"}], "has no column 'review'"),
+        ([["a"]], "line 1 is not a JSON object"),
+    ],
+)
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.jsonl.gz"])
+def test_json_lines_are_those_of_fine_tuning(rows, found, name, tmp_path):
+    """Oracle: what the task reads as its test set, texts or the error."""
+    data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    file, head = str(tmp_path / name), Head("classifier", ("a", "b"))
+    flags = FineTuningOptions(task="csv", output_dir="x", do_predict=True, text_column="review")
+    task = make_task(dataclasses.replace(flags, test_file=file), head)
+    options = Options(checkpoint="x", input_file=file)
+
+    def predicted():
+        (examples,) = read_examples(options, PAIR[:1], Columns("review"))
+        return [example["text"] for example in examples]
+
+    def tested():
+        examples = task.read_splits(("test",), DataFiles(None, None, None, file), 0)["test"]
+        return [text.decode("utf-8", "ignore") for text in examples.texts_a]
+
+    for read in (predicted, tested):
+        if isinstance(found, list):
+            assert read() == found
+            continue
+        with pytest.raises(ValueError, match=f"{name}.* {found}|{name} {found}"):
+            read()
 
 
 def test_batches_of_long_texts_are_small():

@@ -50,14 +50,15 @@ def read(head: Head | None = None, names=("train", "dev"), **flags):
 def test_classes_are_those_of_the_training_file(write):
     """Oracle: by hand. Numbers are in the order of their values; the only other column is text."""
     train = write("train.csv", "id,mail,label\n1,one, 10 \n2,two,9\n2,three,10\n")
-    rows = '{"mail": "four", "label": 9, "id": 7}\n{"label": "10"}\n{"label": "9"}\n'
+    rows = '{"mail": "four", "label": 9, "id": 7}\n{"mail": "", "label": "10"}\n'
+    rows += '{"mail": "a", "label": "9"}\n'
     task, splits = read(train_file=train, dev_file=write("dev.jsonl", rows))
     assert task.labels == ("9", "10") and task.head == Head("classifier", ("9", "10"))
     assert splits["train"].texts_a == [b"one", b"two", b"three"]
     assert splits["train"].targets["labels"].tolist() == [1, 0, 1]
     assert splits["train"].ids == ["1", "2", "2"]
     assert splits["train"].notes == ("1 with the id of an earlier one",)
-    assert splits["dev"].texts_a == [b"four", b"", b""]
+    assert splits["dev"].texts_a == [b"four", b"", b"a"]
     # Examples without an id do not share one.
     assert splits["dev"].ids == ["7", "", ""] and splits["dev"].notes == ()
     assert splits["dev"].targets["labels"].tolist() == [0, 1, 0]

@@ -100,9 +100,11 @@ def _random_share(text: TextCounts, length: int) -> float:
 def _longer_documents(text: TextCounts, job: Job) -> str:
     """Returns advice on making documents of several sentences."""
     advice = ""
-    if job.text.layout.document_separator == "blank_line" and not all(
+    reads_blank_lines = job.text.layout.document_separator == "blank_line" and not all(
         map(is_json, job.input_files)
-    ):
+    )
+    # Files of one line each have no blank lines.
+    if reads_blank_lines and text.documents > len(job.input_files):
         lines = "every line" if text.single_sentences == text.documents else "many lines"
         advice += (
             f" A blank line, which ends a document, follows {lines}: remove those between lines "

@@ -183,7 +183,7 @@ def test_columns_of_json_lines_and_questions(tmp_path):
         ("a.csv.gz", {}, 1, "a.csv.gz: compressed tables are not supported"),
         ("a.TSV.xz", {}, 1, "compressed tables are not supported"),
         ("a.csv", {"text_column": "x"}, 1, "a.csv has no column 'x'.*--text_column"),
-        ("a.csv", {"text_b_column": "b"}, 1, "--text_b_column is only for models that take pairs"),
+        ("a.csv", {"text_b_column": "b"}, 1, "--text_b_column is only for models of pairs"),
         ("a.csv", {}, 2, "a.csv has no column 'text_b'.*--text_b_column"),
         ("a.csv", {}, 0, "a.csv: a table has no lists of choices"),
         ("a.txt", {"text_column": "text"}, 1, "--text_column .* omit"),

@@ -120,7 +120,7 @@ def test_columns_are_found_whatever_their_case(write, header, flags, guessed, ca
     assert splits["train"].targets["labels"].tolist() == [0, 1, 0]
     assert splits["train"].texts_a == [text.encode() for _, text in rows]
     out = capsys.readouterr().out
-    assert repr(guessed) in out and "_column would name" in out if guessed else not out
+    assert repr(guessed) in out and "give --" in out if guessed else not out
 
 
 @pytest.mark.parametrize(

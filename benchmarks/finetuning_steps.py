@@ -65,6 +65,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.finetuning.run import load_evaluator, read_features
     from bert_tf.finetuning.task import TRAIN
     from bert_tf.run_folder import RunFolder
+    from bert_tf.session import Session
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import make_strategy
     from bert_tf.weights.formats import huggingface
@@ -82,8 +83,9 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     )
     dev = task.dev_splits[0]
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
-    tuner = FineTuner(flags, task, config, splits, strategy)
-    tuner.set_initial_weights(init, None, print)
+    session = Session(flags, strategy, init)
+    tuner = FineTuner(session, task, config, splits)
+    tuner.set_weights()
 
     run = RunFolder(str(folder / RUN))
     run.write(spec)
@@ -109,9 +111,8 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
 
     command = [options.huggingface, __file__, f"--task={options.task}", f"--replay={folder}"]
     subprocess.run(command, check=True)
-    theirs = load_evaluator(
-        flags, task, spec, open_checkpoint(str(folder / END)), splits, strategy
-    ).evaluate(dev)
+    trained = open_checkpoint(str(folder / END))
+    theirs = load_evaluator(session, task, trained, splits).evaluate(dev)
     differences = np.abs(np.load(folder / LOSSES) - losses)
     metric = f"eval_{task.metric}"
     return {

@@ -161,22 +161,3 @@ def run_of(checkpoint: Checkpoint) -> RunFolder | None:
         return RunFolder(folder)
     named = folder.endswith(BEST)
     return RunFolder(os.path.dirname(folder) if named else os.path.join(folder, os.pardir))
-
-
-def open_init_checkpoint(
-    path: str | None,
-    bert_config_file: str | None,
-    replace_vocab: bool,
-    run: RunFolder,
-    vocab_file: str | None = None,
-) -> Checkpoint | None:
-    """Opens the checkpoint that a run starts from.
-
-    Args:
-        path, bert_config_file, replace_vocab, vocab_file: the flags; `path` is --init_checkpoint.
-        run: the output folder. A run that resumes no longer needs the checkpoint.
-    """
-    if not path or run.has_checkpoint():
-        return None
-    config = BertConfig.from_json_file(bert_config_file) if bert_config_file else None
-    return open_checkpoint(path, config, replace_vocab=replace_vocab, vocab_file=vocab_file)

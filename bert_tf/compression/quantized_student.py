@@ -23,6 +23,7 @@ from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
+from bert_tf.session import Session
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective
@@ -120,7 +121,7 @@ def measure_sensitivity(
         return np.zeros([num_layers(teacher.spec.config), 2])
     set_precision("float32")
     model = load_task_model(task, teacher)
-    spec = model_spec(options, RunFolder(options.output_dir), teacher, None)
+    spec = model_spec(Session(options, tf.distribute.get_strategy(), teacher))
     features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
     batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
     found = moments(layer_eigenvalues(model, task.objective, batches, options.random_seed))

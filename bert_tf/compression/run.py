@@ -29,6 +29,7 @@ from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_length, check_readable
 from bert_tf.run_folder import RunFolder
+from bert_tf.session import Session
 from bert_tf.training.metrics import rank
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
@@ -202,5 +203,5 @@ def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> d
     dev, ours = task.dev_splits[0], RunFolder(options.output_dir).read()
     spec = known_spec(teacher, ours.vocab, ours.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
-    arguments = options, task, teacher.spec, teacher, splits, make_strategy(options)
-    return load_evaluator(*arguments).evaluate(dev)
+    session = Session(options, make_strategy(options))
+    return load_evaluator(session, task, teacher, splits).evaluate(dev)

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.options import StudentOptions
@@ -24,7 +23,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.trained_head import load_task_model
-from bert_tf.run_folder import RunFolder
+from bert_tf.session import open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW
@@ -45,13 +44,7 @@ def initial_student(
     """
     if options.is_random:
         return None
-    given = open_init_checkpoint(
-        options.init_checkpoint,
-        options.bert_config_file,
-        options.replace_vocab,
-        RunFolder(options.output_dir),
-        options.vocab_file,
-    )
+    given = open_init_checkpoint(options)
     source = given or teacher
     if recipe.bilstm:
         return bilstm_student(source, pairs)

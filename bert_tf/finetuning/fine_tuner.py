@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -14,15 +13,12 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.layer_decay import rate_factors
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.session import Session
 from bert_tf.training import schedules
 from bert_tf.training.driver import Driver, Phase
-from bert_tf.training.strategy import chief_say
-from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.growing import VocabularyMapping
-from bert_tf.weights.loading import set_initial_weights
+from bert_tf.training.optimizers import AdamW
+from bert_tf.training.trainer import Objective
 from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
@@ -37,6 +33,7 @@ class FineTuner:
     the run folder keeps them. Nothing is written before `train`.
 
     Args:
+        session: the flags, the devices and what the run starts from.
         splits: "train" and the splits that are evaluated.
 
     Raises:
@@ -45,37 +42,40 @@ class FineTuner:
 
     def __init__(
         self,
-        options: FineTuningOptions,
+        session: Session,
         task: Task,
         config: BertConfig,
         splits: dict[str, Features],
-        strategy: tf.distribute.Strategy,
     ):
-        self._options, self._task, self._examples = options, task, splits[TRAIN]
+        self._session, self._task, self._examples = session, task, splits[TRAIN]
+        options = session.options
         self.num_train_steps = options.num_train_steps(len(self._examples))
         epochs = max(1, round(options.num_train_epochs))
         steps_per_epoch = math.ceil(self.num_train_steps / epochs)
-        keras.utils.set_random_seed(options.random_seed)
-        with strategy.scope():
-            self.model = task.build_model(config)
+
+        def build_model() -> keras.Model:
+            model = task.build_model(config)
             if options.freeze_encoder:
-                self.model.encoder.trainable = False
-            weights = self.model.trainable_weights
-            optimizer = task.make_optimizer(
+                model.encoder.trainable = False
+            return model
+
+        def make_optimizer(model: keras.Model) -> AdamW:
+            weights = model.trainable_weights
+            return task.make_optimizer(
                 weights,
                 min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
                 bias_correction=options.bias_correction,
                 rate_factors=rate_factors(weights, num_layers(config), options.layer_decay),
             )
+
         schedule = schedules.linear_warmup_and_decay(
             options.learning_rate,
             self.num_train_steps,
             int(self.num_train_steps * options.warmup_proportion),
         )
-        objective = self._objective(chief_say(strategy))
-        self.trainer = Trainer(
-            strategy, self.model, objective, optimizer, schedule, seed=options.random_seed
-        )
+        objective = self._objective()
+        self.trainer = session.make_trainer(build_model, make_optimizer, objective, schedule)
+        self.model = self.trainer.model
         self.evaluator = Evaluator(task, self.trainer, splits, options.eval_batch_size)
         self.driver = Driver(
             options.output_dir,
@@ -91,9 +91,9 @@ class FineTuner:
             evaluated_weights=lambda: task.evaluated_weights(self.model),
         )
 
-    def _objective(self, say: Callable[[str], None]) -> Objective:
+    def _objective(self) -> Objective:
         """Returns the task's objective with the weights of --class_weights."""
-        value, task = self._options.class_weights, self._task
+        value, task = self._session.options.class_weights, self._task
         if not value:
             return task.training_objective(self.num_train_steps)
         classifies = task.head and task.head.kind == "classifier"
@@ -104,30 +104,17 @@ class FineTuner:
             )
         labels, targets = task.head.labels, self._examples.targets["labels"]
         weights = class_weights(value, labels, targets)
-        say(describe(weights, labels, targets))
+        self._session.say(describe(weights, labels, targets))
         return dataclasses.replace(task.objective, class_weights=weights)
 
-    def set_initial_weights(
-        self, init: Checkpoint | None, mapping: VocabularyMapping | None, say: Callable[[str], None]
-    ) -> None:
-        """Resumes, or sets the task's `initial_weights`; see `weights.loading`.
-
-        Args:
-            init: the initial checkpoint.
-            mapping: grows the word embeddings of the checkpoint.
-            say: prints a line that tells the user where the weights come from.
-        """
-        set_initial_weights(
-            self.driver,
-            self.model,
-            self._task.initial_weights(self.model),
-            init,
-            mapping,
-            say,
-        )
+    def set_weights(self) -> None:
+        """Resumes, or sets the task's `initial_weights`; see `Session.set_weights`."""
+        session, model = self._session, self.model
+        session.set_weights(self.driver, model, self._task.initial_weights(model))
         reads_pooler = self._task.head and self._task.head.reads_pooler
-        if self._options.freeze_encoder and reads_pooler and init and _POOLER not in init.tensors:
-            say(
+        frozen, init = session.options.freeze_encoder, session.init
+        if frozen and reads_pooler and init and _POOLER not in init.tensors:
+            session.say(
                 f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "
                 "output of a random pooler that does not train."
             )
@@ -145,7 +132,7 @@ class FineTuner:
         dev = self._task.dev_splits[0]
         phase = Phase(
             until_step=self.num_train_steps,
-            batch_size=self._options.train_batch_size,
+            batch_size=self._session.options.train_batch_size,
             batches=self._batches,
             evaluate=lambda: self.evaluator.evaluate(dev),
         )
@@ -154,7 +141,7 @@ class FineTuner:
         return results
 
     def _batches(self, skip: int) -> tf.distribute.DistributedDataset:
-        strategy, options = self.trainer.strategy, self._options
+        strategy, options = self._session.strategy, self._session.options
         static = isinstance(strategy, tf.distribute.TPUStrategy)
 
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:

@@ -1,13 +1,12 @@
 """Fine-tunes, evaluates and predicts, from flags to a run folder."""
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint, open_init_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
@@ -29,23 +28,15 @@ from bert_tf.finetuning.saved_run import (
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.flags import make_strategy
-from bert_tf.folder_lock import locked
-from bert_tf.resolution import check_length, flag_values, resolve_model
+from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
+from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
-from bert_tf.training.strategy import (
-    check_batch_size,
-    chief_say,
-    explain_lost_workers,
-    is_chief,
-    set_precision,
-)
+from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.casing import warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.progress import counted
@@ -76,10 +67,7 @@ def fine_tune(
     """
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
-    # The workers of several machines must meet before TensorFlow computes anything.
-    strategy = make_strategy(options)
-    lock = locked(options.output_dir) if is_chief(strategy) else contextlib.nullcontext()
-    with explain_lost_workers(), lock:
+    with training_devices(options, writes=True) as strategy:
         return _fine_tune(options, task, init, strategy)
 
 
@@ -94,28 +82,21 @@ def _fine_tune(
     trains = options.do_train and not check_resumable(with_length(options, options.task), run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
-    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    init = init or open_init_checkpoint(
-        options.init_checkpoint,
-        options.bert_config_file,
-        options.replace_vocab,
-        run,
-        options.vocab_file,
-    )
-    trained = None if trains else _open_trained(run, init)
-    if trained and trained is init:
-        options = with_lengths_of(options, run_of(init))
+    session = Session.open(options, strategy, init)
+    trained = None if trains else _open_trained(run, session.init)
+    if trained and trained is session.init:
+        options = with_lengths_of(options, run_of(trained))
     options = with_length(options, options.task)
+    session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    spec = model_spec(options, run, init, mapping)
+    spec = model_spec(session)
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
-    set_precision(options.precision)
     reported = _reported_splits(options, task)
     compared = compared_splits(options, run, task)
     splits = read_features(options, task, spec, list(dict.fromkeys([*compared, *reported])), say)
@@ -123,19 +104,19 @@ def _fine_tune(
     check_same_data(run, checksums)
     if trained:
         results = _earlier_results(options, run)
-        evaluator = load_evaluator(options, task, spec, trained, splits, strategy)
+        evaluator = load_evaluator(session, task, trained, splits)
     else:
-        results, evaluator = _train(options, task, spec, splits, checksums, init, mapping, strategy)
+        results, evaluator = _train(session, task, spec, splits, checksums)
     files = []
     for split in [name for name in reported if name in splits]:
         metrics, names = evaluator.report(split, run.path)
         results |= metrics
         files += names
-    if is_chief(strategy) and results:
+    if session.is_chief and results:
         write_results(run.file(EVAL_RESULTS), results)
         atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
-    if is_chief(strategy):
+    if session.is_chief:
         print(_summary(options, task, results, files, bool(trained)))
     if not trained:
         say(next_step(task, run.path))
@@ -207,29 +188,25 @@ def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
 
 
 def _train(
-    options: FineTuningOptions,
+    session: Session,
     task: Task,
     spec: ModelSpec,
     splits: dict[str, Features],
     checksums: dict[str, int],
-    init: Checkpoint | None,
-    mapping: VocabularyMapping | None,
-    strategy: tf.distribute.Strategy,
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
-    run = RunFolder(options.output_dir)
-    say = chief_say(strategy)
+    run, say = session.run, session.say
     if note := task.check_metric(splits[task.dev_splits[0]]):
         say(f"WARNING: {note}")
-    tuner = FineTuner(options, task, spec.config, splits, strategy)
+    tuner = FineTuner(session, task, spec.config, splits)
     if 0 < tuner.num_train_steps < _FEW_STEPS:
         say(
             f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
-    tuner.set_initial_weights(init, mapping, say)
-    flags = dataclasses.asdict(options) | dict(task.columns) | {DATA_CHECKSUMS: checksums}
-    if is_chief(strategy):
+    tuner.set_weights()
+    flags = dataclasses.asdict(session.options) | dict(task.columns) | {DATA_CHECKSUMS: checksums}
+    if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         best = RunFolder(run.file(BEST))
         best.write(spec)
@@ -237,61 +214,37 @@ def _train(
             run.write_head(task.head)
             best.write_head(task.head)
     results = tuner.train()
-    if is_chief(strategy):
+    if session.is_chief:
         run.write(spec, flags | {FINISHED: True})
     return results, tuner.evaluator
 
 
 def load_evaluator(
-    options: FineTuningOptions,
-    task: Task,
-    spec: ModelSpec,
-    trained: Checkpoint,
-    splits: dict[str, Features],
-    strategy: tf.distribute.Strategy,
+    session: Session, task: Task, trained: Checkpoint, splits: dict[str, Features]
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
     check_kind(task.name, task.head, trained.head, trained.path)
-    say = chief_say(strategy)
-    say(f"Evaluating {trained.path}.")
-    trained = in_task_order(trained, task.head, say)
-    with strategy.scope():
+    session.say(f"Evaluating {trained.path}.")
+    trained = in_task_order(trained, task.head, session.say)
+    with session.strategy.scope():
         model = load_task_model(task, trained)
-    trainer = Trainer(strategy, model, task.objective)
-    return Evaluator(task, trainer, splits, options.eval_batch_size)
+    trainer = Trainer(session.strategy, model, task.objective)
+    return Evaluator(task, trainer, splits, session.options.eval_batch_size)
 
 
-def model_spec(
-    options: FineTuningOptions,
-    run: RunFolder,
-    init: Checkpoint | None,
-    mapping: VocabularyMapping | None,
-) -> ModelSpec:
+def model_spec(session: Session) -> ModelSpec:
     """Returns the encoder's configuration with its vocabulary and casing.
-
-    Args:
-        run: the output folder.
-        init, mapping: the initial checkpoint, and how its vocabulary grows.
 
     Raises:
         ValueError, OSError: see `resolve_model`; also if vocabulary, casing or encoder are unknown.
     """
-    if mapping and not options.init_checkpoint:
+    options = session.options
+    if session.mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
-    resumes = run.has_checkpoint()
-    if not (init or options.preset or options.bert_config_file or resumes):
+    new = options.preset or options.bert_config_file
+    if not (session.init or new or session.run.has_checkpoint()):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
-    spec = resolve_model(
-        run,
-        bert_config_file=options.bert_config_file,
-        preset=options.preset,
-        vocabs=vocabs,
-        casings=casings,
-        init=init,
-        mapping=mapping,
-        replace_vocab=options.replace_vocab,
-    )
+    spec = session.resolve_model()
     check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")

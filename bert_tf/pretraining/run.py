@@ -10,10 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_init_checkpoint
 from bert_tf.config import ModelSpec
-from bert_tf.flags import make_strategy
-from bert_tf.folder_lock import locked
 from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phase_data import PhaseData
@@ -33,24 +30,15 @@ from bert_tf.pretraining.trained_on import (
     describe_records,
     remember_records,
 )
-from bert_tf.resolution import check_length, flag_values, resolve_model
+from bert_tf.resolution import check_length
 from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.session import Session, training_devices
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver
 from bert_tf.training.peak import peak_flops
-from bert_tf.training.strategy import (
-    check_batch_size,
-    chief_say,
-    describe,
-    device_type,
-    explain_lost_workers,
-    is_chief,
-    set_precision,
-)
+from bert_tf.training.strategy import check_batch_size, describe, device_type
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from bert_tf.weights.loading import set_initial_weights
 from tfrecords.casing import warn_about_casing
 from tfrecords.reader import explain_bad_record
 from tfrecords.writer import absolute_path
@@ -78,13 +66,10 @@ def pretrain(
     """
     _check_folder(options)
     named = name_records(options)
-    # The workers of several machines must meet before TensorFlow computes anything.
-    strategy = make_strategy(options)
     # Evaluation alone may go on beside training.
-    writes = options.do_train and is_chief(strategy)
-    lock = locked(options.output_dir) if writes else contextlib.nullcontext()
-    with explain_lost_workers(), lock:
-        return _pretrain(options, task or PretrainingTask(), init, strategy, named)
+    with training_devices(options, writes=options.do_train) as strategy:
+        session = Session.open(options, strategy, init)
+        return _pretrain(session, task or PretrainingTask(), named)
 
 
 def _check_folder(options: PretrainingOptions) -> None:
@@ -102,22 +87,13 @@ def _check_folder(options: PretrainingOptions) -> None:
 
 
 def _pretrain(
-    options: PretrainingOptions,
-    task: PretrainingTask,
-    init: Checkpoint | None,
-    strategy: tf.distribute.Strategy,
-    named: Sequence[NamedRecords],
+    session: Session, task: PretrainingTask, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
-    run, say = RunFolder(options.output_dir), chief_say(strategy)
-    mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-    init = init or open_init_checkpoint(
-        options.init_checkpoint,
-        options.bert_config_file,
-        options.replace_vocab,
-        run,
-        options.vocab_file,
+    options, run, say = session.options, session.run, session.say
+    spec = session.resolve_model(
+        stored_vocabularies(named) | _of(task.teachers, "vocab"),
+        stored_casings(named) | _of(task.teachers, "lower_case"),
     )
-    spec = _resolve_model(options, task, run, named, init, mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
     held_out_from = _held_out_from(run)
@@ -126,13 +102,13 @@ def _pretrain(
     phases = check_records(options, spec, named, held_out_from)
     for teacher, phase in itertools.product(task.teachers.values(), phases):
         check_length(teacher.config, phase.train.max_seq_length)
-    _check_batch_sizes(options, strategy, phases)
+    _check_batch_sizes(session, phases)
     objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
-    trainer = _make_trainer(options, task, spec, strategy, objective)
-    peak, _ = peak_flops(strategy, options.precision)
+    trainer = _make_trainer(session, task, spec, objective)
+    peak, _ = peak_flops(session.strategy, options.precision)
     driver = _make_driver(options, trainer, peak)
-    _set_weights(options, task, driver, trainer.model, init, mapping, run, say)
-    if options.do_train and is_chief(strategy):
+    _set_weights(session, driver, trainer.model, task)
+    if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
     _announce(options, spec, trainer, phases, say)
@@ -142,40 +118,18 @@ def _pretrain(
         for warning in record_warnings(options, phases, "next_sentence_loss" in objective.losses):
             say(warning)
         results = _run(options, task, spec, trainer, driver, phases)
-    if is_chief(strategy):
+    if session.is_chief:
         print(summary(options, run, results))
     say(next_step(spec, run))
     return results
-
-
-def _resolve_model(
-    options: PretrainingOptions,
-    task: PretrainingTask,
-    run: RunFolder,
-    named: Sequence[NamedRecords],
-    init: Checkpoint | None,
-    mapping: VocabularyMapping | None,
-) -> ModelSpec:
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
-    return resolve_model(
-        run,
-        bert_config_file=options.bert_config_file,
-        preset=options.preset,
-        vocabs=vocabs | stored_vocabularies(named) | _of(task.teachers, "vocab"),
-        casings=casings | stored_casings(named) | _of(task.teachers, "lower_case"),
-        init=init,
-        mapping=mapping,
-        replace_vocab=options.replace_vocab,
-    )
 
 
 def _of(specs: Mapping[str, ModelSpec], name: str) -> dict[str, Any]:
     return {path: getattr(spec, name) for path, spec in specs.items()}
 
 
-def _check_batch_sizes(
-    options: PretrainingOptions, strategy: tf.distribute.Strategy, phases: Sequence[PhaseRecords]
-) -> None:
+def _check_batch_sizes(session: Session, phases: Sequence[PhaseRecords]) -> None:
+    options, strategy = session.options, session.strategy
     if options.do_eval:
         check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
     for phase in phases if options.do_train else ():
@@ -188,30 +142,20 @@ def _check_batch_sizes(
 
 
 def _make_trainer(
-    options: PretrainingOptions,
-    task: PretrainingTask,
-    spec: ModelSpec,
-    strategy: tf.distribute.Strategy,
-    objective: Objective,
+    session: Session, task: PretrainingTask, spec: ModelSpec, objective: Objective
 ) -> Trainer:
     """Creates the model, with random weights, and its trainer."""
-    set_precision(options.precision)
-    keras.utils.set_random_seed(options.random_seed)
-    correction = {}
+    options, correction = session.options, {}
     if options.bias_correction is not None:
         correction["bias_correction"] = options.bias_correction
-    default = "none" if device_type(strategy) == "CPU" else "selective"
-    with strategy.scope():
-        model = task.build_model(spec, options.rematerialize or default)
-        optimizer = optimizers.OPTIMIZERS[options.optimizer](model.trainable_weights, **correction)
-    return Trainer(
-        strategy,
-        model,
+    default = "none" if device_type(session.strategy) == "CPU" else "selective"
+    optimizer = optimizers.OPTIMIZERS[options.optimizer]
+    return session.make_trainer(
+        lambda: task.build_model(spec, options.rematerialize or default),
+        lambda model: optimizer(model.trainable_weights, **correction),
         objective,
-        optimizer,
         _make_schedule(options),
-        accumulation_steps=options.gradient_accumulation_steps,
-        seed=options.random_seed,
+        options.gradient_accumulation_steps,
     )
 
 
@@ -238,18 +182,12 @@ def _make_driver(options: PretrainingOptions, trainer: Trainer, peak: float) -> 
 
 
 def _set_weights(
-    options: PretrainingOptions,
-    task: PretrainingTask,
-    driver: Driver,
-    model: keras.Model,
-    init: Checkpoint | None,
-    mapping: VocabularyMapping | None,
-    run: RunFolder,
-    say: Callable[[str], None],
+    session: Session, driver: Driver, model: keras.Model, task: PretrainingTask
 ) -> None:
+    options, run, say = session.options, session.run, session.say
     if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    resumed = set_initial_weights(driver, model, task.initial_weights(model), init, mapping, say)
+    resumed = session.set_weights(driver, model, task.initial_weights(model))
     if resumed and options.do_train:
         for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")

@@ -58,7 +58,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
         with pytest.raises(Stopped):
             run(options)
     with monkeypatch.context() as patch:
-        patch.setattr(FineTuner, "set_initial_weights", stop)
+        patch.setattr(FineTuner, "set_weights", stop)
         patch.setattr(MaskedLM, "candidates", None)
         patch.setattr(student, "predict", None)
         with pytest.raises(Stopped):

@@ -1,0 +1,194 @@
+"""A training run, put together from flags: devices, model, optimizer, weights."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import keras
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.flags import DeviceOptions, make_strategy
+from bert_tf.folder_lock import locked
+from bert_tf.resolution import flag_values, resolve_model
+from bert_tf.run_folder import RunFolder
+from bert_tf.training.driver import Driver
+from bert_tf.training.schedules import Schedule
+from bert_tf.training.strategy import chief_say, explain_lost_workers, is_chief, set_precision
+from bert_tf.training.trainer import Objective, Trainer
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from bert_tf.weights.loading import OPTIONAL, load_weights
+from bert_tf.weights.names import STATE, TEACHER
+from tfrecords.input_files import shortened
+
+
+@contextlib.contextmanager
+def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distribute.Strategy]:
+    """Makes a context with the devices and the precision that flags name.
+
+    Args:
+        writes: whether the output folder is locked.
+
+    Raises:
+        ValueError: there is no such device.
+        OSError: another process works in the folder, or a worker was lost.
+    """
+    # The workers of several machines must meet before TensorFlow computes anything.
+    strategy = make_strategy(options)
+    set_precision(options.precision)
+    locks = writes and is_chief(strategy)
+    with explain_lost_workers():
+        with locked(options.output_dir) if locks else contextlib.nullcontext():
+            yield strategy
+
+
+def open_init_checkpoint(options: DeviceOptions) -> Checkpoint | None:
+    """Opens --init_checkpoint; returns None without one, or if the run resumes.
+
+    Raises:
+        ValueError, OSError: see `open_checkpoint`.
+    """
+    if not options.init_checkpoint or RunFolder(options.output_dir).has_checkpoint():
+        return None
+    file = options.bert_config_file
+    return open_checkpoint(
+        options.init_checkpoint,
+        BertConfig.from_json_file(file) if file else None,
+        replace_vocab=options.replace_vocab,
+        vocab_file=options.vocab_file,
+    )
+
+
+@dataclass(frozen=True)
+class Session:
+    """What every training run has: its flags, its devices and what it starts from.
+
+    Attributes:
+        options: the flags.
+        strategy: the devices.
+        init: the initial checkpoint; None for random weights, or if the run resumes.
+        mapping: grows the vocabulary of the initial checkpoint.
+    """
+
+    options: DeviceOptions
+    strategy: tf.distribute.Strategy
+    init: Checkpoint | None = None
+    mapping: VocabularyMapping | None = None
+
+    @classmethod
+    def open(
+        cls,
+        options: DeviceOptions,
+        strategy: tf.distribute.Strategy,
+        init: Checkpoint | None = None,
+    ) -> Self:
+        """Opens what the flags name; `init` replaces --init_checkpoint.
+
+        Raises:
+            ValueError, OSError: a checkpoint or a mapping cannot be used.
+        """
+        mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
+        return cls(options, strategy, init or open_init_checkpoint(options), mapping)
+
+    @cached_property
+    def run(self) -> RunFolder:
+        """The output folder."""
+        return RunFolder(self.options.output_dir)
+
+    @cached_property
+    def is_chief(self) -> bool:
+        """Whether this process writes files and messages."""
+        return is_chief(self.strategy)
+
+    @cached_property
+    def say(self) -> Callable[[str], None]:
+        """Prints a line, on one of several workers."""
+        return chief_say(self.strategy)
+
+    def resolve_model(
+        self, vocabs: Mapping[str, Any] | None = None, casings: Mapping[str, Any] | None = None
+    ) -> ModelSpec:
+        """Decides which model to train; `vocabs` and `casings` are those that data states.
+
+        Raises:
+            ValueError, OSError: see `resolution.resolve_model`.
+        """
+        options = self.options
+        given = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
+        return resolve_model(
+            self.run,
+            bert_config_file=options.bert_config_file,
+            preset=options.preset,
+            vocabs=given[0] | (vocabs or {}),
+            casings=given[1] | (casings or {}),
+            init=self.init,
+            mapping=self.mapping,
+            replace_vocab=options.replace_vocab,
+        )
+
+    def make_trainer(
+        self,
+        build_model: Callable[[], keras.Model],
+        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
+        objective: Objective,
+        schedule: Schedule,
+        accumulation_steps: int = 1,
+    ) -> Trainer:
+        """Creates a model with random weights on the devices, and its trainer."""
+        keras.utils.set_random_seed(self.options.random_seed)
+        with self.strategy.scope():
+            model = build_model()
+            optimizer = make_optimizer(model)
+        return Trainer(
+            self.strategy,
+            model,
+            objective,
+            optimizer,
+            schedule,
+            accumulation_steps=accumulation_steps,
+            seed=self.options.random_seed,
+        )
+
+    def set_weights(
+        self, driver: Driver, model: keras.Model, weights: Sequence[keras.Variable]
+    ) -> bool:
+        """Sets the weights from the first of these sources that exists, and prints which one.
+
+        1. The run's own newest readable checkpoint, which restores the whole state, so that
+           training resumes exactly.
+        2. The initial checkpoint, whose tables `mapping` grows. Pooler and heads that it lacks keep
+           their random values.
+        3. The random values that the model was created with.
+
+        Args:
+            model: the model that `driver` trains.
+            weights: the weights of the model that the initial checkpoint sets.
+
+        Returns:
+            whether the run resumes.
+        """
+        init, say = self.init, self.say
+        if path := driver.restore():
+            say(f"Resuming from {path}, step {driver.step:,}.")
+            return True
+        paths = [weight.path for weight in model.weights]
+        own = [path for path in paths if not path.startswith((f"{STATE}/", f"{TEACHER}/"))]
+        if not init:
+            owner = " of the student" if any(x.startswith(f"{TEACHER}/") for x in paths) else ""
+            say(f"Initializing all weights{owner} randomly.")
+            return False
+        kept = load_weights(init.path, init.tensors, weights, self.mapping, OPTIONAL)
+        loaded = {weight.path for weight in weights} - set(kept)
+        kind = f" ({init.format})" if init.format else ""
+        say(f"Initializing {len(loaded)} weights from {init.path}{kind}.")
+        if self.mapping:
+            say(self.mapping.describe())
+        if random := [path for path in own if path not in loaded]:
+            say(f"Initializing randomly: {', '.join(random)}.")
+        if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
+            say(f"Left out of the checkpoint: {shortened(unused)}.")
+        return False

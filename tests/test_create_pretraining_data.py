@@ -132,11 +132,15 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert outputs[0] in printed and outputs[1] in printed
 
 
-def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):
-    (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0]))
-    statistics = run(Options(**files))
-    assert statistics.examples.examples > 0 and statistics.examples.random_next == 0
-    assert "WARNING: the text is one document" in capsys.readouterr().out
+@pytest.mark.parametrize("unwrap", [False, True])
+def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys, unwrap):
+    """Oracle: --unwrap reads blank lines as ends of paragraphs."""
+    (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0] * 9))
+    statistics = run(Options(**files, unwrap=unwrap, max_seq_length=9))
+    assert statistics.examples.examples > 10 and statistics.examples.random_next == 0
+    printed = capsys.readouterr().out
+    assert "WARNING: the text is one document" in printed and printed.count("teaches nothing") == 1
+    assert ("or put blank lines between them" in printed) != unwrap
 
 
 _SENTENCE, _TRIPLE = "The cat sat.", ["The cat sat.", "A dog ran.", "The mats."]
@@ -146,9 +150,17 @@ _SPLIT, _BLANK = "--split_sentences divides", "blank line, which ends a document
 @pytest.mark.parametrize(
     ("documents", "flags", "kind", "expected"),
     [
-        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "nearly all", f"{_BLANK} every", _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "nearly all", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "only random", f"{_BLANK} every", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "only random", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "files", ["30 of 30", "only random", _SPLIT]),
+        ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "only random"]),
         ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", f"{_BLANK} many", _SPLIT]),
+        (
+            [[_SENTENCE]] * 80 + [_TRIPLE[:2]] * 20,
+            {},
+            "txt",
+            ["80 of 100", f"{_BLANK} many", _SPLIT],
+        ),
         ([[_SENTENCE]] * 50 + [_TRIPLE] * 50, {}, "txt", []),
         ([_TRIPLE] * 30, {}, "txt", []),
         ([[_SENTENCE]] * 30, {"objective": "mlm"}, "txt", []),
@@ -167,12 +179,14 @@ def test_documents_of_one_sentence_give_a_warning(
 ):
     """Oracles: the counts, by hand, and the share of random next segments among the examples."""
     texts = ["\n".join(lines) for lines in documents]
-    if kind == "jsonl":
-        content = "\n".join(json.dumps({"text": text}) for text in texts)
-    else:
-        content = "\n\n".join(texts)
-    (tmp_path / f"input.{kind}").write_text(content)
-    flags = files | {"input_file": f"{tmp_path}/input.{kind}"} | flags
+    contents = {
+        "jsonl": ["\n".join(json.dumps({"text": text}) for text in texts)],
+        "txt": ["\n\n".join(texts)],
+        "files": texts,
+    }[kind]
+    for number, content in enumerate(contents):
+        (tmp_path / f"input-{number}.{kind}").write_text(content)
+    flags = files | {"input_file": f"{tmp_path}/input-*.{kind}"} | flags
     options = Options(**flags, max_seq_length=16, dupe_factor=2)
     run(dataclasses.replace(options, dry_run=True))
     dry = capsys.readouterr().out
@@ -184,8 +198,9 @@ def test_documents_of_one_sentence_give_a_warning(
         assert not expected or "--objective=mlm needs no pairs" in warning
         for words in (*expected, *({_SPLIT, _BLANK} - set(expected))):
             assert (words in warning) == any(words in other for other in expected)
-    if options.objective == "nsp":
-        assert (statistics.random_next > 0.9 * statistics.examples) == bool(expected)
+    one_sided = options.objective == "nsp" and statistics.random_next > 0.9 * statistics.examples
+    assert one_sided == ("of the examples, next_sentence_labels is 1 " in printed)
+    assert bool(expected) or not one_sided
     # Before the hours that examples may take.
     assert not expected or printed.index("WARNING") < printed.index("Created ")
 

@@ -11,7 +11,7 @@ from tfrecords.writer import atomic_write
 
 # If a larger share of the records has the same label, the label teaches nothing. With fewer records
 # than this, that may be chance.
-ONE_SIDED = 0.9
+_ONE_SIDED = 0.9
 _FEW_RECORDS = 10
 
 
@@ -24,7 +24,7 @@ def label_warning(positive: int, records: int, source: str = "the records") -> s
         source: the name of the records, for the message.
     """
     share = max(positive, records - positive) / max(1, records)
-    if records < _FEW_RECORDS or share <= ONE_SIDED:
+    if records < _FEW_RECORDS or share <= _ONE_SIDED:
         return None
     label, kind = (1, "random or swapped") if 2 * positive > records else (0, "a true neighbor")
     return (

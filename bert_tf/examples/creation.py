@@ -27,7 +27,7 @@ from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.examples.plan import ShardPart, plan_shards
 from bert_tf.examples.previous_output import describe_job, remove_other_output, restore_finished
-from bert_tf.examples.text_report import text_report
+from bert_tf.examples.text_report import longer_documents, text_report
 from bert_tf.examples.work_folder import WorkFolder, remove_files
 from tfrecords.manifest import manifest_path, write_manifest
 from tfrecords.progress import say
@@ -158,14 +158,14 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         )
     if counts.sentences == 1:
         raise ValueError(
-            f"only one sentence in {job.source}: write one sentence per line and a blank line "
-            "between documents, or pass --split_sentences"
+            f"only one sentence in {job.source}, but examples need several."
+            f"{longer_documents(counts, job)}"
         )
     if job.examples.objective == "sop" and counts.single_sentences == counts.documents:
         raise ValueError(
             f"--objective=sop needs documents of two sentences or more, but every document in "
-            f"{job.source} is a single sentence: put blank lines only between documents, or use "
-            "--objective=mlm, which needs no pairs"
+            f"{job.source} is a single sentence.{longer_documents(counts, job)} --objective=mlm "
+            "needs no pairs of sentences."
         )
 
 

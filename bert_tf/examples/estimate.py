@@ -13,7 +13,7 @@ from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
-from bert_tf.examples.text_report import text_warnings
+from bert_tf.examples.text_report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 
@@ -63,6 +63,7 @@ def estimate(job: Job, num_workers: int) -> str:
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
             "the job runs.",
             *text_warnings(sample.text, job),
+            *label_warnings(sample.examples, sample.text, job),
             "Nothing was written (--dry_run).",
         ]
     )

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from bert_tf.examples.creation import CreationStatistics
 from bert_tf.examples.job import Job
-from bert_tf.examples.text_report import MAX_LOST
+from bert_tf.examples.text_report import MAX_LOST, label_warnings
 from bert_tf.presets import suggest_recipe
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.manifest import manifest_path
@@ -32,7 +32,7 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
             f"Skipped one-sentence documents without a second segment "
             f"{examples.documents_without_pairs:,} times."
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *label_warnings(examples, statistics.text, job)])
 
 
 def written(job: Job) -> str:

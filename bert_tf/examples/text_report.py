@@ -4,7 +4,8 @@ from bert_tf.corpus.problems import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.job import Job
-from tfrecords.statistics import ONE_SIDED
+from bert_tf.examples.pipeline import ExampleCounts
+from tfrecords.statistics import label_warning
 
 # A larger share of [UNK] suggests a wrong vocabulary.
 _MAX_UNKNOWN = 0.1
@@ -74,37 +75,46 @@ def _pair_warnings(text: TextCounts, job: Job) -> list[str]:
     if objective == "nsp" and text.documents == 1:
         problem = (
             "the text is one document, so there are no random next segments, and the next-sentence "
-            "task teaches nothing. Put blank lines between documents, or name what separates them "
-            "with --document_separator."
+            f"task teaches nothing.{_more_documents(job)}"
         )
-    elif objective == "nsp" and _random_share(text, job.examples.max_seq_length) > ONE_SIDED:
-        problem = (
-            f"{few}, so nearly all next segments are random, and the next-sentence task teaches "
-            f"nothing.{_longer_documents(text, job)}"
-        )
+    elif objective == "nsp" and single > text.documents / 2:
+        problem = f"{few}, which only random segments follow.{longer_documents(text, job)}"
     elif objective == "sop" and single > MAX_LOST * text.sentences:
-        problem = f"{few}, so they have no order and are left out.{_longer_documents(text, job)}"
+        problem = f"{few}, so they have no order and are left out.{longer_documents(text, job)}"
     else:
         return []
     return [f"WARNING: {problem} --objective=mlm needs no pairs of sentences."]
 
 
-def _random_share(text: TextCounts, length: int) -> float:
-    """Estimates the share of random next segments: all of single sentences, half of all others."""
-    single = text.single_sentences
-    tokens = text.tokens * (1 - single / text.sentences)
-    others = max(text.documents - single, tokens / length)
-    return (single + others / 2) / (single + others)
+def label_warnings(examples: ExampleCounts, text: TextCounts, job: Job) -> list[str]:
+    """Returns a warning if nearly all pairs are of one kind."""
+    # `text_warnings` has said it of a text of one document.
+    if job.examples.objective == "mlm" or text.documents == 1:
+        return []
+    positive = examples.random_next + examples.swapped
+    warning = label_warning(positive, examples.examples, "the examples")
+    return [warning] if warning else []
 
 
-def _longer_documents(text: TextCounts, job: Job) -> str:
+def _blank_lines_count(job: Job) -> bool:
+    """Returns whether blank lines end documents."""
+    separator = job.text.layout.document_separator
+    return separator == "blank_line" and not all(map(is_json, job.input_files))
+
+
+def _more_documents(job: Job) -> str:
+    """Returns advice on making several documents of one."""
+    if all(map(is_json, job.input_files)):
+        return ""
+    blank = ", or put blank lines between them" if _blank_lines_count(job) else ""
+    return f" Name what separates documents with --document_separator{blank}."
+
+
+def longer_documents(text: TextCounts, job: Job) -> str:
     """Returns advice on making documents of several sentences."""
     advice = ""
-    reads_blank_lines = job.text.layout.document_separator == "blank_line" and not all(
-        map(is_json, job.input_files)
-    )
     # Files of one line each have no blank lines.
-    if reads_blank_lines and text.documents > len(job.input_files):
+    if _blank_lines_count(job) and text.documents > len(job.input_files):
         lines = "every line" if text.single_sentences == text.documents else "many lines"
         advice += (
             f" A blank line, which ends a document, follows {lines}: remove those between lines "

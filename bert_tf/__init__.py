@@ -1,6 +1,7 @@
 """BERT for TensorFlow: from raw text to pre-trained, fine-tuned and exported models."""
 
 import importlib
+import os
 
 from bert_tf import registration
 from tfrecords import __version__, process
@@ -30,8 +31,16 @@ process.keep_docstrings()
 
 def __getattr__(name: str):
     # Imported on first use, so that `import bert_tf` and every command's --help stay instant.
-    if name in _PACKAGES:
-        return importlib.import_module(f"bert_tf.{name}")
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
+    except (ImportError, ValueError) as error:
+        backend = os.environ.get("KERAS_BACKEND")
+        if not backend or getattr(error, "name", backend) != backend:
+            raise
+        raise ImportError(
+            f"KERAS_BACKEND is {backend}, which Keras cannot import ({error}): install it, or set "
+            "KERAS_BACKEND=tensorflow"
+        ) from None
+    return module if name in _PACKAGES else getattr(module, name)

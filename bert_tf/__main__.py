@@ -76,7 +76,7 @@ def _main() -> None:
     elif name == "--version":
         print(command.VERSION)
     else:
-        similar = difflib.get_close_matches(name, [*COMMANDS, "help"], 1)
+        similar = difflib.get_close_matches(name, [*COMMANDS, "--help", "--version"], 1)
         hint = f"did you mean {similar[0]}?" if similar else "--help lists all commands"
         command.fail(f"{name} is not a command: {hint}", 2)
 

@@ -1,6 +1,7 @@
 """`bert_tf.load`, against the models that were saved."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,18 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
     np.testing.assert_array_equal(encoder.weights[0], saved.encoder.weights[0])
     for found, weight in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(found.numpy(), weight.numpy())
+
+
+def test_a_missing_backend_of_keras_is_named():
+    """Oracle: the last line, without Keras' own traceback; what needs no Keras still works."""
+    program = "import bert_tf; bert_tf.PRESETS; bert_tf.load_vocab; bert_tf.load"
+    environment = os.environ | {"KERAS_BACKEND": "nonsense"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("ImportError: KERAS_BACKEND is nonsense, which Keras cannot import")
+    assert "/keras/" not in done.stderr
 
 
 def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):

@@ -128,6 +128,8 @@ def test_bert_tf_lists_the_commands_at_once():
     [
         (["pre-train"], "pre-train is not a command: did you mean pretrain?"),
         (["run_finetuning"], "run_finetuning is not a command: did you mean finetune?"),
+        (["version"], "version is not a command: did you mean --version?"),
+        (["--hepl"], "--hepl is not a command: did you mean --help?"),
         (["xyz"], "xyz is not a command: --help lists all commands"),
     ],
 )

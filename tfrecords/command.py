@@ -272,7 +272,7 @@ def _unknown_flag(name: str, options_type: type) -> str:
     if bare in names:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
     answers = options_type.absent_flags
-    similar = difflib.get_close_matches(name, names, 1)
+    similar = difflib.get_close_matches(name, [*names, "help", "helpfull", "version"], 1)
     hint = f"did you mean --{similar[0]}?" if similar else "--helpfull lists all flags"
     answer = answers.get(name) or answers.get(bare) or hint
     return f"--{name} is not a flag of this command: {answer}"

@@ -13,6 +13,8 @@ _WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
 SAMPLE_BYTES = 4096
 # A text with a larger share of unreadable characters is not UTF-8.
 _MAX_UNREADABLE = 0.2
+# Fewer, such as "a\0b\0", may as well be letters and NULs.
+_FEWEST_CHARACTERS = 3
 
 
 def decode(data: bytes) -> tuple[str, int]:
@@ -68,7 +70,8 @@ def _wide_encoding(head: bytes) -> str | None:
             text = head.decode(encoding, "ignore")
             # Only the last character may be incomplete.
             whole = len(text.encode(encoding)) > len(head) - 4
-            if text.strip() and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
+            enough = len(text) >= _FEWEST_CHARACTERS and text.strip()
+            if enough and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
                 return encoding
     return None
 

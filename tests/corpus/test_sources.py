@@ -178,7 +178,7 @@ def test_wide_encodings_are_named(tmp_path, text):
 def test_stray_nuls_are_no_wide_encoding(tmp_path):
     """Oracle: the bytes, which stay as they are."""
     french = ("Où êtes-vous allé cet été, Zoë?\n" * 90).encode("latin-1")
-    for data in (french, *((text * 90).encode() for text in _TEXTS)):
+    for data in (french, b"a\0b", *((text * 90).encode() for text in _TEXTS)):
         for position in (0, 7, 8, len(data)):
             data = data[:position] + b"\0" + data[position:]
             file = _write(tmp_path / "narrow.txt", data)

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 
 from tfrecords import command
+from tfrecords.progress import say
 
 # More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8
@@ -27,6 +28,21 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def num_processes(asked: int | None, useful: int) -> int:
+    """Returns how many processes to use; says so if they are fewer than asked for.
+
+    Args:
+        asked: --num_workers.
+        useful: without that flag, more processes than this would not save time.
+    """
+    cores = available_cores()
+    if asked is None:
+        return min(cores, useful)
+    if asked > (most := _MOST_PER_CORE * cores):
+        say(f"--num_workers={asked:,} is more than {_MOST_PER_CORE} per core: using {most:,}.")
+    return min(asked, most)
+
+
 class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
@@ -36,7 +52,7 @@ class Workers:
     """
 
     def __init__(self, num_workers: int) -> None:
-        self._others = min(num_workers, _MOST_PER_CORE * available_cores()) - 1
+        self._others = num_workers - 1
         self._pool: ProcessPoolExecutor | None = None
         # Closing this end of a pipe tells the other processes to exit.
         self._stop: Connection | None = None

@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import tensorflow as tf
 
+from bert_tf import workers
 from bert_tf.create_pretraining_data import Options, run
 from bert_tf.examples import runner
 from bert_tf.examples.job import make_job
@@ -43,12 +44,19 @@ def files(tmp_path) -> dict[str, str]:
 def test_more_text_gets_more_workers(files, monkeypatch):
     """Oracle: by hand for four passes, which with tokenizing take as long as six."""
     job = make_job(Options(**files, dupe_factor=4))
-    monkeypatch.setattr(runner, "available_cores", lambda: 8)
-    assert runner.default_num_workers(job) == 1
+    monkeypatch.setattr(workers, "available_cores", lambda: 8)
+    assert workers.num_processes(None, runner.useful_workers(job)) == 1
     size = os.path.getsize(files["input_file"])
     for per_worker, wanted in ((6 * size + 1, 1), (3 * size, 3), (1, 8)):
         monkeypatch.setattr(runner, "_BYTES_PER_WORKER", per_worker)
-        assert runner.default_num_workers(job) == wanted
+        assert workers.num_processes(None, runner.useful_workers(job)) == wanted
+
+
+def test_fewer_workers_than_asked_for_are_announced(monkeypatch, capsys):
+    """Oracle: by hand, eight processes for each of two cores."""
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
+    assert [workers.num_processes(asked, 1) for asked in (16, 17)] == [16, 16]
+    assert capsys.readouterr().out == "--num_workers=17 is more than 8 per core: using 16.\n"
 
 
 def test_flags_and_defaults_are_those_of_the_original():

@@ -27,7 +27,7 @@ from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.flags import make_strategy
-from bert_tf.resolution import check_length, check_readable
+from bert_tf.resolution import check_readable
 from bert_tf.run_folder import RunFolder
 from bert_tf.session import Session
 from bert_tf.training.metrics import rank
@@ -49,7 +49,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         the results of the student; see `fine_tune`, also for what it raises.
     """
     name = task.name if task else task_name(options.task)
-    options = with_length(dataclasses.replace(options, task=name), name)
+    options = dataclasses.replace(options, task=name)
     recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
@@ -61,7 +61,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         )
     if not options.replace_vocab:
         check_readable(teacher)
-    check_length(teacher.spec.config, options.max_seq_length)
+    options = with_length(options, name, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
     check_kind(task.name, task.head, teacher.head, teacher.path)

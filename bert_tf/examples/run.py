@@ -5,7 +5,8 @@ from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import make_job
 from bert_tf.examples.options import DataOptions
 from bert_tf.examples.report import example_report, next_steps, written
-from bert_tf.examples.runner import default_num_workers, open_runner
+from bert_tf.examples.runner import open_runner, useful_workers
+from bert_tf.workers import num_processes
 from tfrecords.casing import warn_about_casing
 from tfrecords.progress import say
 
@@ -18,7 +19,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     """
     job = make_job(options)
     warn_about_casing(job.examples.vocab, job.text.lower_case, options.vocab_file)
-    num_workers = options.num_workers or default_num_workers(job)
+    num_workers = num_processes(options.num_workers, useful_workers(job))
     if options.dry_run:
         print(estimate(job, num_workers))
         return None

@@ -37,10 +37,10 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
         yield BeamRunner(name, beam_options or "")
 
 
-def default_num_workers(job: Job) -> int:
-    """Returns the number of cores, or fewer if starting workers would take longer than the work."""
+def useful_workers(job: Job) -> int:
+    """Returns how many workers start in less time than they save."""
     if job.tfds or job.text.split_sentences or job.text.segmenter:
         return available_cores()
     size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
     passes = job.dupe_factor + 2  # Tokenizing takes as long as two passes.
-    return min(available_cores(), 1 + size * passes // _BYTES_PER_WORKER)
+    return 1 + size * passes // _BYTES_PER_WORKER

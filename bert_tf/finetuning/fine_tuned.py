@@ -69,8 +69,7 @@ def open_fine_tuned(
             options = dataclasses.replace(options, null_score_diff_threshold=threshold)
         task = make_task(options, folder.read_head())
     config = checkpoint.spec.config
-    most = min(default_length(task.name), config.max_position_embeddings)
-    length = max_seq_length or flags.get("max_seq_length", most)
+    length = max_seq_length or flags.get("max_seq_length", default_length(task.name, config))
     check_length(config, length)
     return checkpoint, task, length
 

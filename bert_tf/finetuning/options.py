@@ -194,7 +194,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         **PAIR_LENGTH,
         help="Tokens per example; longer ones are truncated, except that contexts and tagged texts "
-        "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128.",
+        "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128, or "
+        "the most that the model takes.",
     )
     train_batch_size: int = option(
         32, **BATCH, help="Examples per training step, over all devices together."
@@ -295,6 +296,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
             raise ValueError("--feature_based freezes the encoder: omit --freeze_encoder")
         if self.layer_decay != 1 and (self.freeze_encoder or self.feature_based):
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
+        if self.random_seed + self.num_seeds - 1 > SEED["at_most"]:
+            raise ValueError(
+                f"--random_seed={self.random_seed} and --num_seeds={self.num_seeds} need seeds "
+                f"above {SEED['at_most']}: use a smaller --random_seed"
+            )
         if self.is_sweep and not self.do_train:
             raise ValueError(
                 "--num_seeds and --grid are for training: add --do_train, or give the folder of "

@@ -3,12 +3,14 @@
 import dataclasses
 from collections.abc import Callable
 
-from bert_tf.config import Head
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, ner, squad, swag
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
+from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
+from tfrecords.progress import say
 
 # Tasks without options.
 TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS, *swag.TASKS)}
@@ -37,15 +39,33 @@ def task_name(name: str) -> str:
     return key
 
 
-def with_length(options: FineTuningOptions, name: str) -> FineTuningOptions:
-    """Returns the options with the --max_seq_length of the task of this name if none is given."""
-    length = options.max_seq_length or default_length(name)
+def with_length(
+    options: FineTuningOptions,
+    name: str,
+    config: BertConfig | None = None,
+    say: Callable[[str], None] = say,
+) -> FineTuningOptions:
+    """Returns the options with a --max_seq_length.
+
+    Args:
+        name: the name of the task.
+        config: the model, if it is known; says if the default is shorter because of it.
+
+    Raises:
+        ValueError: the given length is more than the model takes.
+    """
+    length = options.max_seq_length or default_length(name, config)
+    if config:
+        check_length(config, length)
+        if not options.max_seq_length and length < default_length(name):
+            say(f"--max_seq_length is {length}, the most that the model takes.")
     return dataclasses.replace(options, max_seq_length=length)
 
 
-def default_length(name: str) -> int:
-    """Returns the default --max_seq_length of the task of this name."""
-    return _MAX_SEQ_LENGTHS.get(name, 128)
+def default_length(name: str, config: BertConfig | None = None) -> int:
+    """Returns the default --max_seq_length of a task: as the original's, or the model's most."""
+    length = _MAX_SEQ_LENGTHS.get(name, 128)
+    return min(length, config.max_position_embeddings) if config else length
 
 
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:

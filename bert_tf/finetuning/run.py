@@ -22,13 +22,12 @@ from bert_tf.finetuning.saved_run import (
     check_same_data,
     compared_splits,
     data_checksums,
-    with_columns_of,
     with_lengths_of,
     with_saved_flags,
+    with_values_of,
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -78,22 +77,22 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
-    options = with_saved_flags(with_columns_of(options, run), run)
-    trains = options.do_train and not check_resumable(with_length(options, options.task), run)
+    options = with_saved_flags(with_values_of(options, run), run)
+    trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, init)
     trained = None if trains else _open_trained(run, session.init)
     if trained and trained is session.init:
         options = with_lengths_of(options, run_of(trained))
-    options = with_length(options, options.task)
+    spec = model_spec(session)
+    options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    spec = model_spec(session)
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
@@ -132,7 +131,7 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     run = RunFolder(options.output_dir)
     # In compress, the teacher's.
     options = dataclasses.replace(
-        with_columns_of(options, run), hold_out_seed=run.read_flags().get("hold_out_seed")
+        with_values_of(options, run), hold_out_seed=run.read_flags().get("hold_out_seed")
     )
     task = task or make_task(options, run.read_head())
     names = compared_splits(options, run, task)
@@ -245,7 +244,6 @@ def model_spec(session: Session) -> ModelSpec:
     if not (session.init or new or session.run.has_checkpoint()):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     spec = session.resolve_model()
-    check_length(spec.config, options.max_seq_length)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)

@@ -29,8 +29,8 @@ _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_thres
 _TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
 _LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
-# Flags that name columns; a run may have found the columns in its training file.
-_COLUMNS = ("text_column", "label_column")
+# Flags whose defaults a run has found in its training file or its model.
+_FOUND = ("text_column", "label_column", "max_seq_length")
 # Flags that may differ in addition if the run is only evaluated.
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 
@@ -66,10 +66,10 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
     return dataclasses.replace(options, **values)
 
 
-def with_columns_of(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
-    """Returns the flags; those for columns that are not given take the values of the run."""
+def with_values_of(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
+    """Returns the flags; if none are given, columns and length are those of the run."""
     saved = run.read_flags() if run.has_checkpoint() else {}
-    unset = [name for name in _COLUMNS if getattr(options, name) is None]
+    unset = [name for name in _FOUND if getattr(options, name) is None]
     return dataclasses.replace(options, **{name: saved.get(name) for name in unset})
 
 

@@ -18,7 +18,6 @@ from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.options import VocabularyOptions
 from bert_tf.vocabulary.previous_output import Provenance
-from bert_tf.workers import available_cores
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import expand_files, match_files
@@ -167,7 +166,7 @@ def _count_words(
             unwrap=options.unwrap,
             json_field=options.json_field or "text",
         ),
-        options.num_workers or available_cores(),
+        options.num_workers,
         vocab=Vocabulary(SPECIAL_TOKENS, tokens, strips),
     )
     if not any(counts.texts.values()):

@@ -13,7 +13,7 @@ from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.corpus.utf8 import decode
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.workers import Workers
+from bert_tf.workers import Workers, num_processes
 from tfrecords.progress import progress_bar
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -54,7 +54,7 @@ def count_words(
     texts: Mapping[str, Sequence[str]],
     lower_case: bool,
     layout: Layout = DEFAULT_LAYOUT,
-    num_workers: int = 1,
+    num_workers: int | None = 1,
     max_words: int = MAX_WORDS,
     vocab: Vocabulary = _PLAIN,
 ) -> WordCounts:
@@ -68,7 +68,7 @@ def count_words(
         texts: the files of each text, by the name of the text.
         lower_case: whether to lower-case the text and strip accents.
         layout: whether lines are wrapped, and which field of JSON lines holds the text.
-        num_workers: the largest number of processes; small texts use fewer.
+        num_workers: the number of processes; see `workers.num_processes`.
         max_words: the largest number of distinct words to hold.
         vocab: its added tokens are words of their own; its lines do not matter.
 
@@ -88,9 +88,8 @@ def count_words(
         (_count_task, index, name, block, lower_case, layout, vocab)
         for index, (name, block) in blocks
     )
-    num_workers = min(num_workers, 1 + size // BYTES_PER_WORKER)
     with (
-        Workers(num_workers) as workers,
+        Workers(num_processes(num_workers, 1 + size // BYTES_PER_WORKER)) as workers,
         progress_bar(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
     ):
         for name, (words, times, invalid_lines, size) in _in_order(workers.results(tasks)):

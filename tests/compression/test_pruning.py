@@ -100,11 +100,12 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
 
 def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
     """Oracles: the parameters of 3 of 6 heads; what reads fine-tuned models; one head per layer."""
-    options = make_options(
-        teacher, files, tmp_path / "student", recipe="heads", sparsity=0.5, num_train_epochs=0.0
-    )
+    changes = dict(recipe="heads", sparsity=0.5, num_train_epochs=0.0, max_seq_length=None)
+    options = make_options(teacher, files, tmp_path / "student", **changes)
     run(options)
     lines = capsys.readouterr().out.splitlines()
+    # Oracle: the teacher's positions.
+    assert "--max_seq_length is 16, the most that the model takes." in lines
     assert any(line.startswith("Removing 3 of 6 attention heads") for line in lines)
     values = json.loads((tmp_path / "student/compression.json").read_text())
     assert values["teacher_parameters"] == BertTaskModel(config, 2).count_params()

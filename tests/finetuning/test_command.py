@@ -465,6 +465,16 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
     assert not (tmp_path / "out").exists()
 
 
+def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys):
+    """Oracle: the 32 positions of the configuration; the second run keeps the length."""
+    for _ in range(2):
+        run(make_options(files, tmp_path / "run", max_seq_length=None, num_train_epochs=0.05))
+    printed = capsys.readouterr().out
+    assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
+    assert printed.count("holds a finished run") == 1
+    assert RunFolder(str(tmp_path / "run")).read_flags()["max_seq_length"] == 32
+
+
 def test_dropout_may_differ_from_pretraining(files, pretrained, tmp_path, config, monkeypatch):
     """Oracle: the file of --bert_config_file."""
     monkeypatch.setattr(fine_tuner.FineTuner, "train", lambda self: 1 / 0)

@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
-from bert_tf.finetuning.registry import make_task, task_name, with_length
+from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.run import next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
-from bert_tf.finetuning.saved_run import FINISHED
+from bert_tf.finetuning.saved_run import FINISHED, with_values_of
 from bert_tf.finetuning.task import Task
 from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
 from bert_tf.training.metrics import rank
@@ -76,7 +76,7 @@ def sweep(
         ValueError, OSError: see `fine_tune`; also if all runs diverged.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    options = with_length(options, task.name if task else task_name(options.task))
+    options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
     settings = list_settings(options)
     _check_folder(options.output_dir)
     given, task = task, task or make_task(options)
@@ -104,7 +104,7 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try.
 
     Raises:
-        ValueError: --grid and a flag that it sets are given, or a seed is too large.
+        ValueError: --grid and a flag that it sets are given.
     """
     if not options.grid:
         return [_setting(options, "", {})]
@@ -146,7 +146,8 @@ def _check_folder(path: str) -> None:
 
 def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
-    run, flags = RunFolder(options.output_dir), dataclasses.asdict(options) | {"task": task.name}
+    run = RunFolder(options.output_dir)
+    flags = dataclasses.asdict(with_values_of(options, run))
     if not run.read_flags().get(FINISHED) or run.changed_flags(flags):
         return None
     files = {name: run.read_json(name) for name in options.result_files}

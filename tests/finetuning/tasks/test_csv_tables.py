@@ -18,7 +18,7 @@ from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
-from bert_tf.finetuning.saved_run import with_columns_of
+from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
@@ -154,7 +154,7 @@ def test_a_run_keeps_the_columns_of_its_training_file(write, tmp_path):
     (tmp_path / "ckpt-1.index").touch()
     run = RunFolder(str(tmp_path))
     (tmp_path / "flags.json").write_text(json.dumps(dataclasses.asdict(options) | task.columns))
-    assert with_columns_of(options, run).label_column == "v1"
+    assert with_values_of(options, run).label_column == "v1"
 
 
 def test_an_empty_list_of_classes_is_a_label(write):

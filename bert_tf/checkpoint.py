@@ -16,6 +16,7 @@ from bert_tf.weights.formats import google, huggingface, kerashub, model_garden,
 from bert_tf.weights.names import STATE
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.casing import guess_casing
+from tfrecords.files import named_errors
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
@@ -57,10 +58,8 @@ def open_checkpoint(
         OSError: a file cannot be read.
     """
     path = local_path(path)
-    try:
+    with named_errors(f"cannot read {path}: download it first"):
         tf.io.gfile.exists(path)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}: download it first") from None
     path = path.rstrip("/") or path
     if is_archive(path):
         options = dict(replace_vocab=replace_vocab, ignored=ignored, bilstm=bilstm)

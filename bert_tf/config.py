@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
@@ -269,8 +270,7 @@ class BertConfig:
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise FileNotFoundError(f"{path}: no such file: give the path of a bert_config.json")
         try:
-            with tf.io.gfile.GFile(path, "rb") as file:
-                values = json.loads(file.read())
+            values = json.loads(read_file(path))
             if not isinstance(values, dict):
                 raise ValueError("not a JSON object")
             return cls.from_dict(values)

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrecords.files import read_file
+
 
 def read_json(path: str, advice: str = "download or copy it again") -> dict[str, Any]:
     """Reads a JSON object; returns {} if there is no such file.
@@ -19,12 +21,9 @@ def read_json(path: str, advice: str = "download or copy it again") -> dict[str,
     if not tf.io.gfile.exists(path):
         return {}
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            values = json.loads(file.read())
+        values = json.loads(read_file(path))
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
         return values
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}): {advice}") from None

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrecords.features import Layout
+from tfrecords.files import plain_message
 from tfrecords.input_files import normalized
 from tfrecords.manifest import find_manifests as manifests_beside
 from tfrecords.manifest import read_manifest, shard_entry, stored_vocabulary
@@ -19,7 +20,6 @@ from tfrecords.records import (
     first_violation,
     layout_of,
     open_records,
-    plain_message,
     problem_of_record,
     serialized_records,
 )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
+from tfrecords.files import named_errors, read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
@@ -73,10 +74,7 @@ def read_manifest(path: str) -> dict:
         OSError: the file cannot be read.
     """
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            manifest = json.loads(file.read())
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
+        manifest = json.loads(read_file(path))
     except ValueError as error:
         raise ValueError(f"{path} is not a manifest: invalid JSON ({error})") from None
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
@@ -153,13 +151,10 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
         OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            while block := file.read(2**22):
-                digest.update(block)
-                on_read(len(block))
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+        while block := file.read(2**22):
+            digest.update(block)
+            on_read(len(block))
     return digest.hexdigest()
 
 

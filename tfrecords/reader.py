@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
+from tfrecords.files import plain_message
 from tfrecords.order import records_in_order, training_records
 from tfrecords.record_set import RecordSet
 from tfrecords.records import (
@@ -16,7 +17,6 @@ from tfrecords.records import (
     largest_values,
     layout_of,
     open_records,
-    plain_message,
     problem_of_record,
     serialized_records,
 )

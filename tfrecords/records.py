@@ -4,7 +4,6 @@ The rules for batches are those that google-research/bert's create_pretraining_d
 values in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
 """
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -18,11 +17,6 @@ from tfrecords.vocabulary import Vocabulary
 Batch = dict[str, np.ndarray]
 # The rows [B] bool that break a rule, and a message that says which rule.
 Violation = tuple[np.ndarray, str]
-
-
-def plain_message(error: tf.errors.OpError) -> str:
-    """Returns TensorFlow's message without the names of graph nodes."""
-    return re.sub(r"^\{\{.*?\}\} | \[Op:.*$", "", error.message)
 
 
 def compression_of(file: str) -> str:

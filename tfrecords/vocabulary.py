@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrecords.files import named_errors
 from tfrecords.writer import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -189,11 +190,9 @@ def read_lines(path: str) -> list[str]:
         ValueError: the file is not UTF-8.
         OSError: the file cannot be read.
     """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read the vocabulary {path}: {error.message}") from None
+    what = f"cannot read the vocabulary {path}"
+    with named_errors(what), tf.io.gfile.GFile(path, "rb") as file:
+        data = file.read()
     try:
         # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
         lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")

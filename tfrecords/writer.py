@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from tfrecords.files import named_errors
+
 
 @contextlib.contextmanager
 def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
@@ -23,12 +25,11 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
     # In the same folder, because a rename is atomic only within a file system.
     temporary = temporary or f"{path}.tmp-{os.getpid()}"
     try:
-        if folder := os.path.dirname(path):
-            tf.io.gfile.makedirs(folder)
-        yield temporary
-        tf.io.gfile.rename(temporary, path, overwrite=True)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot write {path}: {error.message}") from error
+        with named_errors(f"cannot write {path}"):
+            if folder := os.path.dirname(path):
+                tf.io.gfile.makedirs(folder)
+            yield temporary
+            tf.io.gfile.rename(temporary, path, overwrite=True)
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.remove(temporary)
@@ -40,10 +41,8 @@ def make_folder(path: str) -> None:
     Raises:
         OSError: the folder cannot be created, or a file has its name.
     """
-    try:
+    with named_errors(f"cannot create the folder {path}"):
         tf.io.gfile.makedirs(path)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot create the folder {path}: {error.message}") from error
 
 
 def check_new_folder(path: str) -> None:
@@ -72,16 +71,15 @@ def whole_folder(path: str) -> Iterator[str]:
     path = absolute_path(path).rstrip("/")
     temporary = f"{path}.tmp-{os.getpid()}"
     try:
-        # A killed process with the same number may have left it.
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
-        tf.io.gfile.makedirs(temporary)
-        yield temporary
-        if tf.io.gfile.exists(path):
-            tf.io.gfile.rmtree(path)
-        tf.io.gfile.rename(temporary, path)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot write {path}: {error.message}") from error
+        with named_errors(f"cannot write {path}"):
+            # A killed process with the same number may have left it.
+            if tf.io.gfile.exists(temporary):
+                tf.io.gfile.rmtree(temporary)
+            tf.io.gfile.makedirs(temporary)
+            yield temporary
+            if tf.io.gfile.exists(path):
+                tf.io.gfile.rmtree(path)
+            tf.io.gfile.rename(temporary, path)
     finally:
         if tf.io.gfile.exists(temporary):
             tf.io.gfile.rmtree(temporary)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.run_folder import RunFolder
 from bert_tf.weights.checkpoint import Checkpoint
+from tfrecords.files import read_file
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
@@ -50,13 +51,7 @@ def computed_once(
 
 def _read(path: str) -> bytes:
     """Returns the content of a file; empty if there is no such file."""
-    if not tf.io.gfile.exists(path):
-        return b""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
+    return read_file(path) if tf.io.gfile.exists(path) else b""
 
 
 def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:

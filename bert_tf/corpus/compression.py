@@ -21,6 +21,8 @@ from typing import Protocol
 
 import tensorflow as tf
 
+from tfrecords.files import named_errors
+
 READ_BYTES = 2**20
 # Less than for plain text, because the decompressed part is many times as large.
 COMPRESSED_READ_BYTES = 2**16
@@ -33,15 +35,12 @@ def read_content(file: str) -> Iterator[bytes]:
         OSError: the file cannot be read, is damaged or truncated, or needs a library that is not
             installed.
     """
-    try:
-        with tf.io.gfile.GFile(file, "rb") as stream:
-            head = stream.read(COMPRESSED_READ_BYTES)
-            compression = _detect(head, file)
-            size = COMPRESSED_READ_BYTES if compression else READ_BYTES
-            parts = itertools.chain([head], iter(functools.partial(stream.read, size), b""))
-            yield from _decompress(parts, compression, file) if compression else parts
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {file}: {error.message}") from error
+    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+        head = stream.read(COMPRESSED_READ_BYTES)
+        compression = _detect(head, file)
+        size = COMPRESSED_READ_BYTES if compression else READ_BYTES
+        parts = itertools.chain([head], iter(functools.partial(stream.read, size), b""))
+        yield from _decompress(parts, compression, file) if compression else parts
 
 
 def estimate_content_bytes(files: Sequence[str]) -> int:
@@ -54,12 +53,9 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     """
     total = 0.0
     for file in files:
-        try:
+        with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
             size = tf.io.gfile.stat(file).length
-            with tf.io.gfile.GFile(file, "rb") as stream:
-                head = stream.read(READ_BYTES)
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {error.message}") from error
+            head = stream.read(READ_BYTES)
         if compression := _detect(head, file):
             decompressor = compression.new_decompressor()
             try:

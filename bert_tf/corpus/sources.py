@@ -16,6 +16,7 @@ from bert_tf.corpus.compression import read_content
 from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 from bert_tf.corpus.utf8 import SAMPLE_BYTES, check_encoding
+from tfrecords.files import named_errors
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
 _MAYBE_BLANK = re.compile(
@@ -59,10 +60,8 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
     groups: list[list[str]] = []
     room = 0
     for file in files:
-        try:
+        with named_errors(f"cannot read {file}"):
             size = tf.io.gfile.stat(file).length
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {error.message}") from error
         if room <= 0 or size >= min_bytes:
             groups.append([])
             room = min_bytes

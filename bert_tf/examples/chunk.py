@@ -4,8 +4,8 @@ import io
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
+from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
 
@@ -66,12 +66,7 @@ def load_chunk(path: str) -> Chunk:
     Raises:
         OSError: the file cannot be read.
     """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as arrays:
         token_ids = arrays["pieces"].astype(np.int32)
         return Chunk(
             token_ids=token_ids,

@@ -23,6 +23,7 @@ import tensorflow as tf
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.plan import ShardPart
 from bert_tf.folder_lock import LOCK, locked
+from tfrecords.files import read_file
 from tfrecords.manifest import unfinished_path
 from tfrecords.writer import atomic_write
 
@@ -30,9 +31,8 @@ from tfrecords.writer import atomic_write
 def read_json(path: str) -> dict | None:
     """Returns the object in a JSON file; None if the file is missing, damaged or empty."""
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            values = json.loads(file.read())
-    except (tf.errors.OpError, ValueError):
+        values = json.loads(read_file(path))
+    except (OSError, ValueError):
         return None
     return values if isinstance(values, dict) and values else None
 

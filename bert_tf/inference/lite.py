@@ -15,6 +15,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 
 # What a classifier reads and predicts, in the zip archive behind the model.
@@ -30,11 +31,7 @@ def open_lite(path: str) -> TextModule:
         ValueError: the file is no classifier that export.lite wrote, or its vocabulary is unknown.
         OSError: the file cannot be read.
     """
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            data = file.read()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
+    data = read_file(path)
     with _damage(path):
         vocab, tokenizer, about = _read(data)
         task = about and classifier_task(**about)

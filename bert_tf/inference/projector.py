@@ -5,6 +5,7 @@ import os
 import tensorflow as tf
 from google.protobuf import text_format
 
+from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
 
@@ -24,8 +25,7 @@ def add_to_projector(vectors: str, labels: str) -> None:
     config = ProjectorConfig()
     if tf.io.gfile.exists(path):
         try:
-            with tf.io.gfile.GFile(path) as file:
-                text_format.Parse(file.read(), config)
+            text_format.Parse(read_file(path), config)
         except text_format.ParseError as error:
             raise ValueError(f"{path} is damaged ({error}): remove it") from None
     others = [embedding for embedding in config.embeddings if embedding.tensor_path != name]

@@ -5,11 +5,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option
+from tfrecords.files import read_file
 
 
 def _flag(name: str) -> Any:
@@ -46,10 +45,7 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
         OSError: the file cannot be read.
     """
     try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            content = json.loads(file.read())
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
+        content = json.loads(read_file(path))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON ({error})") from None
     if not (isinstance(content, list) and content and all(isinstance(p, dict) for p in content)):

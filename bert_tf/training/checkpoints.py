@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrecords.files import named_errors
 from tfrecords.input_files import shortened
 from tfrecords.writer import atomic_write
 
@@ -247,10 +248,8 @@ def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
     """
     check_name(path)
     variables = {name: tf.Variable(tensor.read()) for name, tensor in tensors.items()}
-    try:
+    with named_errors(f"cannot write {path}"):
         tf.train.Checkpoint(model=variables).write(path)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot write {path}: {error.message}") from error
 
 
 def tensors_by_key(

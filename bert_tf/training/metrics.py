@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from tfrecords.files import named_errors, read_file
 from tfrecords.writer import atomic_write
 
 # For all other metrics, higher values are better.
@@ -63,11 +64,9 @@ class MetricsLog:
         Raises:
             OSError: the file cannot be written.
         """
-        try:
-            with tf.io.gfile.GFile(self._path, "a") as file:
-                file.write(_line(values))
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot write {self._path}: {error.message}") from error
+        where = f"cannot write {self._path}"
+        with named_errors(where), tf.io.gfile.GFile(self._path, "a") as file:
+            file.write(_line(values))
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
@@ -79,11 +78,7 @@ def read_metrics(path: str) -> list[dict[str, float]]:
     """
     if not tf.io.gfile.exists(path):
         return []
-    try:
-        with tf.io.gfile.GFile(path, "rb") as file:
-            lines = file.read().splitlines()
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from error
+    lines = read_file(path).splitlines()
     metrics = []
     for number, line in enumerate(lines, start=1):
         try:

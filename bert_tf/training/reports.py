@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.plots.curves import draw_curves
 from bert_tf.training.metrics import MetricsLog, read_metrics
+from tfrecords.files import read_file
 from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
 
@@ -195,10 +196,9 @@ def read_results(path: str) -> dict[str, float]:
     if not tf.io.gfile.exists(path):
         return {}
     try:
-        with tf.io.gfile.GFile(path) as file:
-            # The name of a class may contain almost any character.
-            pairs = (line.rsplit(" = ", 1) for line in file.read().removesuffix("\n").split("\n"))
-            values = {key: float(value) for key, value in pairs}
+        # The name of a class may contain almost any character.
+        lines = read_file(path).decode().removesuffix("\n").split("\n")
+        values = {key: float(value) for key, value in (line.rsplit(" = ", 1) for line in lines)}
         return values | {"global_step": int(values["global_step"])}
     except (ValueError, KeyError):
         raise ValueError(f"{path} is damaged: remove it") from None

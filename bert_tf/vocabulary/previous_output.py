@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from bert_tf import __version__
 from bert_tf.vocabulary.options import VocabularyOptions
+from tfrecords.files import read_file
 from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
@@ -63,9 +64,8 @@ class Provenance:
 
     def _recorded(self) -> object:
         try:
-            with tf.io.gfile.GFile(self._manifest_file, "rb") as file:
-                return json.loads(file.read())
-        except (tf.errors.OpError, ValueError):
+            return json.loads(read_file(self._manifest_file))
+        except (OSError, ValueError):
             return None
 
 

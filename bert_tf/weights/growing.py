@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.
@@ -117,13 +117,10 @@ class VocabularyMapping:
 def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping."""
     try:
-        with tf.io.gfile.GFile(path) as file:
-            data = json.loads(file.read())
+        data = json.loads(read_file(path))
         starts_from = {int(new["id"]): tuple(new["old_ids"]) for new in data["new_tokens"]}
         tokens = {int(new["id"]): new["token"] for new in data["new_tokens"] if "token" in new}
         return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
     except KeyError as error:
         reason = f"it has no {error}"
     except (TypeError, ValueError, RecursionError) as error:

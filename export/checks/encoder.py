@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf.weights.formats.saved_model import read_asset
 from export.card import CONFIG_COPY
 from export.checks.points import Point, Subject, differences, largest_difference, saved_again
+from tfrecords.files import read_file
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
 
@@ -112,10 +113,7 @@ def _dropout(subject: Subject) -> str:
 def _config(subject: Subject) -> dict[str, Any]:
     """Returns the configuration that bert_tf writes into its exports; {} for other exports."""
     path = f"{subject.folder}/{CONFIG_COPY}"
-    if not tf.io.gfile.exists(path):
-        return {}
-    with tf.io.gfile.GFile(path) as file:
-        return json.load(file)
+    return json.loads(read_file(path)) if tf.io.gfile.exists(path) else {}
 
 
 def is_mobile(subject: Subject) -> bool:

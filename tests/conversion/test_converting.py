@@ -315,7 +315,7 @@ def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):
         os.rename(google, tmp_path / f"google-{kind}[2]")
         with pytest.raises(ValueError, match=r"choose another name"):
             open_checkpoint(str(tmp_path / f"google-{kind}[2]"))
-    with pytest.raises(OSError, match=r"cannot read https://x/y.zip: .*: download it first"):
+    with pytest.raises(OSError, match="cannot read https://x/y.zip: download it first: "):
         open_checkpoint("https://x/y.zip")
 
 

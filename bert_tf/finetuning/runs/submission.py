@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.tasks.glue import SUBMISSION, TASKS
 from bert_tf.run_folder import RunFolder
+from tfrecords.files import read_file
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -59,8 +60,7 @@ def _without_predictions(run: str) -> str:
 
 def _read_whole(path: str, name: str) -> str:
     """Returns the text of a file that predicts every example of its test set once."""
-    with tf.io.gfile.GFile(path, "rb") as file:
-        text = file.read().decode(errors="replace")
+    text = read_file(path).decode(errors="replace")
     lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
         _check_prediction(f"{path}, line {number:,}", line.partition("\t")[2], name)

@@ -18,6 +18,7 @@ from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
+from tfrecords.files import named_errors
 from tfrecords.writer import atomic_write
 
 NAME = "Google"
@@ -106,15 +107,13 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     check_name(folder)
     # Sorted, as in Google's files.
     arrays = dict(sorted(export_tensors(rows(spec.config, kind), spec.config, checkpoint.tensors)))
-    try:
+    with named_errors(f"cannot write a checkpoint to {folder}"):
         tf.raw_ops.SaveV2(
             prefix=os.path.join(folder, "bert_model.ckpt"),
             tensor_names=list(arrays),
             shape_and_slices=[""] * len(arrays),
             tensors=list(arrays.values()),
         )
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot write a checkpoint to {folder}: {error.message}") from error
     run = RunFolder(folder)
     run.write(spec)
     atomic_write(run.file(CONFIG), json.dumps(_config_values(spec.config), indent=2) + "\n")

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.training.checkpoints import Tensor
+from tfrecords.files import named_errors
 
 
 def tensors(path: str) -> dict[str, Tensor]:
@@ -59,10 +60,9 @@ def _read(path: str, name: str) -> np.ndarray:
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[h5py.File]:
     """Opens a file; turns the various errors for damaged files into one OSError."""
-    try:
-        with tf.io.gfile.GFile(path, "rb") as source, h5py.File(source, "r") as file:
-            yield file
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {path}: {error.message}") from None
-    except (OSError, KeyError, RuntimeError, TypeError) as error:
-        raise OSError(f"{path} is damaged or incomplete: download or copy it again") from error
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as source:
+        try:
+            with h5py.File(source, "r") as file:
+                yield file
+        except (OSError, KeyError, RuntimeError, TypeError) as error:
+            raise OSError(f"{path} is damaged or incomplete: download or copy it again") from error

@@ -21,6 +21,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.table import import_tensors, own_rows
+from tfrecords.files import read_file
 from tfrecords.input_files import shortened
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -94,10 +95,7 @@ def read_graph(path: str) -> MetaGraphDef:
     """Reads the description of a SavedModel's objects and functions."""
     file = os.path.join(path, _FILE)
     try:
-        with tf.io.gfile.GFile(file, "rb") as source:
-            return SavedModel.FromString(source.read()).meta_graphs[0]
-    except tf.errors.OpError as error:
-        raise OSError(f"cannot read {file}: {error.message}") from None
+        return SavedModel.FromString(read_file(file)).meta_graphs[0]
     except (DecodeError, IndexError):
         raise OSError(f"{file} is damaged or incomplete: download or copy it again") from None
 

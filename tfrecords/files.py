@@ -1,0 +1,38 @@
+"""Reads and writes files through TensorFlow, with errors of one line that name the file."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+
+def plain_message(error: tf.errors.OpError) -> str:
+    """Returns TensorFlow's message without the names of graph nodes."""
+    return re.sub(r"^\{\{.*?\}\} | \[Op:.*$", "", error.message)
+
+
+@contextlib.contextmanager
+def named_errors(what: str) -> Iterator[None]:
+    """Turns errors of TensorFlow in the block into an OSError.
+
+    Args:
+        what: what fails, such as "cannot read vocab.txt".
+
+    Raises:
+        OSError: TensorFlow raised an error.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise OSError(f"{what}: {plain_message(error)}") from error
+
+
+def read_file(path: str) -> bytes:
+    """Returns the content of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()

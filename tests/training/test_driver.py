@@ -113,6 +113,26 @@ class Run:
         return sorted(path.stem for path in self.folder.glob("*.index"))
 
 
+def in_step(number, action):
+    """Returns a `prepare` that has `action`, of trainer and steps, run when a step begins."""
+
+    def prepare(trainer):
+        real = trainer.train
+
+        def train(iterator, steps):
+            if trainer.step.numpy() == number - 1:
+                action(trainer, steps)
+            return real(iterator, steps)
+
+        trainer.train = train
+
+    return prepare
+
+
+def kill(*_):
+    raise KeyboardInterrupt
+
+
 @pytest.fixture
 def make_run(tmp_path):
     return lambda name="run": Run(tmp_path / name)
@@ -181,19 +201,12 @@ def test_two_phases_are_one_run(whole_run, make_run):
 def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys, number):
     """Oracle: the uninterrupted run, bit for bit; the signal comes in step 5 of 10."""
 
-    def signal_in_step_5(trainer):
-        real = trainer.train
-
-        def train_and_kill(iterator, steps):
-            if trainer.step.numpy() == 4:
-                os.kill(os.getpid(), number)
-            return real(iterator, steps)
-
-        trainer.train = train_and_kill
+    def send(*_):
+        os.kill(os.getpid(), number)
 
     before, run = signal.getsignal(number), make_run()
     with pytest.raises(SystemExit) as stopped:
-        run.train(prepare=signal_in_step_5, iterations_per_loop=1)
+        run.train(prepare=in_step(5, send), iterations_per_loop=1)
     assert stopped.value.code == 128 + number
     assert signal.getsignal(number) is before
     output = capsys.readouterr().out
@@ -209,21 +222,14 @@ def test_a_signal_amid_a_call_stops_after_the_step(whole_run, make_run, monkeypa
     monkeypatch.setattr(driver_module, "_REPORT_SECONDS", 1e6)
     planned = []
 
-    def signal_in_step_5(trainer):
-        real = trainer.train
-
-        def train_and_stop(iterator, steps):
-            if trainer.step.numpy() == 4:
-                planned.append(steps)
-                os.kill(os.getpid(), signal.SIGINT)
-                trainer.stop()  # the signal's own thread does so too, a little later
-            return real(iterator, steps)
-
-        trainer.train = train_and_stop
+    def send(trainer, steps):
+        planned.append(steps)
+        os.kill(os.getpid(), signal.SIGINT)
+        trainer.stop()  # the signal's own thread does so too, a little later
 
     run = make_run()
     with pytest.raises(SystemExit):
-        run.train(prepare=signal_in_step_5)
+        run.train(prepare=in_step(5, send))
     assert planned == [2] and run.checkpoints() == ["ckpt-4", "ckpt-5"]
     assert run.train() == whole_run.metrics()
 
@@ -249,19 +255,9 @@ def test_a_signal_ends_an_evaluation_at_once(whole_run, make_run, capsys):
 def test_a_kill_before_the_first_checkpoint_starts_the_run_over(whole_run, make_run):
     """Oracle: the uninterrupted run, bit for bit; the kill comes after a line of metrics."""
 
-    def kill_in_step_4(trainer):
-        real = trainer.train
-
-        def train_or_die(iterator, steps):
-            if trainer.step.numpy() == 3:
-                raise KeyboardInterrupt
-            return real(iterator, steps)
-
-        trainer.train = train_or_die
-
     run = make_run()
     with pytest.raises(KeyboardInterrupt):
-        run.train(prepare=kill_in_step_4)
+        run.train(prepare=in_step(4, kill))
     assert [line["step"] for line in run.metrics()] == [3] and not run.checkpoints()
     assert run.train() == whole_run.metrics()
     assert run.restored is None
@@ -270,9 +266,6 @@ def test_a_kill_before_the_first_checkpoint_starts_the_run_over(whole_run, make_
 def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
     """Oracle: the steps at which the undisturbed run evaluates."""
     run, evaluated = make_run(), []
-
-    def kill():
-        raise KeyboardInterrupt
 
     def evaluate():
         evaluated.append(int(run.trainer.step.numpy()))
@@ -338,16 +331,6 @@ def test_the_best_weights_are_kept(make_run):
 def test_checkpoints_between_evaluations(make_run):
     """Oracle: multiples of the two numbers; a killed run resumes from the newest of both."""
 
-    def kill_in_step_8(trainer):
-        real = trainer.train
-
-        def train_or_die(iterator, steps):
-            if trainer.step.numpy() == 7:
-                raise KeyboardInterrupt
-            return real(iterator, steps)
-
-        trainer.train = train_or_die
-
     run, evaluated = make_run(), []
 
     def evaluate():
@@ -356,7 +339,7 @@ def test_checkpoints_between_evaluations(make_run):
 
     settings = dict(save_checkpoints_steps=3, evaluation_steps=4, best_metric="score", patience=2)
     with pytest.raises(KeyboardInterrupt):
-        run.train(30, evaluate, kill_in_step_8, iterations_per_loop=1, **settings)
+        run.train(30, evaluate, in_step(8, kill), iterations_per_loop=1, **settings)
     assert run.checkpoints() == ["ckpt-4", "ckpt-6"] and evaluated == [4]
     run.train(30, evaluate, **settings)
     assert run.restored.endswith("ckpt-6")
@@ -385,16 +368,6 @@ def test_training_ends_early_and_a_resumed_run_at_the_same_step(make_run, capsys
     def evaluate():
         return {"score": scores[int(run.trainer.step.numpy())]}
 
-    def kill_in_step_8(trainer):
-        real = trainer.train
-
-        def train_or_die(iterator, steps):
-            if trainer.step.numpy() == 7:
-                raise KeyboardInterrupt
-            return real(iterator, steps)
-
-        trainer.train = train_or_die
-
     run = make_run()
     for _ in range(2):  # the finished run is not continued
         run.train(20, evaluate, **settings)
@@ -404,7 +377,7 @@ def test_training_ends_early_and_a_resumed_run_at_the_same_step(make_run, capsys
         assert line in capsys.readouterr().out
     run = make_run("killed")
     with pytest.raises(KeyboardInterrupt):
-        run.train(20, evaluate, kill_in_step_8, iterations_per_loop=1, **settings)
+        run.train(20, evaluate, in_step(8, kill), iterations_per_loop=1, **settings)
     run.train(20, evaluate, **settings)
     assert run.restored.endswith("ckpt-6") and run.checkpoints()[-1] == "ckpt-8"
 

@@ -8,33 +8,42 @@ from bert_tf.corpus.tfds import prepare as prepare_tfds
 from bert_tf.finetuning.tables import read_file
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
+    ONTONOTES,
     ConllColumns,
+    convert_brackets,
     find_columns,
     find_prefix,
     is_header,
+    is_ontonotes,
 )
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
 DOCUMENT = "-DOCSTART-"
+# The first cell of lines that begin and end a document of OntoNotes, and what they stand for.
+_MARKS = {"#begin": [DOCUMENT], "#end": []}
 # The lines of a sentence: their numbers and cells.
 _Rows = list[tuple[int, list[str]]]
+# A line: its number and cells, and whether it starts with "# ".
+_Row = tuple[int, list[str], bool]
 
 
-def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
+def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> TaggedText:
     """Reads a file that has words and tags in columns.
 
     Columns are separated by tabs or, in lines without tabs, by spaces. The word is in the first
     column after those that number sentences and words, and the tag in the last one, or in the only
     one with tags of entities; but of nested entities (GermEval), the outer ones count, and in the
     ten columns of CoNLL-U, the universal part of speech. With a single column, there are no tags.
-    Comments, a header, CoNLL-U's ranges of tokens and empty nodes, and a language before all words,
-    `en:`, are left out. The notes of the text say so. Without -DOCSTART- lines, every sentence is a
-    document.
+    Tags in brackets, such as "(PER*" and "*)", become BIO; of OntoNotes (CoNLL-2012), column 11 is
+    read. Comments, a header, CoNLL-U's ranges of tokens and empty nodes, and a language before all
+    words, `en:`, are left out. The notes of the text say so. Without -DOCSTART- lines, every
+    sentence is a document.
 
     Args:
         word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
+        learn: whether the tags are to be learned, so that a column with a single one is passed by.
 
     Raises:
         ValueError: a line is malformed, or there are no words; the message names the line.
@@ -44,7 +53,10 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
     cells = [[row for _, row in rows] for document in documents for rows in document]
     if not cells:
         raise ValueError(f"{path} has no words")
-    columns, width = find_columns(cells, word, tag), len(cells[0][0])
+    if is_ontonotes([row for rows in cells for row in rows]):
+        word, tag = word or ONTONOTES[0], tag or ONTONOTES[1]
+    convert_brackets(cells)
+    columns, width = find_columns(cells, word, tag, learn), len(cells[0][0])
     if columns.word >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
     prefix = find_prefix([row[columns.word] for rows in cells for row in rows])
@@ -70,9 +82,9 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
 
 def _documents(path: str) -> tuple[list[list[_Rows]], bool, list[str]]:
     """Returns the sentences of each document, whether lines mark documents, and notes."""
-    rows = [*_rows(path)]
-    words = [x for _, x, _ in rows if x and DOCUMENT not in x and not x[0].startswith("#")]
-    width, header = len(words[0]) if words else 0, words[0] if is_header(words) else None
+    rows, width = _cut([*_rows(path)])
+    words = [x for _, x, _ in rows if _is_word(x)]
+    header = words[0] if is_header(words) else None
     numbered = len(words) > 2 and all(NUMBERED.fullmatch(x[0]) for x in words[bool(header) :])
     documents, sentence, comments, marked = [[]], [], 0, False
     for number, cells, is_note in rows:
@@ -85,7 +97,7 @@ def _documents(path: str) -> tuple[list[list[_Rows]], bool, list[str]]:
             if len(cells) != (width := width or len(cells)):
                 raise ValueError(
                     f"{path}, line {number}: {counted(len(cells), 'column')} instead of the "
-                    f"{width} of the first word"
+                    f"{width} of the first word: keep only the columns of words and tags"
                 )
             if cells is not header:
                 sentence.append((number, cells))
@@ -98,6 +110,29 @@ def _documents(path: str) -> tuple[list[list[_Rows]], bool, list[str]]:
             marked = True
     notes = ["the header left out"] * bool(header)
     return documents, marked, notes + [f"{counted(comments, 'comment')} left out"] * bool(comments)
+
+
+def _cut(rows: list[_Row]) -> tuple[list[_Row], int]:
+    """Returns the rows without empty cells at their ends, and the number of columns.
+
+    Of OntoNotes, only the columns that all rows have are kept.
+    """
+    words = [cells for _, cells, _ in rows if _is_word(cells)]
+    if words and is_ontonotes(words):
+        width = ONTONOTES[1]
+        rows = [(n, _MARKS.get("".join(x[:1]), x)[:width], is_note) for n, x, is_note in rows]
+        return rows, width
+    width = min(len(words[0]), max(map(_filled, words))) if words else 0
+    return [(n, x[: max(width, _filled(x))], is_note) for n, x, is_note in rows], width
+
+
+def _is_word(cells: list[str]) -> bool:
+    return bool(cells) and DOCUMENT not in cells and not cells[0].startswith("#")
+
+
+def _filled(cells: list[str]) -> int:
+    """Returns the number of cells without empty ones at the end."""
+    return max((number for number, cell in enumerate(cells, 1) if cell), default=0)
 
 
 def read_tfds(split: str) -> TaggedText:
@@ -147,12 +182,10 @@ def _without_spaces(cell: str) -> str:
     return "_".join(cell.split()) or "_"
 
 
-def _rows(path: str) -> Iterator[tuple[int, list[str], bool]]:
-    """Yields the number and the columns of every line, and whether it starts with "# ".
-
-    A blank line is at the end.
-    """
+def _rows(path: str) -> Iterator[_Row]:
+    """Yields the lines, with a blank one at the end."""
     lines = read_file(path).split(b"\n")
+    tabs = any(b"\t" in line.strip(b" \t\r") for line in lines)
     for number, line in enumerate([*lines, b""], start=1):
         if b"\r" in line.rstrip(b"\r"):
             raise ValueError(
@@ -160,19 +193,19 @@ def _rows(path: str) -> Iterator[tuple[int, list[str], bool]]:
                 "line ends of Unix or Windows"
             )
         try:
-            yield number, _columns(line.decode()), line.startswith(b"# ")
+            yield number, _columns(line.decode(), tabs), line.startswith(b"# ")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8: {error.reason}") from None
 
 
-def _columns(line: str) -> list[str]:
+def _columns(line: str, tabs: bool) -> list[str]:
     # Not split(): it also splits at characters that may be part of a word, such as U+00A0.
     line = line.rstrip("\r")
     if not line.strip(" \t"):
         return []
-    if "\t" in line:
+    if tabs and "\t" in line:
         return [column.strip(" ") for column in line.split("\t")]
-    return [column for column in line.split(" ") if column]
+    return [column for column in line.strip("\t ").split(" ") if column]
 
 
 def _sentence(path: str, rows: _Rows, columns: ConllColumns, prefix: str) -> Sentence:

@@ -5,15 +5,20 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bert_tf.finetuning.tables import fold
-from bert_tf.finetuning.tagging.tags import entity_types, is_entity_tag
+from bert_tf.finetuning.tagging.tags import entity_types, from_brackets, is_entity_tag, spellings
 
 # A token range or an empty node of CoNLL-U, which are not words of the sentence.
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 NUMBERED = re.compile(r"(.*?)(\d+)")
 # The number of columns in CoNLL-U, and the column of universal parts of speech.
 _CONLLU, _UPOS = 10, 3
+# The columns of words and entities in OntoNotes (CoNLL-2012), from 1.
+ONTONOTES = 4, 11
+_BRACKETS = re.compile(r"(\([^()*]+)?\*\)?|\([^()*]+\)")
 # A column does not hold words if so many steps between words are numbered or keep the same value.
 _LEAST_NUMBERED, _LEAST_EQUAL = 2, 3
+# Types of chunks, which are no entities (CoNLL-2000).
+_CHUNKS = {*"NP VP PP ADJP ADVP SBAR PRT CONJP INTJ LST UCP".split()}
 # What headers call the words.
 _WORDS = {"token", "tokens", "word", "words", "form", "text"}
 # The language of a word in WikiANN, and the share of the words that must have the same.
@@ -41,12 +46,13 @@ class ConllColumns(NamedTuple):
         return not (self.leaves_out and _NO_WORD.fullmatch(row[0]))
 
 
-def find_columns(sentences: Sequence[Rows], word: int, tag: int) -> ConllColumns:
+def find_columns(sentences: Sequence[Rows], word: int, tag: int, learn: bool) -> ConllColumns:
     """Returns the columns of the words and tags of a file.
 
     Args:
         sentences: the cells of each word; every word has the same number of cells.
         word, tag: the columns, from 1; 0 to find them.
+        learn: whether the tags are to be learned, so that there must be several.
     """
     width = len(sentences[0][0])
     kept = [[row for row in rows if not _NO_WORD.fullmatch(row[0])] for rows in sentences]
@@ -70,6 +76,8 @@ def find_columns(sentences: Sequence[Rows], word: int, tag: int) -> ConllColumns
         while tag - 1 > word and _is_nested(sentences, tag, first > 0 and width == first + 3):
             tag -= 1
         tag = _only_entities(sentences, given, tag)
+        if learn:
+            tag = _several_tags(sentences, given, word, tag)
         if tag == word == last:
             return ConllColumns(word, None, leaves_out)
     if word == tag and given is None and width > 1:
@@ -84,6 +92,26 @@ def is_header(rows: Rows) -> bool:
     others = [set(column) for column in zip(*rows[1:], strict=False)]
     recurs = any(cell in column for cell, column in zip(rows[0], others, strict=False))
     return not recurs and not any(map(is_entity_tag, rows[0]))
+
+
+def is_ontonotes(rows: Rows) -> bool:
+    """Returns whether a file has the columns of OntoNotes, of which each predicate adds one."""
+    return all(
+        len(row) >= ONTONOTES[1]
+        and row[2].isdecimal()
+        and _BRACKETS.fullmatch(row[ONTONOTES[1] - 1])
+        for row in rows
+    )
+
+
+def convert_brackets(sentences: Sequence[Rows]) -> None:
+    """Converts columns of tags in brackets to BIO."""
+    for index in range(len(sentences[0][0])):
+        cells = {row[index] for rows in sentences for row in rows}
+        if all(map(_BRACKETS.fullmatch, cells)):
+            for rows in sentences:
+                for row, tag in zip(rows, from_brackets([row[index] for row in rows]), strict=True):
+                    row[index] = tag
 
 
 def find_prefix(words: Sequence[str]) -> str:
@@ -102,8 +130,25 @@ def _only_entities(sentences: Sequence[Rows], word: int | None, tag: int) -> int
     return typed[0] if tag not in most and len(typed) == 1 else tag
 
 
+def _several_tags(sentences: Sequence[Rows], given: int | None, word: int, tag: int) -> int:
+    """Returns a column of several tags in place of one that has the same in all rows.
+
+    If that is "O", the other column must have tags of entities.
+    """
+    columns = [{*_column(sentences, index)} for index in range(len(sentences[0][0]))]
+    if tag >= len(columns) or len(columns[tag]) > 1:
+        return tag
+    several = [index for index, tags in enumerate(columns) if len(tags) > 1 and index != given]
+    typed = [i for i in several if (types := entity_types(columns[i])) and not types <= _CHUNKS]
+    others = [index for index in several if index > word and columns[tag] != {"O"}]
+    return (typed or others or [tag])[-1]
+
+
 def _column(sentences: Sequence[Rows], index: int) -> list[str]:
-    return [row[index] for rows in sentences for row in rows]
+    """Returns the cells of a column, tags of entities in their usual spelling."""
+    cells = [row[index] for rows in sentences for row in rows]
+    names = spellings({*cells})
+    return [names.get(cell, cell) for cell in cells]
 
 
 def _numbers_words(sentences: Sequence[Rows], index: int) -> bool:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.serving import Tensors, in_any_shape
 from bert_tf.finetuning.tagging.raw_words import following, previous, slices, split_words
-from bert_tf.finetuning.tagging.tags import tag_entities
+from bert_tf.finetuning.tagging.tags import BEGINS, ENDS, tag_entities
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -106,7 +106,7 @@ def _entities(
 ) -> dict[str, tf.RaggedTensor]:
     """Joins words to entities as conlleval does: I-X after another tag begins an entity.
 
-    The tags may be in BIO, IOB1, IOBES or BILOU.
+    The tags may be of any scheme.
 
     Args:
         rows: the text of each word, int64 [words].
@@ -114,8 +114,8 @@ def _entities(
         words: what is known of each word, [words] each.
     """
     inside = tf.gather([label != "O" for label in labels], number)
-    begins = tf.gather([label[0] in "BSU" for label in labels], number)
-    ends = tf.gather([label[0] in "ESLU" for label in labels], number)
+    begins = tf.gather([label[0] in BEGINS for label in labels], number)
+    ends = tf.gather([label[0] in ENDS for label in labels], number)
     kind = tf.gather([label[2:] for label in labels], number)
     same = previous(inside, False) & (kind == previous(kind, "")) & (rows == previous(rows, -1))
     new = inside & ~(same & ~begins & ~previous(ends, False))

@@ -3,14 +3,22 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_tf.finetuning.labels import sorted_classes, warn_about_names
-from bert_tf.finetuning.tagging.tags import breaks, is_entity_tag, scheme_of, tag_entities, to_bio
+from bert_tf.finetuning.tagging.tags import (
+    breaks,
+    is_entity_tag,
+    odd_tags,
+    scheme_of,
+    spellings,
+    tag_entities,
+    to_bio,
+)
 from tfrecords.progress import counted, say
 
 # The most tags that a message shows.
@@ -86,30 +94,33 @@ class TaggedText:
         sentence = next(sentence for sentence in self.sentences if tag in sentence.tags)
         return sentence.lines[list(sentence.tags).index(tag)]
 
-    def in_bio(self, has_entities: bool = False) -> tuple["TaggedText", str]:
-        """Returns the text with tags of entities in BIO, and the scheme they were in.
+    def with_tags(self, change: Callable[[Sequence[str]], Sequence[str]]) -> "TaggedText":
+        """Returns the text with other tags, from those of each sentence."""
+        documents = [[s._replace(tags=change(s.tags)) for s in x] for x in self.documents]
+        return replace(self, documents=documents)
 
-        Args:
-            has_entities: whether the tags must be of entities. By default, one such tag decides.
+    def spelled(self) -> "TaggedText":
+        """Returns the text with tags of entities in the usual spelling, such as "B-PER"."""
+        names = spellings(set(self.tags))
+        return self.with_tags(lambda tags: [names.get(tag, tag) for tag in tags])
+
+    def in_bio(self) -> "TaggedText":
+        """Returns the text with tags of entities, in the usual spelling, in BIO.
 
         Raises:
-            ValueError: a tag is of no scheme, but others are.
+            ValueError: a tag is of no scheme.
         """
-        tags = set(self.tags)
-        if not (has_entities or tag_entities(tags)):
-            return self, "BIO"
-        for tag in sorted(tags):
-            if not is_entity_tag(tag):
-                raise ValueError(
-                    f'{self.path}, line {self.line_of(tag)}: the tag "{tag}" is neither "O" nor '
-                    'of the form "B-TYPE" or "I-TYPE", as other tags are'
-                )
-        scheme = scheme_of([sentence.tags for sentence in self.sentences])
-        documents = [
-            [sentence._replace(tags=to_bio(sentence.tags, scheme)) for sentence in document]
-            for document in self.documents
-        ]
-        return replace(self, documents=documents), scheme
+        for tag in odd_tags(set(self.tags)):
+            raise ValueError(
+                f'{self.path}, line {self.line_of(tag)}: the tag "{tag}" is neither "O" nor '
+                'of the form "B-TYPE" or "I-TYPE", as other tags are'
+            )
+        return self if self.scheme == "BIO" else self.with_tags(to_bio)
+
+    @functools.cached_property
+    def scheme(self) -> str:
+        """The scheme of tags of entities."""
+        return scheme_of([sentence.tags for sentence in self.sentences])
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
@@ -118,20 +129,31 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
     Raises:
         ValueError: there are no tags, all are the same, or one is malformed.
     """
-    text, _ = text.in_bio()
-    names = sorted(sorted_classes(set(text.tags)), key=lambda tag: tag != "O")
+    text = text.spelled()
+    has_entities = tag_entities(text.tags)
+    tags = set(text.in_bio().tags if has_entities else text.tags)
+    names = sorted(sorted_classes(tags), key=lambda tag: tag != "O")
     if not names:
         raise ValueError(
             f"{text.path} has no tags: training needs them in the last column or in --label_column"
         )
     if len(names) == 1:
-        raise ValueError(f'{text.path}: every word has the tag "{names[0]}": nothing to learn')
+        raise ValueError(
+            f'{text.path}: every word has the tag "{names[0]}": nothing to learn; --label_column '
+            "names another column"
+        )
     warn_about_names(text.path, names)
     if all(map(str.isdecimal, names)):
         say(
             f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
             "them, replace each number n by names[n]; in Hugging Face datasets, names is "
             "dataset.features['ner_tags'].feature.names."
+        )
+    elif "O" in names and not has_entities:
+        say(
+            f"WARNING: {text.path}: tags such as {', '.join(names[1:_TAGS_SHOWN])} do not say "
+            "where entities begin, so each counts by itself and entities are not counted. If they "
+            'are of entities, write "B-TYPE" for the first word of each and "I-TYPE" for others.'
         )
     return tuple(names)
 
@@ -145,11 +167,9 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     Raises:
         ValueError: a tag is malformed, or none is known.
     """
-    text, scheme = text.in_bio(tag_entities(labels) and any(map(is_entity_tag, text.tags)))
-    if scheme != "BIO":
-        say(f"{text.path}: converted the tags from {scheme} to BIO.")
-    if tag_entities(labels):
-        _warn_about_breaks(text)
+    spelled = text.spelled()
+    if tag_entities(labels) and any(map(is_entity_tag, spelled.tags)):
+        text = _to_bio(text, spelled)
     _warn_about_words(text)
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
@@ -166,21 +186,29 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     return text
 
 
+def _to_bio(text: TaggedText, spelled: TaggedText) -> TaggedText:
+    """Returns the text in BIO; prints what is converted and what breaks the scheme."""
+    in_bio, scheme = spelled.in_bio(), spelled.scheme
+    changed = next((x for x in zip(text.tags, spelled.tags, strict=True) if x[0] != x[1]), None)
+    if changed:
+        say(f'{text.path}: read the tag "{changed[0]}" as "{changed[1]}", and others likewise.')
+    if scheme != "BIO":
+        say(f"{text.path}: converted the tags from {scheme} to BIO.")
+    found = [(s.lines[i], s.tags[i]) for s in spelled.sentences for i in breaks(s.tags)]
+    if found and scheme not in ("IOB1", "IOE"):
+        line, tag = found[0]
+        say(
+            f"WARNING: {text.path}: {len(found):,} of {len(text.tags):,} tags break {scheme}, the "
+            f'first in line {line}: "{tag}" follows no tag of its type. As in conlleval, it begins '
+            "an entity."
+        )
+    return in_bio
+
+
 def _warn_about_words(text: TaggedText) -> None:
     odd = [word for word in text.words if not any(map(str.isalpha, word))]
     if 2 * len(odd) > len(text.words):
         say(
             f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
             f'as "{odd[0]}": is --text_column the column of words?'
-        )
-
-
-def _warn_about_breaks(text: TaggedText) -> None:
-    found = [(s.lines[i], s.tags[i]) for s in text.sentences for i in breaks(s.tags)]
-    if found:
-        line, tag = found[0]
-        say(
-            f"WARNING: {text.path}: {len(found):,} of {len(text.tags):,} tags break BIO, the first "
-            f'in line {line}: "{tag}" follows no tag of its type. As in conlleval, it begins an '
-            "entity."
         )

@@ -75,7 +75,7 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
             raise ValueError(
                 f"--{flag}={number}: --task=ner takes the number of a column, counted from 1"
             )
-    texts = {} if head else {TRAIN: _read(files, TRAIN, columns)}
+    texts = {} if head else {TRAIN: _read(files, TRAIN, columns, learn=True)}
     return ConllTask(
         head.labels if head else label_names(texts[TRAIN]),
         files,
@@ -86,10 +86,13 @@ def make_ner(options: FineTuningOptions, head: Head | None) -> ConllTask:
     )
 
 
-def _read(files: DataFiles, split: str, columns: Mapping[str, str]) -> TaggedText:
+def _read(
+    files: DataFiles, split: str, columns: Mapping[str, str], learn: bool = False
+) -> TaggedText:
     path = _find(files, split)
     if path:
-        return read_conll(path, *(int(columns.get(x, 0)) for x in ("text_column", "label_column")))
+        given = (int(columns.get(x, 0)) for x in ("text_column", "label_column"))
+        return read_conll(path, *given, learn)
     if _uses_tfds(files):
         return read_tfds(split)
     flag = f"--{split}_file"

@@ -37,6 +37,8 @@ def _write(folder: pathlib.Path, text: str | bytes) -> str:
         _TEXT.replace("\n\n", "\n \n\n"),
         _TEXT.replace(" ", "\t"),
         _TEXT.replace("-DOCSTART- -X- -X- O", "-DOCSTART-"),
+        _TEXT.replace(" ", "\t").replace("O\n", "O\t \n"),
+        _TEXT.replace("O\n", "O\t\n"),
     ],
 )
 def test_documents_sentences_and_words(text, tmp_path):
@@ -132,9 +134,9 @@ def test_writing_is_the_input_of_conlleval(tmp_path):
 
 
 def test_tags_of_a_model_of_entities_must_be_of_entities():
-    """Oracle: the message; in lower case, tags are of no scheme."""
-    text = TaggedText("x.txt", [[Sentence(["a", "b"], ["O", "b-LOC"], [1, 2])]])
-    with pytest.raises(ValueError, match='x.txt, line 2: the tag "b-LOC" is neither "O" nor'):
+    """Oracle: the message."""
+    text = TaggedText("x.txt", [[Sentence(["a", "b"], ["O", "LOC"], [1, 2])]])
+    with pytest.raises(ValueError, match='x.txt, line 2: the tag "LOC" is neither "O" nor'):
         prepare(text, ("O", "B-LOC"))
 
 
@@ -202,9 +204,35 @@ _CONLLU = """# newdoc
 """
 
 
+_ONTONOTES = """#begin document (bc/cctv/00/cctv_0000); part 000
+bc/cctv 0 0    John NNP (NP* - - - Anna (PERSON* (ARG0* -
+bc/cctv 0 1   Smith NNP   *) - - - Anna       *)     *) (1)
+
+bc/cctv 0 0      Ja  UH    * - - - Anna        * -
+
+#end document
+#begin document (bc/cctv/00/cctv_0001); part 000
+bc/cctv 0 0   China NNP    * - - - Anna    (GPE) * * -
+#end document
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "words", "tags", "notes"),
     [
+        (
+            _ONTONOTES,
+            "John Smith Ja China",
+            "B-PERSON I-PERSON O B-GPE",
+            ("column 4 and tags in 11 of 11",),
+        ),
+        ("a DT (LOC)\nb NN *\n", "a b", "B-LOC O", ()),
+        # A column of a single tag.
+        ("a B-X O\nb I-X O\n", "a b", "B-X I-X", ("tags in 2 of 3",)),
+        ("a B_X O\nb O O\n", "a b", "B_X O", ("tags in 2 of 3",)),
+        ("B-X a O\nO b O\n", "a b", "B-X O", ("column 2 and tags in 1 of 3",)),
+        ("a DT _\nb NN _\n", "a b", "DT NN", ("tags in 2 of 3",)),
+        ("a DT O\nb NN O\n", "a b", "O O", ()),
         (
             _GERMEVAL,
             "Troia University of Berlin Ja",
@@ -278,7 +306,7 @@ _CONLLU = """# newdoc
 )
 def test_columns_of_other_formats(text, words, tags, notes, tmp_path):
     """Oracle: the words and outer or universal tags, written down."""
-    read = read_conll(_write(tmp_path, text))
+    read = read_conll(_write(tmp_path, text), learn=True)
     assert read.words == words.split()
     if tags is not None:
         assert read.tags == tags.split()
@@ -330,13 +358,15 @@ def test_the_language_before_words_is_left_out(words, kept, tmp_path):
         ("a B-caf\u00e9\nb B-cafe\u0301\nc B-Caf\u00e9\n", "'B-Café' and 'B-café'"),
         ("a 3\nb 10\n", "the tags are numbers"),
         ("a B-X\n, O\n文 O\n5 O\n", None),
+        ("a PER\nb O\n", "tags such as PER do not say where entities begin"),
+        ("a X-B\nb o\n", 'read the tag "X-B" as "B-X"'),
     ],
 )
 def test_odd_words_and_tags_are_said(text, warned, tmp_path, capsys):
     """Oracle: by hand."""
     text = read_conll(_write(tmp_path, text))
     prepare(text, labels := label_names(text))
-    assert labels in (("3", "10"), ("O", "B-X"), ("B-Café", "B-café"))
+    assert labels in (("3", "10"), ("O", "B-X"), ("B-Café", "B-café"), ("O", "PER"))
     out = capsys.readouterr().out
     assert warned in out if warned else not out
 

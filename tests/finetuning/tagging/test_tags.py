@@ -3,22 +3,43 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tagging.tags import breaks, entity_scores, scheme_of, tag_entities, to_bio
+from bert_tf.finetuning.tagging.tags import (
+    breaks,
+    entity_scores,
+    from_brackets,
+    odd_tags,
+    scheme_of,
+    spellings,
+    tag_entities,
+    to_bio,
+)
 
 _ENTITIES = [  # of the sentence a b c d e f g: PER a-c, LOC d, LOC e-f
     ("BIO", "B-PER I-PER I-PER B-LOC B-LOC I-LOC O"),
     ("IOB1", "I-PER I-PER I-PER I-LOC B-LOC I-LOC O"),
     ("IOBES", "B-PER I-PER E-PER S-LOC B-LOC E-LOC O"),
     ("BILOU", "B-PER I-PER L-PER U-LOC B-LOC L-LOC O"),
+    ("BMES", "B-PER M-PER E-PER S-LOC B-LOC E-LOC O"),
+    ("BMES", "B-PER M-PER E-PER W-LOC B-LOC E-LOC O"),
+    ("IOE", "I-PER I-PER E-PER E-LOC I-LOC E-LOC O"),
+    ("IOE", "I-PER I-PER I-PER E-LOC I-LOC I-LOC O"),
+    ("BIO", "B_PER I_PER I_PER B_LOC B_LOC I_LOC O"),
+    ("BMES", "PER-B PER-M PER-E LOC-S LOC-B LOC-E O"),
+    ("IOB1", "i:PER i:PER i:PER i:LOC b:LOC i:LOC o"),
+    ("BIO", "(PER* * *) (LOC) (LOC* *) *"),
+    ("BMES", "B M E S B E O"),
 ]
 
 
 @pytest.mark.parametrize(("scheme", "tags"), _ENTITIES)
 def test_schemes_become_bio(scheme, tags):
-    """Oracle: the same entities in all schemes, written down."""
-    assert tag_entities(tags.split())
-    assert scheme_of([["O"], tags.split()]) == scheme
-    assert to_bio(tags.split(), scheme) == _ENTITIES[0][1].split()
+    """Oracle: the same entities in all schemes and spellings, written down."""
+    tags = from_brackets(tags.split()) if "*" in tags else tags.split()
+    tags = [spellings({*tags}).get(tag, tag) for tag in tags]
+    assert tag_entities(tags) and not odd_tags({*tags})
+    assert scheme_of([["O"], tags]) == scheme
+    expected = _ENTITIES[0][1].split()
+    assert to_bio(tags) == ([tag[0] for tag in expected] if "B" in tags else expected)
 
 
 def test_what_breaks_bio():
@@ -26,7 +47,9 @@ def test_what_breaks_bio():
     tags = "I-X O I-X B-X I-Y I-Y O B I".split()
     assert breaks(tags) == [0, 2, 4]
     assert scheme_of([["B-X", "O", "I-X"]]) == "BIO"
-    assert tag_entities(["O", "B", "I"]) and not tag_entities(["DET", "O"])
+    assert tag_entities(["O", "B", "I"])
+    for others in ("DET O", "S O", "PER LOC O", "S_a E_b", "NN-B VB-I JJ", "B_X LOC O"):
+        assert not tag_entities(others.split()) and not spellings({*others.split()})
 
 
 def _conlleval(gold, predicted):

@@ -13,15 +13,12 @@ from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
-from bert_tf.weights.names import STATE
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.casing import guess_casing
 from tfrecords.files import named_errors
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")
-# The same for what only training needs; see `compression.distillation`.
-_TRAINING_ONLY = ("distillation", STATE)
 # The formats of other programs. The first that recognizes a path opens it.
 FORMATS = (google, huggingface, kerashub, saved_model, model_garden)
 # Downloads for paths such as "hf:org/name", by the part before the colon; each returns a folder.
@@ -127,26 +124,33 @@ def _open_run(
             "predict, export.classifier and results can read it"
         )
     saved = saved_tensors(checkpoint)
-    unneeded = sorted(path for path in saved if path.split("/")[0] in _TRAINING_ONLY)
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
-    # A task of the user may have a model with names of its own.
-    others = {path: x for path, x in saved.items() if path not in {*found, *unneeded}}
+    others = {path: tensor for path, tensor in saved.items() if path not in found}
     bias = found.get("task_model/head/dense_bias")
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = found, ()
     if not spec.config.bilstm:
         rows = own_rows(spec.config)
         tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
+    head = folder.read_head()
+    if others and (head or _is_pretraining(folder)):
+        unused, others = (*unused, *sorted(others)), {}
     opened = Checkpoint(
         path=checkpoint,
         format="",
         spec=spec,
         tensors=tensors | others,
-        unused=(*unused, *unneeded),
-        head=folder.read_head(),
+        unused=unused,
+        head=head,
         config_file=folder.file(CONFIG),
     )
     return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), folder.read_vocab)
+
+
+def _is_pretraining(folder: RunFolder) -> bool:
+    # The model of a fine-tuning run may have names of its own, that of a pre-training run has none.
+    flags = folder.read_flags()
+    return bool(flags) and "task" not in flags
 
 
 def run_of(checkpoint: Checkpoint) -> RunFolder | None:

@@ -59,7 +59,7 @@ _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
 _WIDTH_WITHOUT_DROPOUT = 256
 
 
-class Recipe(NamedTuple):
+class Start(NamedTuple):
     """Flags of run_pretraining to start with."""
 
     preset: str
@@ -80,7 +80,7 @@ _PASSES = 40
 _FEWEST_STEPS = 1000
 
 
-def suggest_recipe(num_examples: int, max_seq_length: int, device_type: str) -> Recipe:
+def suggest_start(num_examples: int, max_seq_length: int, device_type: str) -> Start:
     """Suggests how to pre-train on an amount of text.
 
     Args:
@@ -89,11 +89,11 @@ def suggest_recipe(num_examples: int, max_seq_length: int, device_type: str) -> 
         device_type: "CPU", "GPU" or "TPU".
     """
     enough = num_examples * max_seq_length >= _MUCH_TOKENS
-    recipe = _CPU if device_type == "CPU" else _MUCH_TEXT if enough else _LITTLE_TEXT
-    preset, batch_size, learning_rate, most_steps = recipe
+    chosen = _CPU if device_type == "CPU" else _MUCH_TEXT if enough else _LITTLE_TEXT
+    preset, batch_size, learning_rate, most_steps = chosen
     steps = max(_FEWEST_STEPS, round(_PASSES * num_examples / batch_size, -3))
     steps = int(min(steps, most_steps))
-    return Recipe(preset, batch_size, learning_rate, steps, min(steps // 20, 10_000))
+    return Start(preset, batch_size, learning_rate, steps, min(steps // 20, 10_000))
 
 
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:

@@ -39,6 +39,8 @@ from tfrecords.writer import atomic_write
 
 CONFIG = "bert_config.json"
 FLAGS = "flags.json"
+# The key in flags.json for the command that trains the run; earlier versions did not write it.
+COMMAND = "command"
 RECORDS = "records.json"
 HEAD = "head.json"
 # In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
@@ -169,6 +171,19 @@ class RunFolder:
                     f"{self.path} holds a run with --{name}={then}, not {now}: choose another "
                     "--output_dir, or use the same flags to resume"
                 )
+
+    def check_command(self, command: str) -> None:
+        """Checks that no other command trains the run.
+
+        Raises:
+            ValueError: one does.
+        """
+        saved = self.read_flags().get(COMMAND, command)
+        if saved != command:
+            raise ValueError(
+                f"{self.path} holds a run of {saved}: resume it with the same command, or choose "
+                "another --output_dir"
+            )
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
         """Writes what is known about the model and, if given, the flags.

@@ -1,7 +1,7 @@
 """A training run, put together from flags: devices, model, optimizer, weights."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -22,7 +22,6 @@ from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.loading import OPTIONAL, load_weights
-from bert_tf.weights.names import STATE, TEACHER
 from tfrecords.input_files import shortened
 
 
@@ -154,7 +153,11 @@ class Session:
         )
 
     def set_weights(
-        self, driver: Driver, model: keras.Model, weights: Sequence[keras.Variable]
+        self,
+        driver: Driver,
+        model: keras.Model,
+        weights: Sequence[keras.Variable],
+        preset: Collection[str] = (),
     ) -> bool:
         """Sets the weights from the first of these sources that exists, and prints which one.
 
@@ -167,6 +170,7 @@ class Session:
         Args:
             model: the model that `driver` trains.
             weights: the weights of the model that the initial checkpoint sets.
+            preset: the paths of weights that have their initial values already.
 
         Returns:
             whether the run resumes.
@@ -175,11 +179,8 @@ class Session:
         if path := driver.restore():
             say(f"Resuming from {path}, step {driver.step:,}.")
             return True
-        paths = [weight.path for weight in model.weights]
-        own = [path for path in paths if not path.startswith((f"{STATE}/", f"{TEACHER}/"))]
         if not init:
-            owner = " of the student" if any(x.startswith(f"{TEACHER}/") for x in paths) else ""
-            say(f"Initializing all weights{owner} randomly.")
+            say(f"Initializing all{' other' if preset else ''} weights randomly.")
             return False
         kept = load_weights(init.path, init.tensors, weights, self.mapping, OPTIONAL)
         loaded = {weight.path for weight in weights} - set(kept)
@@ -187,7 +188,8 @@ class Session:
         say(f"Initializing {len(loaded)} weights from {init.path}{kind}.")
         if self.mapping:
             say(self.mapping.describe())
-        if random := [path for path in own if path not in loaded]:
+        paths = [weight.path for weight in model.weights]
+        if random := [path for path in paths if path not in {*loaded, *preset}]:
             say(f"Initializing randomly: {', '.join(random)}.")
         if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
             say(f"Left out of the checkpoint: {shortened(unused)}.")

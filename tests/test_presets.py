@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bert_tf.presets import NAMED_SIZES, PRESETS, preset_config, suggest_recipe
+from bert_tf.presets import NAMED_SIZES, PRESETS, preset_config, suggest_start
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -30,9 +30,9 @@ def test_only_narrow_presets_train_without_dropout():
 
 def test_a_recipe_for_the_text_and_the_device():
     """Oracles: the recipe of docs/results.md for tiny on the CPU; BERT's own for much text."""
-    assert suggest_recipe(160_000, 64, "CPU") == ("tiny", 32, 1e-3, 20_000, 1000)
-    assert suggest_recipe(300, 128, "CPU").num_train_steps == 1000
-    bert = suggest_recipe(6_500_000, 512, "TPU")
+    assert suggest_start(160_000, 64, "CPU") == ("tiny", 32, 1e-3, 20_000, 1000)
+    assert suggest_start(300, 128, "CPU").num_train_steps == 1000
+    bert = suggest_start(6_500_000, 512, "TPU")
     assert bert[:3] == ("base", 256, 1e-4)
     assert math.isclose(bert.num_train_steps, 1_000_000, rel_tol=0.05)  # 40 passes over the text
-    assert suggest_recipe(100_000, 128, "GPU")[:3] == ("small", 256, 5e-4)
+    assert suggest_start(100_000, 128, "GPU")[:3] == ("small", 256, 5e-4)

@@ -94,8 +94,6 @@ class DistillationObjective:
     Trains a `Distillation`; predicts what the objective of the task predicts, with the student.
     """
 
-    reads_step = True
-
     def __init__(self, base: Objective, recipe: Recipe, num_train_steps: int = 1):
         self._base, self._recipe, self._steps = base, recipe, num_train_steps
         own = tuple(name for name in base.measures if name != "loss")

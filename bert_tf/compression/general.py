@@ -77,7 +77,7 @@ class GeneralStudent(PretrainingTask):
     def __init__(self, recipe: Recipe, teacher: Checkpoint, run_folder: str | None = None):
         self._recipe, self._teacher, self._run_folder = recipe, teacher, run_folder
         self._theirs = teacher.spec.config
-        self.teachers = {teacher.path: teacher.spec}
+        self.readers = {teacher.path: teacher.spec}
         if recipe.predicts and "masked_lm" not in map(part_of, teacher.tensors):
             raise ValueError(
                 f"{teacher.path} has no masked-LM head, whose predictions this recipe compares: "

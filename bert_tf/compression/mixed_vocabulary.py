@@ -197,7 +197,7 @@ class DualTraining(PretrainingTask):
                 "the teacher's tokens: put its vocab.txt beside it"
             )
         # Its vocabulary need not be that of the records.
-        self.teachers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
+        self.readers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> DualPretrainer:
         source = self._teacher
@@ -227,6 +227,9 @@ class DualTraining(PretrainingTask):
 
     def initial_weights(self, model: DualPretrainer) -> Sequence[keras.Variable]:
         return model.student.weights
+
+    def preset_weights(self, model: DualPretrainer) -> Sequence[keras.Variable]:
+        return model.teacher.weights
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
         theirs = self._teacher.spec.config

@@ -27,6 +27,8 @@ _OWN_STUDENTS = {
 class StudentOptions(command.Options):
     """What a student starts with, whatever it is trained on."""
 
+    command: ClassVar[str] = "compress"
+
     student_layers: str | None = option(
         None,
         help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
@@ -62,6 +64,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "teacher_model": "use --teacher",
         "student_model": "use --init_checkpoint",
     }
+    changes_examples: ClassVar[bool] = True
     result_files: ClassVar[tuple[str, ...]] = (*FineTuningOptions.result_files, COMPRESSION)
 
     recipe: str = option(

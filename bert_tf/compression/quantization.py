@@ -12,10 +12,12 @@ import tensorflow as tf
 
 from bert_tf.layers import fused
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.weights.names import STATE, num_layers, num_matrices
+from bert_tf.weights.names import num_layers, num_matrices
 
 # How fast the ranges of activations move: the default of the authors' code.
 _DECAY = 0.9999
+# What the names of a model's state begin with that is no weight.
+STATE = "quantization"
 
 
 def symmetric(x: tf.Tensor, largest: tf.Tensor, bits: tf.Tensor | int = 8) -> tf.Tensor:

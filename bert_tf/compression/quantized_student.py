@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compression.options import CompressionOptions
-from bert_tf.compression.quantization import Quantization, QuantizedModel, is_quantized
+from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.student import StudentTask
 from bert_tf.config import BertConfig
@@ -28,7 +28,7 @@ from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.names import STATE, num_layers
+from bert_tf.weights.names import num_layers
 from tfrecords.progress import progress_bar, say
 
 # The parts of the training data whose eigenvalues are measured.
@@ -89,6 +89,9 @@ class QuantizedTask(StudentTask):
         if eigenvalues is not None:
             bits = choose_bits(eigenvalues, *quantization.bits)
         return QuantizedModel(self._task.build_model(config), quantization, bits, eigenvalues)
+
+    def preset_weights(self, model: QuantizedModel) -> list[keras.Variable]:
+        return [weight for weight in model.weights if weight.path.startswith(f"{STATE}/")]
 
     def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
         return model.evaluated_weights()

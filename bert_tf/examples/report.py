@@ -5,7 +5,7 @@ import tensorflow as tf
 from bert_tf.examples.creation import CreationStatistics
 from bert_tf.examples.job import Job
 from bert_tf.examples.text_report import MAX_LOST, label_warnings
-from bert_tf.presets import suggest_recipe
+from bert_tf.presets import suggest_start
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.manifest import manifest_path
 
@@ -51,12 +51,12 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
         num_examples: the number of examples in them.
     """
     device = _device_type()
-    recipe = suggest_recipe(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
+    start = suggest_start(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
     inspect = command_line("tfrecords.inspect", input_file=input_file)
     train = command_line(
         "bert_tf.run_pretraining",
         input_file=input_file,
-        **recipe._asdict(),
+        **start._asdict(),
         strategy="tpu" if device == "TPU" else None,
         do_train=True,
         do_eval=True,

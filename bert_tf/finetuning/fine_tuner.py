@@ -110,7 +110,8 @@ class FineTuner:
     def set_weights(self) -> None:
         """Resumes, or sets the task's `initial_weights`; see `Session.set_weights`."""
         session, model = self._session, self.model
-        session.set_weights(self.driver, model, self._task.initial_weights(model))
+        preset = [weight.path for weight in self._task.preset_weights(model)]
+        session.set_weights(self.driver, model, self._task.initial_weights(model), preset)
         reads_pooler = self._task.head and self._task.head.reads_pooler
         frozen, init = session.options.freeze_encoder, session.init
         if frozen and reads_pooler and init and _POOLER not in init.tensors:

@@ -130,6 +130,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
     }
+    command: ClassVar[str] = "run_finetuning"
+    # Whether the command trains on other examples than those in the files.
+    changes_examples: ClassVar[bool] = False
     # The files that a finished run has written.
     result_files: ClassVar[tuple[str, ...]] = (EVAL_RESULTS_JSON,)
 
@@ -227,7 +230,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         **SEED,
         help="Seed that chooses which tenth of the training set to hold out if there is no dev "
-        "set. Default: --random_seed; in compress, the teacher's seed.",
+        "set. Default: --random_seed; in compress, that of the model to compress.",
         rare=True,
     )
     bias_correction: bool = option(

@@ -28,7 +28,7 @@ from bert_tf.finetuning.saved_run import (
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.run_folder import RunFolder
+from bert_tf.run_folder import COMMAND, RunFolder
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -129,7 +129,7 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
         ValueError: see `check_same_data`.
     """
     run = RunFolder(options.output_dir)
-    # In compress, the teacher's.
+    # A command may find the seed itself.
     options = dataclasses.replace(
         with_values_of(options, run), hold_out_seed=run.read_flags().get("hold_out_seed")
     )
@@ -204,7 +204,8 @@ def _train(
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
     tuner.set_weights()
-    flags = dataclasses.asdict(session.options) | dict(task.columns) | {DATA_CHECKSUMS: checksums}
+    flags = dataclasses.asdict(session.options) | dict(task.columns)
+    flags |= {COMMAND: session.options.command, DATA_CHECKSUMS: checksums}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         best = RunFolder(run.file(BEST))

@@ -105,8 +105,7 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
             )
         return False  # stopped before its first checkpoint: there is nothing to resume
-    if "recipe" in saved and not hasattr(options, "recipe"):
-        raise ValueError(f"{run.path} holds a run of compress: resume it with the same command")
+    run.check_command(options.command)
     run.check_flags(dataclasses.asdict(options), free=_FREE | _READING)
     return saved[FINISHED]
 
@@ -114,11 +113,11 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
 def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> list[str]:
     """Returns the splits whose examples must be those that a run began with.
 
-    The training examples of a finished run of `compress` are left out: some recipes change them.
+    The training examples of a finished run are left out if the command changes them.
     """
     dev, saved = task.dev_splits[0], run.read_flags()
     if options.do_train:
-        return [dev] if saved.get(FINISHED) and "recipe" in saved else [TRAIN, dev]
+        return [dev] if saved.get(FINISHED) and options.changes_examples else [TRAIN, dev]
     if not options.do_eval or task.has_dev:
         return []
     # A tenth of changed training examples would hold some that the model was trained on.

@@ -134,6 +134,10 @@ class Task(abc.ABC):
         """Returns the weights of the model that are set from the initial checkpoint."""
         return model.encoder.weights
 
+    def preset_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns the weights to which `build_model` gave their initial values."""
+        return []
+
     def training_objective(self, num_train_steps: int) -> Objective:
         """Returns the objective of a training run."""
         return self.objective

@@ -25,6 +25,7 @@ from tfrecords.command import option
 class PretrainingOptions(DeviceOptions):
     """What to pre-train, on which records, and how."""
 
+    command: ClassVar[str] = "run_pretraining"
     if_out_of_memory: ClassVar[str] = (
         "use a smaller --train_batch_size, --eval_batch_size or encoder, more "
         "--gradient_accumulation_steps, --rematerialize=layers, or shorter examples"

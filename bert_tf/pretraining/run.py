@@ -31,7 +31,7 @@ from bert_tf.pretraining.trained_on import (
     remember_records,
 )
 from bert_tf.resolution import check_length
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.run_folder import COMMAND, FLAGS, RunFolder
 from bert_tf.session import Session, training_devices
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver
@@ -74,16 +74,11 @@ def pretrain(
 
 def _check_folder(options: PretrainingOptions) -> None:
     """Raises a ValueError if the output folder holds a run of another command."""
-    saved = RunFolder(options.output_dir).read_flags()
-    if "task" in saved:
-        raise ValueError(
-            f"{options.output_dir} holds a fine-tuning run: choose another --output_dir"
-        )
-    if options.do_train and "recipe" in saved and not hasattr(options, "recipe"):
-        raise ValueError(
-            f"{options.output_dir} holds a run of compress: resume it with the same command, or "
-            f"start a new run with --init_checkpoint={options.output_dir}"
-        )
+    run = RunFolder(options.output_dir)
+    if "task" in run.read_flags():
+        raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
+    if options.do_train:
+        run.check_command(options.command)
 
 
 def _pretrain(
@@ -91,8 +86,8 @@ def _pretrain(
 ) -> dict[str, float]:
     options, run, say = session.options, session.run, session.say
     spec = session.resolve_model(
-        stored_vocabularies(named) | _of(task.teachers, "vocab"),
-        stored_casings(named) | _of(task.teachers, "lower_case"),
+        stored_vocabularies(named) | _of(task.readers, "vocab"),
+        stored_casings(named) | _of(task.readers, "lower_case"),
     )
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
@@ -100,8 +95,8 @@ def _pretrain(
     if held_out_from and not options.do_train:
         held_out_from += copies_of_records(run, named)
     phases = check_records(options, spec, named, held_out_from)
-    for teacher, phase in itertools.product(task.teachers.values(), phases):
-        check_length(teacher.config, phase.train.max_seq_length)
+    for reader, phase in itertools.product(task.readers.values(), phases):
+        check_length(reader.config, phase.train.max_seq_length)
     _check_batch_sizes(session, phases)
     objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
     trainer = _make_trainer(session, task, spec, objective)
@@ -111,7 +106,7 @@ def _pretrain(
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
-    _announce(options, spec, trainer, phases, say)
+    _announce(options, task, spec, trainer, phases, say)
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
@@ -187,7 +182,9 @@ def _set_weights(
     options, run, say = session.options, session.run, session.say
     if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    resumed = session.set_weights(driver, model, task.initial_weights(model))
+    resumed = session.set_weights(
+        driver, model, task.initial_weights(model), [x.path for x in task.preset_weights(model)]
+    )
     if resumed and options.do_train:
         for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")
@@ -201,7 +198,8 @@ def _flags(
     """Returns the flags to store, and the files whose held-out records stay held out for good."""
     split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
     held_out_from = {*_held_out_from(run), *map(absolute_path, split)}
-    return dataclasses.asdict(options) | {HELD_OUT_FROM: sorted(held_out_from)}
+    flags = dataclasses.asdict(options) | {COMMAND: options.command}
+    return flags | {HELD_OUT_FROM: sorted(held_out_from)}
 
 
 def _held_out_from(run: RunFolder) -> list[str]:
@@ -214,14 +212,14 @@ def _held_out_from(run: RunFolder) -> list[str]:
 
 def _announce(
     options: PretrainingOptions,
+    task: PretrainingTask,
     spec: ModelSpec,
     trainer: Trainer,
     phases: Sequence[PhaseRecords],
     say: Callable[[str], None],
 ) -> None:
     config = spec.config
-    trained = (w for w in trainer.model.weights if not w.path.startswith("distillation/"))
-    parameters = sum(math.prod(weight.shape) for weight in trained)
+    parameters = sum(math.prod(weight.shape) for weight in task.initial_weights(trainer.model))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "

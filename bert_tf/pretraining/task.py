@@ -1,4 +1,4 @@
-"""What a pre-training run trains; a run that learns from a teacher has its own."""
+"""What a pre-training run trains; other commands have their own."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,10 +15,10 @@ class PretrainingTask:
     """The model and the objective of a run.
 
     Attributes:
-        teachers: the models that the run learns from, by their paths; they read the same input.
+        readers: other models that read the records, by their paths.
     """
 
-    teachers: Mapping[str, ModelSpec] = {}
+    readers: Mapping[str, ModelSpec] = {}
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         """Returns the model to train, with random weights; `rematerialize` as in `BertEncoder`."""
@@ -35,6 +35,10 @@ class PretrainingTask:
     def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
         """Returns the weights of the model that the initial checkpoint sets."""
         return model.weights
+
+    def preset_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
+        """Returns the weights to which `build_model` gave their initial values."""
+        return ()
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
         """Returns the floating-point operations for a sequence; see `models.flops`."""

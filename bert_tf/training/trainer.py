@@ -31,9 +31,6 @@ class Objective(Protocol):
     Attributes:
         measures: the names of all measures.
         losses: the names of the measures to minimize.
-
-    An objective whose attribute `reads_step` is true finds the number of finished steps in the
-    batches of training, `step`, int64 [].
     """
 
     measures: tuple[str, ...]
@@ -56,9 +53,9 @@ class Trainer:
     before the division, and gradients are summed before clipping. The losses of a global batch
     therefore do not depend on the number of replicas or of accumulation steps.
 
-    In training, the model's inputs include `dropout_seed`, int32 [2]. It is a function of the seed,
-    the step, the replica and the accumulation step, so that a resumed run drops what an
-    uninterrupted one would have dropped.
+    In training, batches include `step`, the number of finished steps, int64 [], and `dropout_seed`,
+    int32 [2]. The seed is a function of the run's seed, the step, the replica and the accumulation
+    step, so that a resumed run drops what an uninterrupted one would have dropped.
 
     If the model computes in float16, the loss is scaled; see `DynamicLossScale`.
 
@@ -218,8 +215,7 @@ class Trainer:
         """
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)
-        if getattr(self.objective, "reads_step", False):
-            batch = batch | {"step": tf.identity(self.step)}
+        batch = batch | {"step": tf.identity(self.step)}
         global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
         gradients, sums = self._gradients(batch, global_counts, self._dropout_seed(replica))
         gradients = replica.all_reduce("SUM", gradients)

@@ -8,10 +8,6 @@ from typing import NamedTuple
 from bert_tf.config import BertConfig
 
 PARTS = ("encoder", "projection", "pooler", "masked_lm", "next_sentence", "head")
-# What the names of a model's state begin with that is no weight; see `compression.quantized_model`.
-STATE = "quantization"
-# The same for a teacher that trains; see `compression.mixed_vocabulary`.
-TEACHER = "distillation/teacher"
 
 
 class Weight(NamedTuple):

@@ -324,7 +324,7 @@ def test_a_run_resumes_exactly_and_starts_a_task(
     printed = capsys.readouterr().out
     assert "Resuming from" in printed
     assert f"Teacher: {options.teacher}" in printed
-    assert "Initializing all weights of the student randomly." in printed
+    assert "Initializing all other weights randomly." in printed
     count = sum(weight.numpy().size for weight in BertPretrainer(CONFIG).weights)
     assert f"2 layers of 8, {count:,} parameters" in printed
 

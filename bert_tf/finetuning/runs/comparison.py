@@ -13,12 +13,12 @@ from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS, FINISHED
-from bert_tf.run_folder import FLAGS, LOCATION_FLAGS, RunFolder
+from bert_tf.run_folder import COMMAND, FLAGS, LOCATION_FLAGS, RunFolder
 from bert_tf.training.metrics import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
 _VARYING = LOCATION_FLAGS | {
-    "random_seed", "hold_out_seed", DATA_CHECKSUMS, "do_train", "do_eval", "do_predict",
+    "random_seed", "hold_out_seed", COMMAND, DATA_CHECKSUMS, "do_train", "do_eval", "do_predict",
     "eval_batch_size",
 }  # fmt: skip
 # Flags that say where a model comes from, and what of it is trained.

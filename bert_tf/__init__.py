@@ -25,6 +25,8 @@ _MODULES = {
 _PACKAGES = ("plots",)
 __all__ = ["__version__", *_MODULES, *_PACKAGES]
 
+# `python -m bert_tf.NAME` runs cli/NAME.py.
+__path__.append(f"{__path__[0]}/cli")
 registration.register()
 process.keep_docstrings()
 

@@ -92,9 +92,9 @@ def test_the_readme_names_every_room():
 def test_bert_tf_has_every_command():
     """Oracles: the modules that are commands; setup.cfg names the entry."""
     modules = {
-        f"{path.parent.name}.{path.stem}"
+        f"{package}.{path.stem}"
         for package in PACKAGES
-        for path in (ROOT / package).glob("*.py")
+        for path in (ROOT / package).rglob("*.py")
         if "command.run(Options" in path.read_text()
     }
     assert set(COMMANDS.values()) == modules

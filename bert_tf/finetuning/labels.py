@@ -12,7 +12,13 @@ import numpy as np
 
 from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.columns import ID
-from bert_tf.finetuning.lists import class_name, parse_list, resembles_list, split
+from bert_tf.finetuning.lists import (
+    class_name,
+    other_separator,
+    parse_list,
+    resembles_list,
+    split,
+)
 from bert_tf.finetuning.tables import Table, as_number, fold, shown
 from tfrecords.progress import say
 
@@ -80,13 +86,46 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
     """
     rows = []
     for row, value in enumerate(table.column(column)):
-        if isinstance(value, str):
-            items = _parse_list(table, row, value)
-            value = split(value, separator) if items is None else items
         items = value if isinstance(value, list) else [] if value is None else [value]
+        if isinstance(value, str):
+            found = _parse_list(table, row, value)
+            items = _split(table, row, value, separator) if found is None else found
+        # The numbers of classes.
+        numbers = all(type(item) in (int, float) and item % 1 == 0 for item in items)
+        for item in items:
+            if is_empty(item) or not (isinstance(item, str) or numbers):
+                raise ValueError(
+                    f"{table.at(row)}: {shown(item)} is not the name of a class: write a list of "
+                    'names in quotes, such as ["a", "b"], or [] for no class'
+                )
         names = (_class_name(table, row, item) for item in items)
         rows.append(tuple(dict.fromkeys(names)))
     return rows
+
+
+def check_separator(table: Table, column: str, separator: str | None) -> None:
+    """Checks that names of classes are not separated by something else.
+
+    Args:
+        separator: that of the flag; None for the default, a comma.
+
+    Raises:
+        ValueError: they seem to be; with a flag, this is a warning.
+    """
+    cells = [cell for cell in table.column(column) if isinstance(cell, str)]
+    if not (found := other_separator(cells, separator or ",")):
+        return
+    other, count, total = found
+    problem = (
+        f"{table.path}: {count:,} of {total:,} cells of {column!r} hold {other!r}, but hardly any "
+        f"{separator or ','!r}, which separates classes"
+    )
+    if separator is None:
+        raise ValueError(
+            f"{problem}: give --label_separator={'$' * (not other.isprintable())}{other!r}, or "
+            f"--label_separator=, if {other!r} is part of the names"
+        )
+    say(f"WARNING: {problem}.")
 
 
 def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...]:
@@ -121,6 +160,17 @@ def _parse_list(table: Table, row: int, text: str) -> list | None:
             f"{table.at(row)}: {shown(text)} starts like a list, but is {error}: write "
             '["a", "b"], or ["(a)"] for a single name that starts with a bracket'
         ) from None
+
+
+def _split(table: Table, row: int, text: str, separator: str) -> list[str]:
+    """Returns the parts of a text between separators; checks that none of them may be several."""
+    parts = split(text, separator)
+    if any(map(resembles_list, parts)) or (len(parts) == 1 and separator in parts[0]):
+        raise ValueError(
+            f"{table.at(row)}: {shown(text)} may be one name or several: write it as a list, such "
+            'as ["a", "b"]'
+        )
+    return parts
 
 
 def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, ...]]:

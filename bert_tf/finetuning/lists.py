@@ -14,7 +14,11 @@ from bert_tf.finetuning.tables import parse_json
 
 # The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")
-_BROKEN_LIST = re.compile(r"\[.*\]|\{.*\}|\(\s*['\"].*|array\(.*", re.DOTALL)
+_BROKEN_LIST = re.compile(r"\[.*\]|\{.*\}|\(\s*['\"].*|(?:set|array)\(.*", re.DOTALL)
+_OPENING_QUOTES = "\"'“„‘«"
+_QUOTED = r"""\s*(?:"(.*?)"|'(.*?)'|[“„‘«](.*?)[”“’»])\s*"""
+# What may separate names of classes; all but spaces are rare in names.
+_SEPARATORS = "|;/,\n，；、•·&+"
 
 
 def class_name(text: str) -> str:
@@ -24,9 +28,11 @@ def class_name(text: str) -> str:
 
 def is_plain(name: str, separator: str) -> bool:
     """Returns whether a class name can be read back after joining names with the separator."""
+    if name[:1] in (*_OPENING_QUOTES, "") or _LIST.match(name):
+        return False
     parts = split(name + separator + name, separator)
     one_line = len(name.splitlines()) == 1 and "\t" not in name
-    return one_line and not _LIST.match(name) and [*map(class_name, parts)] == [name] * 2
+    return one_line and [*map(class_name, parts)] == [name] * 2
 
 
 def join_classes(names: Sequence[str], separator: str) -> str:
@@ -43,7 +49,7 @@ def as_json(name: str) -> str:
 
 
 def parse_list(text: str) -> list | None:
-    """Returns the items of a JSON list, or of a Python list, tuple or set.
+    """Returns the items of a JSON list, or of a Python list, tuple or set, in quotes or not.
 
     Returns None if the text does not start like a list.
 
@@ -51,15 +57,25 @@ def parse_list(text: str) -> list | None:
         ValueError: it starts like a list, but is not one.
     """
     text = text.strip()
+    if text[:1] in ("'", '"') and text[-1] == text[0] and resembles_list(text[1:-1]):
+        inner = _parse_value(text)
+        text = (inner if isinstance(inner, str) else text[1:-1]).strip()
     if not _LIST.match(text):
         return None
-    try:
-        value = parse_json(text)
-    except (ValueError, RecursionError):
-        value = _parse_python(text)
-    if not isinstance(value, list | tuple | set):
+    value = _parse_value(text)
+    if value is None:
         raise ValueError("neither JSON nor Python")
+    if not isinstance(value, list | tuple | set):
+        raise ValueError("not one")
     return list(value)
+
+
+def _parse_value(text: str) -> Any:
+    """Returns the value of JSON, or else of a Python literal; None if the text is neither."""
+    try:
+        return parse_json(text)
+    except (ValueError, RecursionError):
+        return _parse_python(text)
 
 
 def _parse_python(text: str) -> Any:
@@ -89,5 +105,31 @@ def resembles_list(text: str) -> bool:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Returns the parts of a text between separators, without empty ones."""
-    return [part for part in text.split(separator) if part.strip()]
+    """Returns the parts of a text between separators, without empty ones.
+
+    Quotes around a part are left out; it may contain separators.
+    """
+    end = rf"(?={re.escape(separator)}|\Z)"
+    part = re.compile(rf"{_QUOTED}{end}|.*?{end}", re.DOTALL)
+    parts, start = [], 0
+    while start <= len(text):
+        match = part.match(text, start)
+        parts.append(match[match.lastindex or 0])
+        start = match.end() + len(separator)
+    return [part for part in parts if part.strip()]
+
+
+def other_separator(cells: Sequence[str], separator: str) -> tuple[str, int, int] | None:
+    """Returns what seems to separate names instead, in how many cells, and of how many; or None.
+
+    Lists do not count. At least a tenth of the other cells hold it, and hardly any `separator`. A
+    space separates names only if these are fewer than the cells that differ.
+    """
+    cells = [cell for cell in cells if cell.strip() and not _LIST.match(cell.strip(" '\""))]
+    counts = {x: sum(x in cell for cell in cells) for x in _SEPARATORS}
+    words = [cell.split() for cell in cells]
+    if len({word for parts in words for word in parts}) < len({*map(tuple, words)}):
+        counts[" "] = sum(" " in cell for cell in cells)
+    other = max(counts, key=counts.get)
+    least = max(len(cells), 100 * sum(separator in cell for cell in cells)) / 10
+    return (other, counts[other], len(cells)) if counts[other] >= max(least, 1) else None

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
-_DELIMITERS = ",;\t"
+# The line with which Excel states the delimiter.
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?(?=\n)', re.IGNORECASE)
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
 # Characters that only choose the look of the character before them.
@@ -32,21 +33,23 @@ class Table:
 
     Attributes:
         path: the file, for messages.
-        lines: the number of the line on which each row begins.
+        lines: the number of the line on which each row begins, or of each object of a JSON list.
         columns: the cells by the name of their column: strings, or any JSON value; None where a
             JSON object lacks the key. Bytes that are not UTF-8 are lone surrogates.
+        unit: what `lines` count: "line" or "object".
     """
 
     path: str
     lines: list[int]
     columns: dict[str, list[Any]]
+    unit: str = "line"
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def at(self, row: int) -> str:
         """Returns where a row is, for messages."""
-        return f"{self.path}, line {self.lines[row]:,}"
+        return f"{self.path}, {self.unit} {self.lines[row]:,}"
 
     def column(self, name: str, advice: str = "") -> list[Any]:
         """Returns the cells of a column.
@@ -127,10 +130,13 @@ def read_table(path: str) -> Table:
     """Reads a table; the end of its name determines the format.
 
     - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
-      Fields are separated by the most frequent of comma, semicolon and tab in the first line.
+      Fields are separated by the most frequent of comma, semicolon and tab in the first line, or
+      by | if it has none of them. A line such as `sep=;` before it states the separator.
     - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
-      the whole file follows the quoting rules of `.csv`; if so, prints a note.
-    - `.json`, `.jsonl`, compressed or not: an object per line, whose keys name the columns.
+      the whole file follows the quoting rules of `.csv`; if so, prints a note. With a line `sep=`,
+      it is read as `.csv`.
+    - `.json`, `.jsonl`, compressed or not: an object per line, whose keys name the columns, or a
+      list of such objects.
 
     Blank lines are skipped, except in a file with a single column, where they are empty cells. A
     byte order mark is skipped, too. Line ends may be those of Windows. Prints the number of fields
@@ -148,6 +154,8 @@ def read_table(path: str) -> Table:
             "--task=ner"
         )
     content = read_file(path).decode(errors="surrogateescape")
+    if kind == "tsv" and _DELIMITER_LINE.match(content):
+        kind = "csv"
     rows = list(readers[kind](path, content))
     if not rows:
         if "\r" in content and "\n" not in content:
@@ -158,13 +166,21 @@ def read_table(path: str) -> Table:
         raise ValueError(f"{path} holds no examples")
     lines, values = zip(*rows, strict=True)
     names = dict.fromkeys(name for row in values for name in row)
-    return Table(path, list(lines), {name: [row.get(name) for row in values] for name in names})
+    columns = {name: [row.get(name) for row in values] for name in names}
+    is_list = kind in ("json", "jsonl") and _is_list(content)
+    return Table(path, list(lines), columns, "object" if is_list else "line")
 
 
 def _csv_rows(
     path: str, content: str, delimiter: str | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    delimiter = delimiter or max(_DELIMITERS, key=content.partition("\n")[0].count)
+    if stated := _DELIMITER_LINE.match(content):
+        # The rest of the line stays, so that all others keep their numbers.
+        delimiter, content = stated[1], content[stated.end() :]
+    header = content.lstrip("\r\n").partition("\n")[0]
+    if not delimiter:
+        common = max(",;\t", key=header.count)
+        delimiter = common if common in header or "|" not in header else "|"
     # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
     # to the tokenizer it is a space.
     content = re.sub("\r(?!\n)", " ", content)
@@ -273,22 +289,50 @@ def _named(
 
 
 def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(content.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-        except json.JSONDecodeError as error:
-            problem = f"{error.msg} at column {error.colno}"
-            raise ValueError(f"{path}, line {number:,} is not JSON: {problem}") from None
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number:,} cannot be read: {error}") from None
+    if _is_list(content):
+        rows, unit = enumerate(_parse(path, 1, content), 1), "object"
+    else:
+        lines = enumerate(content.split("\n"), 1)
+        rows, unit = ((n, _parse(path, n, line)) for n, line in lines if line.strip()), "line"
+    rows = [*rows]
+    for number, row in rows:
         if not isinstance(row, dict):
             raise ValueError(
-                f"{path}, line {number:,} is not a JSON object: write one per line, such as "
+                f"{path}, {unit} {number:,} is not a JSON object: write one per line, such as "
                 '{"text": "...", "label": "..."}'
             )
-        yield number, row
+    if len(rows) == 1 and _is_nested([*rows[0][1].values()]):
+        raise ValueError(
+            f"{path} holds all rows in one object: write one object per line, as pandas does with "
+            'to_json(path, orient="records", lines=True)'
+        )
+    yield from rows
+
+
+def _is_list(content: str) -> bool:
+    return content.lstrip().startswith("[")
+
+
+def _is_nested(values: Collection[Any]) -> bool:
+    """Returns whether the values of an object hold columns or rows, as pandas writes them."""
+    parts = [part for value in values if isinstance(value, list) for part in value]
+    return all(isinstance(value, dict | list) for value in values) and (
+        any(isinstance(value, dict) for value in values)
+        or any(isinstance(part, dict | list) for part in parts)
+    )
+
+
+def _parse(path: str, line: int, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at column {error.colno}"
+        raise ValueError(
+            f"{path}, line {line + error.lineno - 1:,} is not JSON: {problem}; write one object "
+            "per line, or a list of objects"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {line:,} cannot be read: {error}") from None
 
 
 def parse_json(line: str) -> Any:

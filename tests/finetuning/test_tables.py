@@ -1,6 +1,7 @@
 """The tables that users bring, worked by hand."""
 
 import csv
+import json
 
 import pytest
 
@@ -22,7 +23,7 @@ def write(folder, name: str, data: bytes) -> str:
     return str(folder / name)
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys):
     """Oracle: the texts that the standard library's writer wrote, after a byte order mark.
@@ -37,6 +38,18 @@ def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys
     assert table.columns == {"text": texts, "label": ["x"] * len(TEXTS)}
     assert table.lines[:4] == [2, 3, 4, 8]
     assert "a.csv: 1 field with line breaks, the first in line 4." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
+@pytest.mark.parametrize("first", ["sep={}\r\n", '\ufeff"sep={}"\n', "SEP={}\n"])
+def test_delimiters_that_excel_states(tmp_path, name, delimiter, first):
+    """Oracle: by hand; lines keep their numbers, and fields may be quoted."""
+    rows = 'text,x;y\n"a ""b""",1\n'.replace(",", delimiter)
+    if delimiter == ";":
+        rows = rows.replace("x;y", '"x;y"')
+    table = read_table(write(tmp_path, name, (first.format(delimiter) + rows).encode()))
+    assert table.columns == {"text": ['a "b"'], "x;y": ["1"]} and table.lines == [3]
 
 
 def test_stray_quotes_that_join_rows_are_said(tmp_path, capsys):
@@ -146,7 +159,14 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.csv", b'a,b\n"1"x,2\n', "a.csv, line 2: ',' expected after '\"'; inside a quoted"),
         ("a.tsv", b"a\tb\n1\n", "a.tsv, line 2: 1 column, but the first line has 2: 'a', 'b'"),
         ("a.json", b'{"a": 1}\n{"a": \n', "a.json, line 2 is not JSON: Expecting value at column"),
-        ("a.json", b'[{"a": 1}]\n', "a.json, line 1 is not a JSON object: write one per line"),
+        ("a.json", b'["a"]\n', "a.json, object 1 is not a JSON object: write one per line"),
+        ("a.json", b'["a"]\n["b"]\n', "a.json, line 2 is not JSON: Extra data at column 1"),
+        ("a.json", b'[\n{"a": 1},\n{"a" 1}]', "a.json, line 3 is not JSON: Expecting ':'"),
+        ("a.json", b'{\n"a": 1\n}', "enclosed in double quotes at column 2; write one object per"),
+        ("a.json", b'{"a": {"0": 1}, "b": {"0": 2}}', "a.json holds all rows in one object"),
+        ("a.json", b'{"columns": ["a"], "data": [[1]]}', "a.json holds all rows in one object"),
+        ("a.json", b"[]", "a.json holds no examples"),
+        ("a.csv", b"sep=;\na;b\n1\n", "a.csv, line 3: 1 column, but the first line has 2"),
         (
             "a.json",
             b'{"a": 1}\n{"a": 1, "b": 2, "a": 1}',
@@ -159,6 +179,15 @@ def test_damaged_files_are_one_clear_line(tmp_path, name, data, message):
     with pytest.raises(ValueError) as caught:
         read_table(write(tmp_path, name, data))
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_list_of_objects(tmp_path, indent):
+    """Oracle: by hand; pandas writes such files."""
+    rows = [{"text": "a\nb", "label": None}, {"text": "c", "id": 7}]
+    table = read_table(write(tmp_path, "a.json", json.dumps(rows, indent=indent).encode()))
+    assert table.columns == {"text": ["a\nb", "c"], "label": [None, None], "id": [None, 7]}
+    assert table.at(1).endswith("a.json, object 2")
 
 
 def test_missing_files(tmp_path):

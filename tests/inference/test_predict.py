@@ -438,7 +438,9 @@ def test_examples_before_a_wrong_line_are_predicted(tmp_path):
         ([{"Review": "a"}, {"REVIEW": "b"}], "has the columns 'Review' and 'REVIEW'"),
         ([{"review": ["a"]}], "line 1: 'review' is "),
         ([{"x": "a"}, {"y": "b"}], "has no column 'review'"),
-        ([["a"]], "line 1 is not a JSON object"),
+        ([["a"]], "object 1 is not a JSON object"),
+        ([[{"review": "a"}, {"review": "b"}]], ["a", "b"]),
+        ([[{"review": "a"}, {"review": None}]], "object 2: 'review' is missing or null"),
     ],
 )
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.jsonl.gz"])

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -73,7 +74,9 @@ class _Reader:
         self._type, self.separator = options.label_type, options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
-        self._tables: dict[str, tuple[Table, Columns]] = {}
+        self._stated_separator = options.label_separator
+        # Tables with their columns and parsed labels.
+        self._tables: dict[str, tuple[Table, Columns, Any]] = {}
         self.guessed: Mapping[str, str] = {}
 
     def head(self, train_file: str | None) -> Head:
@@ -81,17 +84,20 @@ class _Reader:
 
         Classes are sorted, or the names of their columns.
         """
-        table, columns = self._tables[train_file] = self._open(train_file, TRAIN)
+        table, columns = self._open(train_file, TRAIN)
+        rows = self._parse(table, columns)
+        self._tables[train_file] = table, columns, rows
         if len(columns.labels) > 1:
             return Head("classifier", self._wanted.labels)
         (column,) = columns.labels
         if not self._wanted.labels and fold(column) != "label":
             self._wanted = columns
             self.guessed = {"text_column": columns.text, "label_column": column}
-        rows = self._parse(table, columns)
         if self._type == "number":
             mean, deviation = labels.measure_numbers(table.path, column, rows)
             return Head("classifier", mean=mean, deviation=deviation)
+        if self._type == "classes":
+            labels.check_separator(table, column, self._stated_separator)
         found = {name for names in rows for name in names}
         if len(found) < 2:
             raise ValueError(
@@ -117,11 +123,13 @@ class _Reader:
             ValueError, OSError: the file is missing or malformed; the message names the line.
         """
         path = getattr(files, f"{split}_file")
-        table, columns = self._tables.pop(path, None) or self._open(path, split)
+        table, columns, rows = self._tables.pop(path, None) or (*self._open(path, split), None)
         ids, notes = labels.read_ids(table, columns.id)
         targets = {}
         if split != _TEST or labels.has_labels(table, columns.labels):
-            targets = self._targets(names, table, columns)
+            targets = self._targets(
+                names, table, self._parse(table, columns) if rows is None else rows
+            )
         else:
             notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
         texts_b = table.texts(columns.text_b) if columns.text_b else None
@@ -144,9 +152,8 @@ class _Reader:
         return labels.read_single(table, column)
 
     def _targets(
-        self, names: tuple[str, ...], table: Table, columns: Columns
+        self, names: tuple[str, ...], table: Table, rows: list[tuple[str, ...]] | np.ndarray
     ) -> dict[str, np.ndarray]:
-        rows = self._parse(table, columns)
         if self._type == "number":
             return {"values": rows.astype(np.float32)}
         indices = labels.class_indices(table, rows, names)

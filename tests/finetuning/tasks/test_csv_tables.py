@@ -238,8 +238,23 @@ def test_several_classes_at_once(write, name, data, flags):
         ('["it\'s", "a \\"b\\""]', 'it\'s|a "b"'),
         (r"""["it's", 'a "b"', 'c\d']""", 'it\'s|a "b"|c\\d'),
         ("['a, b', 'c']", "a, b|c"),
-        ("[1, 2.0, True]", "1 2 true"),
-        ("['sport', 1]", "sport 1"),
+        ("[1, 2.0]", "1 2"),
+        ("['sport', 1]", None),
+        ("[True]", None),
+        ("[0.5]", None),
+        ("['a', '']", None),
+        ("'sport', 'nature'", "sport nature"),
+        ('"sport","nature"', "sport nature"),
+        ("“sport”, „nature“", "sport nature"),
+        ("'a, b', 'c'", "a, b|c"),
+        ("'rock 'n' roll', it's", "rock 'n' roll|it's"),
+        ("'80s, rock 'n' roll", "'80s|rock 'n' roll"),
+        ("\"['sport', 'nature']\"", "sport nature"),
+        ('"[\\"sport\\"]"', "sport"),
+        ("'[\"sport\"]'", "sport"),
+        ("\"['sport' 'nature']\"", None),
+        ("'sport, nature'", None),
+        ("sport, ['nature']", None),
         ("['sport', 'sport ']", "sport"),
         ('["(other)"]', "(other)"),
         ("[]", ""),
@@ -283,6 +298,39 @@ def test_lists_in_cells(write, cell, names, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("cells", "given", "advised"),
+    [
+        (["a|b", "b", "a|c"], None, "'|'"),
+        (["a; b", "a;c"] + ["c"] * 9, None, "';'"),
+        (["a / b", "c"], None, "'/'"),
+        (["a\nb", "c"], None, r"$'\n'"),
+        (["x y", "x z", "x y z", "z"], None, "' '"),
+        (["food, drinks|sport"] + ["sport|food"] * 19, None, "'|'"),
+        (["'a'|'b'", "'b'"], None, "'|'"),
+        (["a,b", "c"], ";", "',', but hardly any ';'"),
+        (["a|b", "c"], ",", "'|', but hardly any ','"),
+        (["C/C++, Java", "Go"], None, None),
+        (["science fiction", "pop music", "rock music", "pop"], None, None),
+        (["a|b"] + ["c"] * 10, None, None),
+        ([["a|b"], ["c|d"]], None, None),
+        (["a;b", "c"], ";", None),
+    ],
+)
+def test_other_separators_are_noticed(write, cells, given, advised, capsys):
+    """Oracle: by hand. A separator that the user gave is kept, with a warning."""
+    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": c}) for c in cells))
+    flags = dict(train_file=path, dev_file=path, label_type="classes", label_separator=given)
+    if advised and not given:
+        with pytest.raises(ValueError, match="cells of 'label' hold") as caught:
+            read(**flags)
+        assert f"give --label_separator={advised}, or --label_separator=, if" in str(caught.value)
+        return
+    read(**flags)
+    out = capsys.readouterr().out
+    assert ("WARNING" in out) == bool(advised) and (advised or "") in out
+
+
+@pytest.mark.parametrize(
     ("cells", "message"),
     [
         (["['a', 'b']", "['a']"], "line 1: .* looks like a list, .* --label_type=classes"),
@@ -303,12 +351,13 @@ def test_a_column_of_lists_is_not_one_of_single_classes(write, cells, message, c
         with pytest.raises(ValueError, match=message):
             read(train_file=path, dev_file=path)
         return
-    task, _ = read(train_file=path, dev_file=path)
+    task, _ = read(names=["train"], train_file=path, dev_file=path)
     assert task.labels == tuple(sorted(cells))
-    assert ("looks like a list" in capsys.readouterr().out) == cells[0].startswith("[")
+    assert capsys.readouterr().out.count("looks like a list") == cells[0].startswith("[")
 
 
 NAMES = ("food, drinks", "sport", "(other)", '["x"]', "a\tb", "c\u2028d", "it's", "e|", "|f", "é")
+NAMES += ("'x'", '"x"', "'80s", "girls'")
 
 
 @pytest.mark.parametrize("separator", [",", "|", "||", " ", ", ", " and "])

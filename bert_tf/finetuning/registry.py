@@ -1,12 +1,13 @@
 """The table of fine-tuning tasks."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import csv_tables, glue, imdb, ner, squad, swag
+from bert_tf.finetuning.tasks import csv_tables, glue, imdb, squad, swag, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
@@ -16,7 +17,7 @@ from tfrecords.progress import say
 TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS, *swag.TASKS)}
 # Tasks made from the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
-    "ner": ner.make_ner,
+    "ner": functools.partial(tagged_files.make_tagging, "ner"),
     "squad": squad.squad,
     "squad2": squad.squad2,
     csv_tables.NAME: csv_tables.make_task,

@@ -106,7 +106,14 @@ class Task(abc.ABC):
         object.__setattr__(task, "metric", name)
         return task
 
-    @abc.abstractmethod
+    def read(self, files: DataFiles, split: str) -> Sized:
+        """Reads the examples of a split, for `read_splits`."""
+        raise NotImplementedError
+
+    def hold_out(self, examples: Sized, seed: int) -> tuple[Sized, Sized]:
+        """Holds out a tenth of "train", for `read_splits`; returns the rest and the tenth."""
+        raise NotImplementedError
+
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
         """Reads the examples of some splits; may leave out test splits that need not exist.
 
@@ -117,6 +124,12 @@ class Task(abc.ABC):
         Raises:
             ValueError, OSError: files are missing or malformed; the message names file and line.
         """
+        dev = self.dev_splits[0]
+        needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
+        splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}
+        if not self.has_dev and TRAIN in splits:
+            splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN], seed)
+        return {name: splits[name] for name in names}
 
     @abc.abstractmethod
     def featurize(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.labels import sorted_classes, warn_about_names
 from bert_tf.finetuning.tagging.tags import (
     breaks,
@@ -212,3 +213,18 @@ def _warn_about_words(text: TaggedText) -> None:
             f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
             f'as "{odd[0]}": is --text_column the column of words?'
         )
+
+
+def hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
+    """Holds out a random tenth of the documents; returns the rest and that tenth.
+
+    Raises:
+        ValueError: every document has a tag that no other has.
+    """
+    tags = [{tag for sentence in document for tag in sentence.tags} for document in text.documents]
+    counts = Counter(itertools.chain.from_iterable(tags))
+    only = np.array([any(counts[tag] == 1 for tag in found) for found in tags])
+    chosen, notes = choose_held_out(np.zeros(len(tags), np.int32), only, seed)
+    rest, tenth = ([*itertools.compress(text.documents, x)] for x in (~chosen, chosen))
+    # Other notes count all documents.
+    return replace(text, documents=rest), replace(text, documents=tenth, notes=notes)

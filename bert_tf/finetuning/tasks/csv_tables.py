@@ -14,9 +14,9 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.tasks.csv_tags import CsvTaggingTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
+from bert_tf.finetuning.tasks.tagged_files import make_tagging
 from tfrecords.progress import counted
 
 NAME = "csv"
@@ -38,7 +38,7 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         OSError: the training file cannot be read.
     """
     if options.label_type == "tags":
-        return CsvTaggingTask(options, head)
+        return make_tagging(NAME, options, head)
     reader = _Reader(options)
     head = head or reader.head(options.train_file)
     shared = dict(

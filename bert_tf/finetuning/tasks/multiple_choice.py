@@ -1,7 +1,7 @@
 """Multiple choice: which of several texts continues a text."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,12 +79,10 @@ class MultipleChoiceTask(Task):
     def head(self) -> Head:
         return Head("multiple_choice", self.labels)
 
-    def read_splits(
-        self, names: Collection[str], files: DataFiles, seed: int
-    ) -> dict[str, ChoiceExamples]:
+    def read(self, files: DataFiles, split: str) -> ChoiceExamples:
         if not files.data_dir:
             raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
-        return {name: self.read_files(files.data_dir, name) for name in names}
+        return self.read_files(files.data_dir, split)
 
     def featurize(
         self, examples: ChoiceExamples, tokenizer: WordPieceTokenizer, max_seq_length: int

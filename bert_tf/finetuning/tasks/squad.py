@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -70,12 +69,7 @@ class SquadTask(Task):
         self.metric = self.metrics[0]
         self.flags = (*_FLAGS, "null_score_diff_threshold") if self._nulls else _FLAGS
 
-    def read_splits(
-        self, names: Collection[str], files: DataFiles, seed: int
-    ) -> dict[str, SquadExamples]:
-        return {name: self._read(name, files) for name in names}
-
-    def _read(self, split: str, files: DataFiles) -> SquadExamples:
+    def read(self, files: DataFiles, split: str) -> SquadExamples:
         path = getattr(files, f"{split}_file")
         if not path and files.data_dir:
             path = f"{files.data_dir}/{split}-{self._version}.json"

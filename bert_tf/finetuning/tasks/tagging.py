@@ -1,9 +1,8 @@
 """Tagging: a tag for every word, such as named entities or parts of speech."""
 
-import abc
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
@@ -16,7 +15,7 @@ from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule
-from bert_tf.finetuning.tagging.tagged_text import TaggedText, prepare
+from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out, prepare
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
@@ -46,58 +45,59 @@ class TaggingFeatures(Features):
         return ", ".join([line, *self.notes])
 
 
+@dataclass(kw_only=True)
 class TaggingTask(Task):
-    """Assigns a tag to every word; subclasses say where the text comes from.
+    """Assigns a tag to every word.
 
     The first token of a word carries its tag. A text that is longer than the model's inputs is
     divided into overlapping windows. Each word is learned and predicted in the window in which it
     has the most context.
 
-    Args:
+    Attributes:
         labels: the tags, in the order of the model's outputs. If they are tags of entities in BIO,
             the metric is the F1 of entities, otherwise the accuracy.
+        read: maps the user's files and a split to its text, with tags of any scheme.
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
+        name, flags, columns, has_dev, test_has_targets: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
 
+    labels: Sequence[str]
+    read: Callable[[DataFiles, str], TaggedText] | None = None
+    document_context: bool = True
+    feature_based: str | None = None
+    name: str = "ner"
+    flags: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    has_dev: bool = True
+    test_has_targets: bool = False
+
     objective = TaggingObjective()
+    hold_out = staticmethod(hold_out)
     token_outputs = ("logits",)
     long_inputs = "Texts of any length are read in windows of {} tokens."
 
-    def __init__(
-        self,
-        labels: Sequence[str],
-        document_context: bool = True,
-        feature_based: str | None = None,
-    ):
-        self.labels, self.document_context = tuple(labels), document_context
-        self.feature_based = feature_based
-        self.head = Head("tagger", self.labels)
-        self.has_entities = tag_entities(labels)
+    def __post_init__(self):
+        self.head = Head("tagger", tuple(self.labels))
+        self.has_entities = tag_entities(self.labels)
         self.metrics = ("accuracy", "loss", "macro_precision", "macro_recall", "macro_f1")
         if self.has_entities:
             self.metrics = ("f1", "precision", "recall", "accuracy", "loss")
         self.metric = self.metrics[0]
-        self._index = {label: number for number, label in enumerate(labels)}
+        self._index = {label: number for number, label in enumerate(self.labels)}
 
     def build_model(self, config: BertConfig) -> BertTaskModel | FeatureTagger:
         if self.feature_based:
             return FeatureTagger(config, len(self.labels), self.feature_based)
         return super().build_model(config)
 
-    @abc.abstractmethod
-    def read_texts(
-        self, names: Collection[str], files: DataFiles, seed: int
-    ) -> dict[str, TaggedText]:
-        """Reads splits as `Task.read_splits` does, with tags of any scheme."""
-
     def read_splits(
         self, names: Collection[str], files: DataFiles, seed: int
     ) -> dict[str, TaggedText]:
-        texts = self.read_texts(names, files, seed)
+        texts = super().read_splits(names, files, seed)
         if "dev" in texts and not texts["dev"].tags:
             raise ValueError(
                 f"{texts['dev'].path} has no tags: give a file without tags as --test_file"

@@ -2,14 +2,14 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
-from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # With more classes than this, the output does not count their examples.
@@ -50,17 +50,9 @@ class TextTask(Task):
     flags: tuple[str, ...] = ("data_dir",)
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def read_splits(
-        self, names: Collection[str], files: DataFiles, seed: int
-    ) -> dict[str, TextExamples]:
-        dev = self.dev_splits[0]
-        needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
-        splits = {name: self._read(files, name) for name in dict.fromkeys(needed)}
-        if not self.has_dev and TRAIN in splits:
-            splits[TRAIN], splits[dev] = hold_out(splits[TRAIN], seed)
-        return {name: splits[name] for name in names}
+    hold_out = staticmethod(hold_out)
 
-    def _read(self, files: DataFiles, split: str) -> TextExamples:
+    def read(self, files: DataFiles, split: str) -> TextExamples:
         if self.read_own:
             return self.read_own(files, split)
         if data_dir := files.data_dir:

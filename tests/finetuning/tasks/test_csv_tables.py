@@ -463,6 +463,10 @@ def test_tags_of_words(write):
     assert splits["train"].notes == ("19 with the id of an earlier one",)
     assert splits["dev"].notes == ("held out of 20 (10.0%)",)
     assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
+    ner = make_task(
+        FineTuningOptions(task="ner", output_dir="run", do_train=True, train_file=train)
+    )
+    assert ner.labels == task.labels and len(ner.read(DataFiles(train_file=train), "train")) == 20
     cells = "tokens,ner_tags\n\"['U.N.', 'official']\",\"['I-ORG', 'O']\"\n"
     _, splits = read(task.head, ["dev"], dev_file=write("a.csv", cells), label_type="tags")
     assert splits["dev"].words == ["U.N.", "official"] and splits["dev"].tags == ["B-ORG", "O"]

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import FineTuningOptions
@@ -20,7 +20,7 @@ from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import tagging
-from bert_tf.finetuning.tasks.ner import ConllTask
+from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.models import feature_tagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
@@ -52,8 +52,8 @@ def _ids(text: str) -> list[int]:
     return [CLS, *(VOCAB.ids[token] for token in text.split()), SEP]
 
 
-def _task(**arguments) -> ConllTask:
-    return ConllTask(LABELS, DataFiles(), **arguments)
+def _task(labels=LABELS, **arguments) -> TaggingTask:
+    return TaggingTask(labels=labels, **arguments)
 
 
 def _outputs(features, tags) -> dict[str, list[np.ndarray]]:
@@ -157,7 +157,7 @@ def test_one_tag_for_all_words_is_reported():
 def test_other_tags_are_measured_by_accuracy():
     """Oracle: 2 of 3 words; F1 of 4/5 and 0."""
     text = TaggedText("t", [[Sentence(["a", "b", "c"], ["DET", "NOUN", "DET"], [1, 2, 3])]])
-    task = ConllTask(("DET", "NOUN"), DataFiles())
+    task = _task(("DET", "NOUN"))
     features = task.featurize(text, TOKENIZER, 8)
     scores = task.score({"logits": [np.array([[9.0, 0]] * 5)]}, features)
     assert task.metric == "accuracy" and set(task.metrics) < set(scores)
@@ -173,7 +173,7 @@ def test_served_tags_are_those_of_evaluation(labels):
     """
     keras.utils.set_random_seed(1)
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
-    model, task = BertTaskModel(config, 3, "tagger"), ConllTask(labels, DataFiles())
+    model, task = BertTaskModel(config, 3, "tagger"), _task(labels)
     texts = ["ab c dab e f g h a b h g f e c", "", "h"]
     sentences = [Sentence(t.split(), ["O"] * len(t.split()), range(20)) for t in texts if t]
     features = task.featurize(TaggedText("t", [[s] for s in sentences]), TOKENIZER, 8)
@@ -292,7 +292,9 @@ def test_data_without_documents_is_said(document_context, tmp_path):
     """Oracle: by hand; nothing is lost in a file with documents, or if context is not asked for."""
     (tmp_path / "train.txt").write_text("a B-X\n\nb O\n")
     (tmp_path / "valid.txt").write_text("-DOCSTART- O\n\na B-X\n\nb O\n")
-    task, files = _task(document_context=document_context), DataFiles(str(tmp_path))
+    files = DataFiles(str(tmp_path))
+    flags = dict(task="ner", output_dir="x", do_train=True, data_dir=files.data_dir)
+    task = make_task(FineTuningOptions(**flags, document_context=document_context))
     splits = task.read_splits(["train", "dev"], files, 0)
     found = {name: task.featurize(text, TOKENIZER, 8).describe() for name, text in splits.items()}
     note = ", each sentence read alone (-DOCSTART- lines are missing)" * document_context
@@ -301,17 +303,21 @@ def test_data_without_documents_is_said(document_context, tmp_path):
     assert found["dev"].endswith(("window", "windows"))
 
 
-def test_missing_files_are_named(tmp_path):
+@pytest.mark.parametrize(
+    ("flags", "split", "message"),
+    [
+        ({"train_file": "x"}, "dev", "^--task=ner needs --dev_file, or --data_dir with valid.txt$"),
+        ({"data_dir": "."}, "train", "has none of train.txt, eng.train: give --train_file if"),
+        ({"data_dir": "."}, "dev", "valid.txt has no tags: give a file without tags as --test_f"),
+        ({"dev_file": "x", "text_column": "a"}, "dev", "--text_column=a: .* the number of a col"),
+    ],
+)
+def test_missing_files_are_named(flags, split, message, tmp_path, monkeypatch):
     """Oracle: the flag or the names of the files. Only without any is CoNLL-2003 meant."""
-    assert ConllTask(LABELS, DataFiles()).test_has_targets
-    assert not ConllTask(LABELS, DataFiles(dev_file="x")).test_has_targets
-    options = {"task": "ner", "output_dir": "x", "do_eval": True}
-    files = DataFiles(train_file="x")
-    with pytest.raises(ValueError, match="--task=ner needs --dev_file, or --data_dir with valid.t"):
-        ConllTask(LABELS, files).read_splits(["dev"], files, 0)
-    with pytest.raises(FileNotFoundError, match="has none of train.txt, eng.train: give --train_f"):
-        make_task(FineTuningOptions(**options, data_dir=str(tmp_path)))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "valid.txt").write_text("a\nb\n")
-    files = DataFiles(str(tmp_path))
-    with pytest.raises(ValueError, match="valid.txt has no tags: give a file without tags as --te"):
-        ConllTask(LABELS, files).read_splits(["dev"], files, 0)
+    options = FineTuningOptions(task="ner", output_dir="x", do_eval=True, **flags)
+    task = make_task(options, Head("tagger", LABELS))
+    assert not task.test_has_targets
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        task.read_splits([split], DataFiles.of(options), 0)

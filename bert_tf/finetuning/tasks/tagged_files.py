@@ -1,0 +1,149 @@
+"""Files of tagged sentences: CoNLL-2003 (Tjong Kim Sang and De Meulder 2003), and the user's own.
+
+They are CoNLL files, or tables with a list of words and a list of tags in each row.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from bert_tf.config import Head
+from bert_tf.corpus.sources import is_json
+from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.labels import check_label, has_labels, read_ids, read_words
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.tables import Table
+from bert_tf.finetuning.tagging.conll import DOCUMENT, read_conll, read_tfds
+from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
+from bert_tf.finetuning.task import TRAIN, DataFiles
+from bert_tf.finetuning.tasks.tagging import TaggingTask
+
+_NER = "ner"
+# The files of CoNLL-2003 in --data_dir.
+_NAMES = {
+    TRAIN: ("train.txt", "eng.train"),
+    "dev": ("valid.txt", "dev.txt", "eng.testa"),
+    "test": ("test.txt", "eng.testb"),
+}
+_FLAGS = ("train_file", "dev_file", "test_file", "text_column", "label_column")
+_OWN_FLAGS = {
+    _NER: ("data_dir", "document_context", "feature_based"),
+    "csv": ("label_type",),
+}
+
+
+def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> TaggingTask:
+    """Creates a task; its tags are those of the trained model or else of the training file.
+
+    Args:
+        name: "ner" for CoNLL files, CoNLL-2003's by default; "csv" for tables.
+
+    Raises:
+        ValueError, OSError: the training file is missing or malformed.
+    """
+    files, reader = DataFiles.of(options), _Reader(name, options)
+    labels = head.labels if head else label_names(reader.learn(files))
+    return TaggingTask(
+        name=name,
+        labels=labels,
+        read=reader.read,
+        flags=(*_FLAGS, *_OWN_FLAGS[name]),
+        columns=reader.columns,
+        has_dev=bool(name == _NER or options.dev_file or not options.train_file),
+        # Reading shows whether it has tags; without them, it is predicted all the same.
+        test_has_targets=bool(reader.find(files, "test") or (name == _NER and not any(files))),
+        document_context=options.document_context,
+        feature_based=options.feature_based,
+    )
+
+
+class _Reader:
+    """Reads the splits of a task.
+
+    Attributes:
+        columns: the columns of the words and tags, if they are known: the values of --text_column
+            and --label_column.
+    """
+
+    def __init__(self, name: str, options: FineTuningOptions):
+        self._name, self._context = name, options.document_context
+        flags = ("text_column", "label_column")
+        self.columns = {flag: value for flag in flags if (value := getattr(options, flag))}
+        self._training: TaggedText | None = None
+
+    def learn(self, files: DataFiles) -> TaggedText:
+        """Reads the training file, whose contents may also show the columns."""
+        self._training = self.read(files, TRAIN, learn=True)
+        self.columns = {**self.columns, **self._training.columns}
+        return self._training
+
+    def read(self, files: DataFiles, split: str, learn: bool = False) -> TaggedText:
+        """Reads a split.
+
+        Raises:
+            ValueError, OSError: the file is missing or malformed; the message names the line.
+        """
+        if split == TRAIN and self._training:
+            return self._training
+        path = self.find(files, split)
+        if not path and self._name == _NER and not any(files):
+            text = read_tfds(split)
+        elif not path:
+            raise self._missing(files, split)
+        elif self._name == "csv" or is_json(path):
+            return _read_lists(path, self.columns, labelled=split != "test")
+        else:
+            text = read_conll(path, *map(self._number, ("text_column", "label_column")), learn)
+        if text.marks_documents or not self._context:
+            return text
+        note = f"each sentence read alone ({DOCUMENT} lines are missing)"
+        return dataclasses.replace(text, notes=(*text.notes, note))
+
+    def find(self, files: DataFiles, split: str) -> str | None:
+        """Returns the file of a split; None if there is none."""
+        names = _NAMES[split] if self._name == _NER and files.data_dir else ()
+        paths = [f"{files.data_dir}/{name}" for name in names]
+        return getattr(files, f"{split}_file") or next(filter(tf.io.gfile.exists, paths), None)
+
+    def _missing(self, files: DataFiles, split: str) -> Exception:
+        flag = f"--{split}_file"
+        if self._name == _NER and files.data_dir:
+            return FileNotFoundError(
+                f"{files.data_dir} has none of {', '.join(_NAMES[split])}: give {flag} if it has "
+                "another name"
+            )
+        others = f", or --data_dir with {_NAMES[split][0]}" if self._name == _NER else ""
+        return ValueError(f"--task={self._name} needs {flag}{others}")
+
+    def _number(self, flag: str) -> int:
+        number = self.columns.get(flag, "")
+        if number and not (number.isdecimal() and int(number)):
+            raise ValueError(
+                f"--{flag}={number}: --task=ner takes the number of a column, counted from 1"
+            )
+        return int(number or 0)
+
+
+def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedText:
+    """Reads a table with a list of words and a list of tags in each row, which is a sentence."""
+    labels = tuple(filter(None, [columns.get("label_column")]))
+    wanted = Columns(columns.get("text_column"), labels=labels)
+    table, found = open_table(path, wanted, labelled, ("tokens", "tags"))
+    tags = found.labels[0] if has_labels(table, found.labels) else None
+    documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
+    return TaggedText(path, documents, notes=read_ids(table, found.id)[1])
+
+
+def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
+    tokens, found = read_words(table, row, words, "word"), ()
+    if not tokens:
+        raise ValueError(f"{table.at(row)}: {words!r} is empty")
+    if tags is not None:
+        check_label(table, row, table.columns[tags][row])
+        found = read_words(table, row, tags, "tag")
+        if len(found) != len(tokens):
+            raise ValueError(
+                f"{table.at(row)}: {words!r} and {tags!r} differ in length, {len(tokens)} and "
+                f"{len(found)}"
+            )
+    return Sentence(tokens, found, (table.lines[row],) * len(tokens))

@@ -1,17 +1,15 @@
 """Multi-head self-attention."""
 
-import functools
-
 import keras
 from keras import ops
 
 from bert_tf.layers import fused
-from bert_tf.layers.initializers import add_dense
+from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import next_seed
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class SelfAttention(keras.layers.Layer):
+class SelfAttention(Layer):
     """Scaled dot-product attention of a sequence to itself, with the output projection.
 
     Query, key and value share one kernel [H, 3ND], in this order, because one large product is
@@ -52,10 +50,9 @@ class SelfAttention(keras.layers.Layer):
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width = x_shape[-1]
-        add = functools.partial(add_dense, self, stddev=self.initializer_range)
         inner = self.num_heads * (self.head_size or width // self.num_heads)
-        self.qkv_kernel, self.qkv_bias = add("qkv", (width, 3 * inner))
-        self.output_kernel, self.output_bias = add("output", (inner, width))
+        self.qkv_kernel, self.qkv_bias = self.add_dense("qkv", width, 3 * inner)
+        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
         self.built = True
 
     def call(self, x, attention_mask, seeds=None, gates=None, training=None):
@@ -100,15 +97,6 @@ class SelfAttention(keras.layers.Layer):
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
         return query * ops.cast(head_size**-0.5, query.dtype), key, value
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-            "recompute": self.recompute,
-            "head_size": self.head_size,
-        }
 
 
 def _bias(attention_mask):

@@ -1,18 +1,17 @@
 """The layers of MobileBERT."""
 
-import functools
-
 import keras
 from keras import ops
 
 from bert_tf.layers import fused
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import add_dense, truncated_normal
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class NoNorm(keras.layers.Layer):
+class NoNorm(Layer):
     """A scale and an offset for each element of the last axis, in place of normalization.
 
     Source: MobileBERT (arXiv:2004.02984), operational optimizations.
@@ -29,7 +28,7 @@ class NoNorm(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class TrigramEmbeddings(keras.layers.Layer):
+class TrigramEmbeddings(BertEmbeddings):
     """Word embeddings of three consecutive tokens, mapped to the width of the layers.
 
     A dense layer maps the word embeddings of the next, the same and the previous token [3E] to H.
@@ -37,60 +36,20 @@ class TrigramEmbeddings(keras.layers.Layer):
     of the full length differs from that of the same text with padding. Position and segment
     embeddings, of width H, are added.
 
-    Args:
-        vocab_size, max_position_embeddings, type_vocab_size: rows of the three tables.
-        embedding_size: width E of the word embeddings.
-        hidden_size: width H of the output.
-        dropout: rate at the end.
-        initializer_range: standard deviation of the truncated normal initializer.
-
-    Call: as `BertEmbeddings`.
+    Args, Call: as `BertEmbeddings`; `layer_norm_eps` has no effect.
 
     Source: MobileBERT (arXiv:2004.02984), embedding factorization; google-research/mobilebert
     modeling.py `embedding_postprocessor`.
     """
 
-    def __init__(
-        self,
-        vocab_size: int,
-        embedding_size: int,
-        hidden_size: int,
-        max_position_embeddings: int = 512,
-        type_vocab_size: int = 2,
-        dropout: float = 0.0,
-        initializer_range: float = 0.02,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.vocab_size = vocab_size
-        self.embedding_size = embedding_size
-        self.hidden_size = hidden_size
-        self.max_position_embeddings = max_position_embeddings
-        self.type_vocab_size = type_vocab_size
-        self.initializer_range = initializer_range
-        self.layer_norm = NoNorm(dtype=self.dtype_policy, name="layer_norm")
-        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+    def _make_norm(self, epsilon: float, **arguments) -> NoNorm:
+        return NoNorm(**arguments)
 
     def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
-        def table(name: str, rows: int, width: int):
-            # As in `BertEmbeddings`, rows are cast after the lookup.
-            return self.add_weight(
-                name=name,
-                shape=(rows, width),
-                initializer=truncated_normal(self.initializer_range),
-                autocast=False,
-            )
-
-        hidden = self.hidden_size
-        self.word_embeddings = table("word_embeddings", self.vocab_size, self.embedding_size)
-        self.position_embeddings = table(
-            "position_embeddings", self.max_position_embeddings, hidden
+        self._add_tables(self.hidden_size)
+        self.trigram_kernel, self.trigram_bias = self.add_dense(
+            "trigram", 3 * self.embedding_size, self.hidden_size
         )
-        self.type_embeddings = table("token_type_embeddings", self.type_vocab_size, hidden)
-        self.trigram_kernel, self.trigram_bias = add_dense(
-            self, "trigram", (3 * self.embedding_size, hidden), self.initializer_range
-        )
-        self.layer_norm.build((None, None, hidden))
         self.built = True
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
@@ -102,17 +61,6 @@ class TrigramEmbeddings(keras.layers.Layer):
         x += ops.cast(self.position_embeddings[:length], x.dtype)
         x += ops.cast(ops.take(self.type_embeddings, input_type_ids, axis=0), x.dtype)
         return self.dropout(self.layer_norm(x), seeds=seeds, training=training)
-
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "embedding_size": self.embedding_size,
-            "hidden_size": self.hidden_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "type_vocab_size": self.type_vocab_size,
-            "dropout": self.dropout.rate,
-            "initializer_range": self.initializer_range,
-        }
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -143,13 +91,14 @@ class BottleneckAttention(SelfAttention):
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.bottleneck_size
-        add = functools.partial(add_dense, self, stddev=self.initializer_range)
         if self.shared:
-            self.shared_kernel, self.shared_bias = add("shared", (width, inner))
+            self.shared_kernel, self.shared_bias = self.add_dense("shared", width, inner)
             self.shared_norm.build((None, None, inner))
-        self.qk_kernel, self.qk_bias = add("qk", (inner if self.shared else width, 2 * inner))
-        self.value_kernel, self.value_bias = add("value", (width, inner))
-        self.output_kernel, self.output_bias = add("output", (inner, inner))
+        self.qk_kernel, self.qk_bias = self.add_dense(
+            "qk", inner if self.shared else width, 2 * inner
+        )
+        self.value_kernel, self.value_bias = self.add_dense("value", width, inner)
+        self.output_kernel, self.output_bias = self.add_dense("output", inner, inner)
         self.built = True
 
     def _heads(self, x):
@@ -169,15 +118,9 @@ class BottleneckAttention(SelfAttention):
         )
         return query * ops.cast(head_size**-0.5, query.dtype), key, value
 
-    def get_config(self):
-        return super().get_config() | {
-            "bottleneck_size": self.bottleneck_size,
-            "shared": self.shared,
-        }
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BottleneckBlock(keras.layers.Layer):
+class BottleneckBlock(Layer):
     """A layer of MobileBERT: attention and several feed-forward networks inside a bottleneck.
 
     Args:
@@ -236,9 +179,8 @@ class BottleneckBlock(keras.layers.Layer):
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.bottleneck_size
-        add = functools.partial(add_dense, self, stddev=self.initializer_range)
-        self.input_kernel, self.input_bias = add("input", (width, inner))
-        self.output_kernel, self.output_bias = add("output", (inner, width))
+        self.input_kernel, self.input_bias = self.add_dense("input", width, inner)
+        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
         for layer in (self.attention, self.output_norm):
             layer.build(x_shape)
         for layer in (self.input_norm, self.attention_norm, *self.feed_forwards):
@@ -254,23 +196,9 @@ class BottleneckBlock(keras.layers.Layer):
         output = fused.dense(narrow, self.output_kernel, self.output_bias)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
 
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.attention.num_heads,
-            "bottleneck_size": self.bottleneck_size,
-            "intermediate_size": self.intermediate_size,
-            "num_feedforward_networks": len(self.feed_forwards),
-            "hidden_act": self.hidden_act,
-            "shared": self.attention.shared,
-            "hidden_dropout": self.dropout.rate,
-            "attention_dropout": self.attention.dropout,
-            "initializer_range": self.initializer_range,
-            "recompute": self.attention.recompute,
-        }
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """A feed-forward network with a residual connection and a `NoNorm`: [B, S, D] -> [B, S, D].
 
     Args:
@@ -292,9 +220,10 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, x_shape) -> None:
         width, inner = x_shape[-1], self.intermediate_size
-        add = functools.partial(add_dense, self, stddev=self.initializer_range)
-        self.intermediate_kernel, self.intermediate_bias = add("intermediate", (width, inner))
-        self.output_kernel, self.output_bias = add("output", (inner, width))
+        self.intermediate_kernel, self.intermediate_bias = self.add_dense(
+            "intermediate", width, inner
+        )
+        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
         self.norm.build(x_shape)
         self.built = True
 
@@ -310,10 +239,3 @@ class FeedForward(keras.layers.Layer):
             wide=self.variable_dtype != "bfloat16",
         )
         return self.norm(x + output)
-
-    def get_config(self):
-        return super().get_config() | {
-            "intermediate_size": self.intermediate_size,
-            "hidden_act": self.hidden_act,
-            "initializer_range": self.initializer_range,
-        }

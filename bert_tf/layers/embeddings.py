@@ -5,12 +5,12 @@ from keras import ops
 
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import add_dense, truncated_normal
+from bert_tf.layers.layer import Layer
 from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEmbeddings(keras.layers.Layer):
+class BertEmbeddings(Layer):
     """Adds up word, position and segment embeddings, then applies layer normalization and dropout.
 
     Args:
@@ -49,31 +49,32 @@ class BertEmbeddings(keras.layers.Layer):
         self.max_position_embeddings = max_position_embeddings
         self.type_vocab_size = type_vocab_size
         self.initializer_range = initializer_range
-        self.layer_norm = LayerNormalization(
+        self.layer_norm = self._make_norm(
             epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
         )
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
-        def table(name: str, rows: int):
-            return self.add_weight(
-                name=name,
-                shape=(rows, self.embedding_size),
-                initializer=truncated_normal(self.initializer_range),
-                # Rows are cast after the lookup: casting the whole table would cost more than the
-                # lookup, and make its gradient dense and less precise.
-                autocast=False,
-            )
+    def _make_norm(self, **arguments) -> keras.layers.Layer:
+        return LayerNormalization(**arguments)
 
-        self.word_embeddings = table("word_embeddings", self.vocab_size)
-        self.position_embeddings = table("position_embeddings", self.max_position_embeddings)
-        self.type_embeddings = table("token_type_embeddings", self.type_vocab_size)
-        self.layer_norm.build((None, None, self.embedding_size))
+    def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
+        self._add_tables(self.embedding_size)
         if self.embedding_size != self.hidden_size:
-            self.projection_kernel, self.projection_bias = add_dense(
-                self, "projection", (self.embedding_size, self.hidden_size), self.initializer_range
+            self.projection_kernel, self.projection_bias = self.add_dense(
+                "projection", self.embedding_size, self.hidden_size
             )
         self.built = True
+
+    def _add_tables(self, width: int) -> None:
+        """Adds the three tables, and a normalization; all but the words have the given width."""
+        self.word_embeddings = self.add_table(
+            "word_embeddings", self.vocab_size, self.embedding_size
+        )
+        self.position_embeddings = self.add_table(
+            "position_embeddings", self.max_position_embeddings, width
+        )
+        self.type_embeddings = self.add_table("token_type_embeddings", self.type_vocab_size, width)
+        self.layer_norm.build((None, None, width))
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
         length = ops.shape(input_word_ids)[1]
@@ -85,15 +86,3 @@ class BertEmbeddings(keras.layers.Layer):
         if self.embedding_size == self.hidden_size:
             return x
         return fused.dense(x, self.projection_kernel, self.projection_bias)
-
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "max_position_embeddings": self.max_position_embeddings,
-            "type_vocab_size": self.type_vocab_size,
-            "dropout": self.dropout.rate,
-            "layer_norm_eps": self.layer_norm.epsilon,
-            "initializer_range": self.initializer_range,
-            "embedding_size": self.embedding_size,
-        }

@@ -1,18 +1,16 @@
 """One layer of the encoder: self-attention and a feed-forward network."""
 
-import functools
-
 import keras
 
 from bert_tf.layers import fused
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import add_dense
+from bert_tf.layers.layer import Layer
 from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class EncoderBlock(keras.layers.Layer):
+class EncoderBlock(Layer):
     """A post-norm transformer layer.
 
     Args:
@@ -64,11 +62,11 @@ class EncoderBlock(keras.layers.Layer):
         self.dropout = Dropout(hidden_dropout, recompute, name="dropout", **policy)
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
-        width = x_shape[-1]
-        add = functools.partial(add_dense, self, stddev=self.initializer_range)
-        inner = self.intermediate_size
-        self.intermediate_kernel, self.intermediate_bias = add("intermediate", (width, inner))
-        self.output_kernel, self.output_bias = add("output", (inner, width))
+        width, inner = x_shape[-1], self.intermediate_size
+        self.intermediate_kernel, self.intermediate_bias = self.add_dense(
+            "intermediate", width, inner
+        )
+        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
         for layer in (self.attention, self.attention_norm, self.output_norm):
             layer.build(x_shape)
         self.built = True
@@ -87,16 +85,3 @@ class EncoderBlock(keras.layers.Layer):
             wide=self.variable_dtype != "bfloat16",
         )
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
-
-    def get_config(self):
-        return super().get_config() | {
-            "num_heads": self.attention.num_heads,
-            "intermediate_size": self.intermediate_size,
-            "hidden_act": self.hidden_act,
-            "hidden_dropout": self.dropout.rate,
-            "attention_dropout": self.attention.dropout,
-            "layer_norm_eps": self.output_norm.epsilon,
-            "initializer_range": self.initializer_range,
-            "recompute": self.attention.recompute,
-            "head_size": self.attention.head_size,
-        }

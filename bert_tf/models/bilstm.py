@@ -6,11 +6,11 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.layers.seeds import DropoutSeeds
-from bert_tf.models.inputs import NamedInputs
+from bert_tf.models.inputs import BertModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BiLSTMEncoder(NamedInputs, keras.Model):
+class BiLSTMEncoder(BertModel):
     """Word embeddings, a bidirectional LSTM, and a dense layer on its states.
 
     In the place of a `BertEncoder` it makes a `BertTaskModel` small and fast. It has no
@@ -34,8 +34,7 @@ class BiLSTMEncoder(NamedInputs, keras.Model):
     """
 
     def __init__(self, config: BertConfig, name: str = "encoder", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
         self.lstm = keras.layers.Bidirectional(
             # XLA, which compiles the steps on GPUs, has no cuDNN.
             keras.layers.LSTM(
@@ -90,14 +89,6 @@ class BiLSTMEncoder(NamedInputs, keras.Model):
         # Not the outputs themselves: Keras attached the mask to them.
         sequence = ops.where(mask[:, :, None], sequence, 0.0)
         return sequence, ops.concatenate([forward, backward], axis=-1)
-
-    def get_config(self):
-        policy = keras.dtype_policies.serialize(self.dtype_policy)
-        return {"config": self.config.to_dict(), "name": self.name, "dtype": policy}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
 
 
 def _texts(inputs):

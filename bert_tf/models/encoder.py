@@ -8,13 +8,13 @@ from bert_tf.layers import fused
 from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
-from bert_tf.layers.initializers import add_dense
+from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import DropoutSeeds
-from bert_tf.models.inputs import NamedInputs
+from bert_tf.models.inputs import BertModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEncoder(NamedInputs, keras.Model):
+class BertEncoder(BertModel):
     """Embeddings, a stack of transformer layers, and a pooler of the first token.
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
@@ -43,7 +43,7 @@ class BertEncoder(NamedInputs, keras.Model):
     the outputs [B, S, H] of all layers, the last of which is `sequence_output`.
 
     Raises:
-        ValueError: what `NamedInputs` refuses.
+        ValueError: what `BertModel` refuses.
 
     Example:
         encoder = BertEncoder(preset_config("tiny"))
@@ -56,16 +56,15 @@ class BertEncoder(NamedInputs, keras.Model):
     Nets with Sublinear Memory Cost (arXiv:1604.06174) and `SelfAttention`.
     """
 
+    arguments = ("rematerialize",)
+
     def __init__(
         self, config: BertConfig, rematerialize: str = "none", name: str = "encoder", **kwargs
     ):
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
         self.rematerialize = rematerialize
-        make_embeddings, make_block = _make_embeddings, _make_block
-        if config.is_mobile:
-            make_embeddings, make_block = _make_mobile_embeddings, _make_mobile_block
-        self.embeddings = make_embeddings(config, name="embeddings", dtype=self.dtype_policy)
+        make_block = _make_mobile_block if config.is_mobile else _make_block
+        self.embeddings = _make_embeddings(config, name="embeddings", dtype=self.dtype_policy)
         self.blocks = [
             make_block(
                 config,
@@ -152,22 +151,10 @@ class BertEncoder(NamedInputs, keras.Model):
             return fused.rematerialize(call, x, seeds)
         return call(x, seeds)
 
-    def get_config(self):
-        policy = keras.dtype_policies.serialize(self.dtype_policy)
-        return {
-            "config": self.config.to_dict(),
-            "rematerialize": self.rematerialize,
-            "name": self.name,
-            "dtype": policy,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
-
 
 def _make_embeddings(config: BertConfig, **named) -> BertEmbeddings:
-    return BertEmbeddings(
+    kind = TrigramEmbeddings if config.is_mobile else BertEmbeddings
+    return kind(
         config.vocab_size,
         config.hidden_size,
         config.max_position_embeddings,
@@ -194,19 +181,6 @@ def _make_block(config: BertConfig, index: int, **named) -> EncoderBlock:
     )
 
 
-def _make_mobile_embeddings(config: BertConfig, **named) -> TrigramEmbeddings:
-    return TrigramEmbeddings(
-        config.vocab_size,
-        config.embedding_size,
-        config.hidden_size,
-        config.max_position_embeddings,
-        config.type_vocab_size,
-        dropout=config.hidden_dropout_prob,
-        initializer_range=config.initializer_range,
-        **named,
-    )
-
-
 def _make_mobile_block(config: BertConfig, index: int, **named) -> BottleneckBlock:
     return BottleneckBlock(
         config.num_attention_heads,
@@ -223,7 +197,7 @@ def _make_mobile_block(config: BertConfig, index: int, **named) -> BottleneckBlo
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class Pooler(keras.layers.Layer):
+class Pooler(Layer):
     """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
 
     Args:
@@ -239,9 +213,7 @@ class Pooler(keras.layers.Layer):
     def build(self, input_shape) -> None:
         width = input_shape[-1]
         if self.activation:
-            self.dense_kernel, self.dense_bias = add_dense(
-                self, "dense", (width, width), self.initializer_range
-            )
+            self.dense_kernel, self.dense_bias = self.add_dense("dense", width, width)
         self.built = True
 
     def call(self, sequence):
@@ -249,9 +221,3 @@ class Pooler(keras.layers.Layer):
         if not self.activation:
             return first
         return ops.tanh(fused.dense(first, self.dense_kernel, self.dense_bias))
-
-    def get_config(self):
-        return super().get_config() | {
-            "initializer_range": self.initializer_range,
-            "activation": self.activation,
-        }

@@ -7,13 +7,13 @@ from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
-from bert_tf.models.inputs import NamedInputs
+from bert_tf.models.inputs import BertModel
 
 _LSTMS, _UNITS = 2, 768
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class FeatureTagger(NamedInputs, keras.Model):
+class FeatureTagger(BertModel):
     """Tags tokens with two bidirectional LSTMs of 768 units on the outputs of a frozen encoder.
 
     | features                 | what the LSTMs read                                     | width |
@@ -41,6 +41,8 @@ class FeatureTagger(NamedInputs, keras.Model):
     Source: BERT (arXiv:1810.04805) section 5.3 and table 7; ELMo (arXiv:1802.05365) equation 1.
     """
 
+    arguments = ("num_outputs", "features")
+
     def __init__(
         self,
         config: BertConfig,
@@ -49,7 +51,7 @@ class FeatureTagger(NamedInputs, keras.Model):
         name: str = "feature_tagger",
         **kwargs,
     ):
-        super().__init__(name=name, **kwargs)
+        super().__init__(config, name, **kwargs)
         if features not in FEATURES:
             raise ValueError(f"features {features!r} is not one of {', '.join(FEATURES)}")
         least = 4 if features.endswith("last_four") else 2
@@ -58,7 +60,7 @@ class FeatureTagger(NamedInputs, keras.Model):
                 f"features {features!r} need an encoder of at least {least} layers, not of "
                 f"{config.num_hidden_layers}"
             )
-        self.config, self.num_outputs, self.features = config, num_outputs, features
+        self.num_outputs, self.features = num_outputs, features
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         self.encoder.trainable = False
         self.lstms = [
@@ -118,17 +120,3 @@ class FeatureTagger(NamedInputs, keras.Model):
             return sum(layers)
         weights = self.scale * ops.softmax(self.mixture)
         return sum(weights[index] * x for index, x in enumerate(layers))
-
-    def get_config(self):
-        policy = keras.dtype_policies.serialize(self.dtype_policy)
-        return {
-            "config": self.config.to_dict(),
-            "num_outputs": self.num_outputs,
-            "features": self.features,
-            "name": self.name,
-            "dtype": policy,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})

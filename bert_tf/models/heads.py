@@ -5,12 +5,12 @@ from keras import ops
 
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.initializers import add_dense, truncated_normal
+from bert_tf.layers.layer import Layer
 from bert_tf.layers.normalization import LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class MaskedLMHead(keras.layers.Layer):
+class MaskedLMHead(Layer):
     """Scores every token of the vocabulary at the masked positions.
 
     The head gathers the masked positions, transforms them to the width E of the word embeddings,
@@ -52,19 +52,13 @@ class MaskedLMHead(keras.layers.Layer):
     def build(self, sequence_shape, positions_shape, word_embeddings_shape) -> None:
         width = sequence_shape[-1]
         embedding_width = word_embeddings_shape[-1] + self.own_width
-        self.kernel, self.bias = add_dense(
-            self, "transform", (width, embedding_width), self.initializer_range
-        )
+        self.kernel, self.bias = self.add_dense("transform", width, embedding_width)
         self.layer_norm.build((None, embedding_width))
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros"
         )
         if self.own_width:
-            self.own_embeddings = self.add_weight(
-                name="own_embeddings",
-                shape=(self.vocab_size, self.own_width),
-                initializer=truncated_normal(self.initializer_range),
-            )
+            self.own_embeddings = self.add_table("own_embeddings", self.vocab_size, self.own_width)
         self.built = True
 
     def call(self, sequence, positions, word_embeddings):
@@ -80,18 +74,9 @@ class MaskedLMHead(keras.layers.Layer):
         logits = fused.tied_logits(self.layer_norm(x), table, self.output_bias)
         return ops.reshape(logits, (batch, ops.shape(positions)[1], self.vocab_size))
 
-    def get_config(self):
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "hidden_act": self.hidden_act,
-            "layer_norm_eps": self.layer_norm.epsilon,
-            "initializer_range": self.initializer_range,
-            "own_width": self.own_width,
-        }
-
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class DenseHead(keras.layers.Layer):
+class DenseHead(Layer):
     """Dropout and a dense layer on `pooled_output`.
 
     Args:
@@ -111,18 +96,9 @@ class DenseHead(keras.layers.Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape) -> None:
-        self.kernel, self.bias = add_dense(
-            self, "dense", (input_shape[-1], self.outputs), self.initializer_range
-        )
+        self.kernel, self.bias = self.add_dense("dense", input_shape[-1], self.outputs)
         self.built = True
 
     def call(self, pooled, seeds=None, training=None):
         pooled = self.dropout(pooled, seeds=seeds, training=training)
         return fused.dense(pooled, self.kernel, self.bias)
-
-    def get_config(self):
-        return super().get_config() | {
-            "outputs": self.outputs,
-            "dropout": self.dropout.rate,
-            "initializer_range": self.initializer_range,
-        }

@@ -7,11 +7,11 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
-from bert_tf.models.inputs import POSITIONS, NamedInputs
+from bert_tf.models.inputs import POSITIONS, BertModel
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertPretrainer(NamedInputs, keras.Model):
+class BertPretrainer(BertModel):
     """A `BertEncoder` with a masked-LM head and a next-sentence head.
 
     Args:
@@ -25,6 +25,7 @@ class BertPretrainer(NamedInputs, keras.Model):
     """
 
     reads = (POSITIONS,)
+    arguments = ("rematerialize",)
 
     def __init__(
         self,
@@ -33,8 +34,8 @@ class BertPretrainer(NamedInputs, keras.Model):
         name: str = "pretrainer",
         **kwargs,
     ):
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
+        self.rematerialize = rematerialize
         policy = dict(dtype=self.dtype_policy)
         self.encoder = BertEncoder(config, rematerialize, **policy)
         self.masked_lm = MaskedLMHead(
@@ -65,13 +66,6 @@ class BertPretrainer(NamedInputs, keras.Model):
         )
         next_sentence_logits = self.next_sentence(outputs["pooled_output"], training=training)
         return outputs | {"mlm_logits": mlm_logits, "next_sentence_logits": next_sentence_logits}
-
-    def get_config(self):
-        return self.encoder.get_config() | {"name": self.name}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
 
 
 class PretrainingObjective:

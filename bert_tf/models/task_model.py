@@ -9,7 +9,7 @@ from bert_tf.config import HEADS, BertConfig
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
-from bert_tf.models.inputs import INPUTS, NamedInputs
+from bert_tf.models.inputs import INPUTS, BertModel
 
 
 def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
@@ -18,7 +18,7 @@ def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEn
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertTaskModel(NamedInputs, keras.Model):
+class BertTaskModel(BertModel):
     """A `BertEncoder`, or a `BiLSTMEncoder`, with dropout and a dense layer for a task.
 
     | kind              | reads               | inputs    | output                          |
@@ -45,6 +45,8 @@ class BertTaskModel(NamedInputs, keras.Model):
     (arXiv:1810.04805) figure 4 and section 4.4.
     """
 
+    arguments = ("num_outputs", "kind", "mean", "deviation")
+
     def __init__(
         self,
         config: BertConfig,
@@ -55,10 +57,10 @@ class BertTaskModel(NamedInputs, keras.Model):
         name: str = "task_model",
         **kwargs,
     ):
-        super().__init__(name=name, **kwargs)
+        super().__init__(config, name, **kwargs)
         if kind not in HEADS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
-        self.config, self.num_outputs, self.kind = config, num_outputs, kind
+        self.num_outputs, self.kind = num_outputs, kind
         self.mean, self.deviation = mean, deviation
         self.input_rank = 3 if kind == "multiple_choice" else 2
         self.encoder = make_encoder(config, dtype=self.dtype_policy)
@@ -105,19 +107,3 @@ class BertTaskModel(NamedInputs, keras.Model):
         if self.num_outputs == 1 and not per_token:
             return logits[:, 0] * self.deviation + self.mean
         return logits
-
-    def get_config(self):
-        policy = keras.dtype_policies.serialize(self.dtype_policy)
-        return {
-            "config": self.config.to_dict(),
-            "num_outputs": self.num_outputs,
-            "kind": self.kind,
-            "mean": self.mean,
-            "deviation": self.deviation,
-            "name": self.name,
-            "dtype": policy,
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})

@@ -326,7 +326,8 @@ class Head:
             plus the mean.
 
     Raises:
-        ValueError: two outputs have the same label, so results could show only one of them.
+        ValueError: a label is empty, or two outputs have the same label, so results could show only
+            one of them.
     """
 
     kind: str
@@ -336,6 +337,9 @@ class Head:
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
+        for index, label in enumerate(self.labels):
+            if not label.strip():
+                raise ValueError(f"the label of output {index} is empty: name it")
         if len(set(self.labels)) < len(self.labels):
             label = max(self.labels, key=self.labels.count)
             indices = [str(i) for i, other in enumerate(self.labels) if other == label]

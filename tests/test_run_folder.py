@@ -64,6 +64,8 @@ def test_a_run_reads_the_head_it_wrote(run, head):
         ('{"kind": "classifier", "mean": "0"}', "mean is '0', not a finite number"),
         ('{"kind": "classifier", "deviation": Infinity}', "deviation is inf, not a finite"),
         ('{"kind": "classifier", "deviation": 0}', "deviation is 0, not positive"),
+        ('{"kind": "classifier", "labels": ["a", " "]}', "the label of output 1 is empty"),
+        ('{"kind": "classifier", "labels": ["a", null]}', "not a list of strings"),
         ('{"kind": "tagger", "labels": ["O", "b", "O"]}', "outputs 0 and 2 .*'O': rename"),
     ],
 )

@@ -4,14 +4,20 @@ import dataclasses
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.finetuning.lists import class_name
-from bert_tf.finetuning.tables import Table, as_number, fold, read_table, shortened
+from bert_tf.finetuning.tables import CONLL_FORM, Table, as_number, fold, read_table, shortened
+from bert_tf.finetuning.tagging.tags import entity_types
 from tfrecords.progress import say
 
 ID = "id"
+# What the columns of words and their tags are called if each row holds one word.
+_WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "upos"}
+# Characters in the first line of a file with other separators than it should have.
+_DELIMITERS = {*",;|^~:\t"}
 # pandas writes its index without a name, and reads such a column under this one.
 _NAMELESS = re.compile(r"(unnamed: \d+)?", re.IGNORECASE)
 
@@ -76,10 +82,14 @@ def find_columns(
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     if len(set(labels)) < len(labels):
         raise ValueError(f"--label_column={','.join(wanted.labels)} names a column twice")
-    if not labels and (label := _find(table, names[1], "label", exact=False)):
+    # Commands that only predict have no --label_column.
+    flag = "label" if labelled else None
+    if not labels and (label := _find(table, names[1], flag, exact=False)):
         labels = (label,)
+    if labelled:
+        _check_rows_are_texts(table, labels)
     text_b = _given(table, wanted.text_b, "text_b")
-    found = Columns(text, text_b, labels, _find(table, ID, ID))
+    found = Columns(text, text_b, labels, _find(table, ID, None))
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
@@ -87,17 +97,36 @@ def find_columns(
 
 def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:
     """Returns a column that a flag names, as the file spells it; it must exist if `needed`."""
-    found = name and _find(table, name, what)
+    found = name and _find(table, name, what if needed else None)
     if name and needed and not found:
         only_tests = "; only --test_file may lack labels" if what == "label" else ""
         table.column(name, f": name another one with --{what}_column{only_tests}")
     return found or name
 
 
-def _find(table: Table, name: str, flag: str, exact: bool = True) -> str | None:
+def _check_rows_are_texts(table: Table, labels: tuple[str, ...]) -> None:
+    """Raises a ValueError if a row is a word with its tag."""
+    columns = [table.columns[name] for name in labels or table.columns]
+    names = {fold(name): name for name in table.columns}
+    words = [table.columns[name] for key, name in names.items() if key in _WORDS]
+    named = not labels and names.keys() & _TAGS and any(map(_are_words, words))
+    if named or any(
+        "O" in column and _are_words(column) and entity_types(column) for column in columns
+    ):
+        raise ValueError(
+            f"{table.path} has a word and its tag in each row: use --task=ner and {CONLL_FORM}"
+        )
+
+
+def _are_words(cells: Sequence[Any]) -> bool:
+    return all(isinstance(cell, str) and len(cell.split()) < 2 for cell in cells)
+
+
+def _find(table: Table, name: str, flag: str | None, exact: bool = True) -> str | None:
     """Returns the name of a column as the file spells it; None if there is none.
 
     Args:
+        flag: names the flag that chooses a column; None if there is none.
         exact: whether a column of exactly this name is preferred to others.
     """
     if exact and name in table.columns:
@@ -106,13 +135,18 @@ def _find(table: Table, name: str, flag: str, exact: bool = True) -> str | None:
     if len(same) > 1:
         raise ValueError(
             f"{table.path} has the columns {' and '.join(map(repr, same))}: "
-            + (f"choose one as --{flag}_column" if flag != ID else "rename all but one")
+            + (f"choose one as --{flag}_column" if flag else "rename all but one")
         )
     return same[0] if same else None
 
 
 def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str]) -> Columns:
     """Fills in missing columns from those that are left; prints the result."""
+    if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)}:
+        raise ValueError(
+            f"{table.path} has a single column, {table.names()}: separate the columns of a "
+            ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs"
+        )
     taken = (known.text, known.text_b, known.id, *known.labels)
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}
@@ -122,19 +156,18 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
         found = {"text": rest[0]}
     elif len(rest) == 1 and known.text:
         found = {"label": rest[0]}
+    missing = {"text": names[0]} if not known.text else {}
+    missing |= {"label": names[1]} if labelled and not known.labels else {}
+    flags = " and ".join(f"--{what}_column" for what in missing)
     for name in found.values() or rest:
-        _check_is_name(table, name)
+        _check_is_name(table, name, flags)
     if not found:
-        missing = {"text": names[0]} if not known.text else {}
-        missing |= {"label": names[1]} if labelled and not known.labels else {}
-        flags = " and ".join(f"--{what}_column" for what in missing)
         raise ValueError(
             f"{table.path} has no column {' or '.join(map(repr, missing.values()))}, only "
             f"{table.names()}: name the right one with {flags}"
             + ("; only --test_file may lack labels" if "label" in missing else "")
         )
     guessed = " and ".join(f"the {what} in {shortened(name)}" for what, name in found.items())
-    flags = " and ".join(f"--{what}_column" for what in found)
     say(f"{table.path}: found {guessed}; to read another column, give {flags}.")
     labels = (found["label"],) if "label" in found else known.labels
     return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)
@@ -153,11 +186,11 @@ def _by_content(table: Table, *names: str) -> dict[str, str]:
     return {}
 
 
-def _check_is_name(table: Table, name: str) -> None:
-    """Checks that the first line of a file is not an example."""
+def _check_is_name(table: Table, name: str, flags: str) -> None:
+    """Checks that the first line of a file is not an example; `flags` name the columns."""
     if name in table.columns[name] or not (name.isdecimal() or math.isnan(as_number(name))):
         raise ValueError(
             f"{table.path}: the first line must name the columns, such as text and label, but "
-            f"{shortened(name)} looks like a value: add such a line, or give --text_column and "
-            "--label_column if it is a name"
+            f"{shortened(name)} looks like a value: add such a line, or give {flags} if it is a "
+            "name"
         )

@@ -15,10 +15,15 @@ import tensorflow as tf
 from bert_tf.corpus.sources import checked_content, is_json
 from tfrecords.progress import counted, say
 
+CONLL_FORM = (
+    "a file that has a word and its tag on every line, separated by a tab, and a blank line after "
+    "every sentence"
+)
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
 # The line with which Excel states the delimiter.
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?(?=\n)', re.IGNORECASE)
+_COMPRESSED = {"gz", "bz2", "xz", "zst", "zip"}
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
 # Characters that only choose the look of the character before them.
@@ -148,6 +153,8 @@ def read_table(path: str) -> Table:
     """
     readers = {"csv": _csv_rows, "tsv": _tsv_rows, "json": _json_rows, "jsonl": _json_rows}
     kind = "json" if is_json(path) else path.rpartition(".")[2].lower()
+    if kind in _COMPRESSED:
+        raise ValueError(f"{path}: compressed tables are not supported: decompress it first")
     if kind not in readers:
         raise ValueError(
             f"{path}: the name must end in .{', .'.join(readers)}: rename it. For CoNLL files, use "

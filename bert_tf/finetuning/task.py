@@ -3,6 +3,8 @@
 import abc
 import contextlib
 import copy
+import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from types import MappingProxyType
@@ -99,8 +101,15 @@ class Task(abc.ABC):
             ValueError: there is no such metric.
         """
         if name not in self.metrics:
-            known = shortened(self.metrics or (self.metric,), most=20)
-            raise ValueError(f"--metric={name} is not a metric of this task: choose one of {known}")
+            metrics = self.metrics or (self.metric,)
+            # Those of classes, such as f1/spam.
+            kinds = dict.fromkeys(re.sub("/.*", "/CLASS", x, flags=re.DOTALL) for x in metrics)
+            known = shortened([*kinds], most=20)
+            similar = "".join(f", {x}" for x in difflib.get_close_matches(name, metrics))
+            raise ValueError(
+                f"--metric={name} is not a metric of this task: choose one of {known}"
+                + f"; similar names are {similar[2:]}" * bool(similar)
+            )
         task = copy.copy(self)
         # Some tasks are frozen dataclasses.
         object.__setattr__(task, "metric", name)
@@ -211,6 +220,13 @@ class Task(abc.ABC):
             ValueError: the metric is undefined there.
         """
         return None
+
+    def undefined_metric(self) -> ValueError:
+        """Returns the error for a metric that the dev set does not have."""
+        return ValueError(
+            f"--metric={self.metric} is undefined on {self.dev_set}, which lacks a class: "
+            "choose another metric, or give a --dev_file with examples of all classes"
+        )
 
     @abc.abstractmethod
     def write_predictions(

@@ -53,10 +53,8 @@ def read_rows(
         has_choices: whether the last one is a list of texts.
 
     Raises:
-        ValueError, OSError: see `open_table`; also if the table is compressed.
+        ValueError, OSError: see `open_table`.
     """
-    if not is_json(path) and not path.lower().endswith((".csv", ".tsv")):
-        raise ValueError(f"{path}: compressed tables are not supported: decompress it first")
     with contextlib.redirect_stdout(sys.stderr):
         table = read_table(path)
         flags = ((given.text, trained.text), (given.text_b, trained.text_b))
@@ -104,8 +102,9 @@ def read_texts(
 
 def check_columns(input_file: str | None, *names: str | None) -> None:
     """Raises a ValueError if flags name columns, but the input is not a table."""
-    if any(names) and not is_table(input_file):
+    flags = [f"--{x}_column" for x, name in zip(("text", "text_b"), names, strict=False) if name]
+    if flags and not is_table(input_file):
         raise ValueError(
-            "--text_column and --text_b_column need an --input_file named .csv, .tsv, .json or "
-            ".jsonl: omit them"
+            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json or .jsonl: "
+            "omit it"
         )

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import pathlib
+import re
 import shutil
 import sys
 import types
@@ -27,6 +28,7 @@ from bert_tf.finite import count_non_finite
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
 from bert_tf.inference.predictor import Predictor
+from bert_tf.inference.table_files import read_rows, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.run_folder import RunFolder
@@ -186,7 +188,7 @@ def test_columns_of_json_lines_and_questions(tmp_path):
         ("a.csv", {"text_b_column": "b"}, 1, "--text_b_column is only for models of pairs"),
         ("a.csv", {}, 2, "a.csv has no column 'text_b'.*--text_b_column"),
         ("a.csv", {}, 0, "a.csv: a table has no lists of choices"),
-        ("a.txt", {"text_column": "text"}, 1, "--text_column .* omit"),
+        ("a.txt", {"text_column": "text"}, 1, "^--text_column is .* omit"),
     ],
 )
 def test_tables_that_do_not_suit_are_one_clear_line(tmp_path, name, flags, kind, message):
@@ -448,25 +450,73 @@ def test_json_lines_are_those_of_fine_tuning(rows, found, name, tmp_path):
     """Oracle: what the task reads as its test set, texts or the error."""
     data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    file, head = str(tmp_path / name), Head("classifier", ("a", "b"))
-    flags = FineTuningOptions(task="csv", output_dir="x", do_predict=True, text_column="review")
-    task = make_task(dataclasses.replace(flags, test_file=file), head)
+    check_readers(str(tmp_path / name), "review", found)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "found"),
+    [
+        ("x.csv", b"a|review\n1|b\n2|\n", ["b", ""]),
+        ("x.csv", b"sep=;\nREVIEW;a\nb, c;1\n", ["b, c"]),
+        ("x.tsv", b'sep=\t\na\tReview\n1\t"b ""c"""\n', ['b "c"']),
+        ("x.csv", b"\xef\xbb\xbfReview\r\na\r\n\r\nb\xff\r\n", ["a", "", "b"]),
+        ("x.csv", b"a,review\n1,b\n2\n", "line 3: 1 column, but the first line has 2"),
+        ("x.csv", b"a,Review,REVIEW\n1,b,c\n", "has the columns 'Review' and 'REVIEW': choose one"),
+        ("x.csv", b"Label,label,review\n1,b,c\n", "'Label' and 'label': rename all but one"),
+        ("x.tsv", b"a,review\n1,b\n", "has no column 'review'"),
+        ("x.csv.gz", b"", "compressed tables are not supported: decompress it first"),
+    ],
+)
+def test_tables_are_those_of_fine_tuning(name, data, found, tmp_path):
+    """Oracle: what the task reads as its test set, texts or the error."""
+    (tmp_path / name).write_bytes(data)
+    check_readers(str(tmp_path / name), "review", found)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("v1,v2\nham,go until\nham,ok lar\n", "text in 'v2' .*; to read another column, give --t"),
+        ("go,until\ngo,until\n", "'until' looks like a value: .*, or give --text_column if it is"),
+        ("a,b,c\n1,2,3\n", "has no column 'text', only .*: name the right one with --text_column"),
+        ("a^text\n1^b\n", "has a single column, 'a.text': separate"),
+    ],
+)
+def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
+    """Oracle: fill_mask has --text_column, but no other flag for columns."""
+    (tmp_path / "x.csv").write_text(data)
+    try:
+        text = f"{read_rows(str(tmp_path / 'x.csv'), Columns())} {capsys.readouterr().err}"
+    except ValueError as error:
+        text = str(error)
+    assert re.search(said, text) and "label_column" not in text
+    with pytest.raises(ValueError, match="^--text_column is only for"):
+        next(read_texts((), "x.txt", "text"))
+
+
+def check_readers(file: str, column: str | None, found: list[str] | str) -> None:
+    """Checks that predict and --do_predict read these texts, or report the same error."""
+    flags = FineTuningOptions(task="csv", output_dir="x", do_predict=True, text_column=column)
+    task = make_task(dataclasses.replace(flags, test_file=file), Head("classifier", ("a", "b")))
     options = Options(checkpoint="x", input_file=file)
 
     def predicted():
-        (examples,) = read_examples(options, PAIR[:1], Columns("review"))
+        (examples,) = read_examples(options, PAIR[:1], Columns(column))
         return [example["text"] for example in examples]
 
     def tested():
         examples = task.read_splits(("test",), DataFiles(None, None, None, file), 0)["test"]
         return [text.decode("utf-8", "ignore") for text in examples.texts_a]
 
+    if isinstance(found, list):
+        assert predicted() == tested() == found
+        return
+    errors = []
     for read in (predicted, tested):
-        if isinstance(found, list):
-            assert read() == found
-            continue
-        with pytest.raises(ValueError, match=f"{name}.* {found}|{name} {found}"):
+        with pytest.raises(ValueError, match=rf"{re.escape(file)}.* {found}") as caught:
             read()
+        errors.append(str(caught.value))
+    assert len({*errors}) == 1
 
 
 def test_batches_of_long_texts_are_small():

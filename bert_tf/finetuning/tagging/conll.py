@@ -5,7 +5,7 @@ from dataclasses import replace
 from unicodedata import normalize
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
-from bert_tf.finetuning.tables import read_file
+from bert_tf.finetuning.tables import CONLL_FORM, read_file
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
     ONTONOTES,
@@ -186,6 +186,8 @@ def _rows(path: str) -> Iterator[_Row]:
     """Yields the lines, with a blank one at the end."""
     lines = read_file(path).split(b"\n")
     tabs = any(b"\t" in line.strip(b" \t\r") for line in lines)
+    if not tabs and path.lower().endswith(".csv") and b"," in lines[0]:
+        raise ValueError(f"{path}: commas separate the columns, but --task=ner needs {CONLL_FORM}")
     for number, line in enumerate([*lines, b""], start=1):
         if b"\r" in line.rstrip(b"\r"):
             raise ValueError(

@@ -64,10 +64,7 @@ class ClassificationTask(TextTask):
     def check_metric(self, features: Features) -> str | None:
         labels = features.targets["labels"]
         if self.metric not in self._perfect_scores(labels):
-            raise ValueError(
-                f"--metric={self.metric} is undefined on {self.dev_set}, which lacks a class: "
-                "choose another metric, or give a --dev_file with examples of all classes"
-            )
+            raise self.undefined_metric()
         counts = np.bincount(labels)
         share, name = counts.max() / len(labels), self.labels[counts.argmax()]
         if self.metric != "accuracy" or not _MOSTLY <= share < 1:

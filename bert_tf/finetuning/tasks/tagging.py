@@ -1,5 +1,6 @@
 """Tagging: a tag for every word, such as named entities or parts of speech."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +11,13 @@ from scipy.special import softmax
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.metrics import precision_recall_f1
+from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out, prepare
-from bert_tf.finetuning.tagging.tags import breaks, entity_scores, tag_entities
+from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.finetuning.windows import make_windows, surround
@@ -84,8 +85,11 @@ class TaggingTask(Task):
         self.head = Head("tagger", tuple(self.labels))
         self.has_entities = tag_entities(self.labels)
         self.metrics = ("accuracy", "loss", "macro_precision", "macro_recall", "macro_f1")
+        self.metrics += tuple(f"{x}/{tag}" for x in OF_A_CLASS for tag in self.labels)
         if self.has_entities:
             self.metrics = ("f1", "precision", "recall", "accuracy", "loss")
+            types = {tag[2:] for tag in self.labels if is_entity_tag(tag)} - {""}
+            self.metrics += tuple(f"f1_{name}" for name in sorted(types))
         self.metric = self.metrics[0]
         self._index = {label: number for number, label in enumerate(self.labels)}
 
@@ -158,6 +162,13 @@ class TaggingTask(Task):
             [sentence.tags for sentence in features.examples.sentences], by_sentence
         )
         return scores | {"invalid_tags": float(sum(len(breaks(tags)) for tags in by_sentence))}
+
+    def check_metric(self, features: TaggingFeatures) -> None:
+        """Raises a ValueError if the metric is that of a tag which the dev set lacks."""
+        found = re.fullmatch("(?:f1_|[a-z0-9]+/)(.*)", self.metric, re.DOTALL)
+        tags = {*features.examples.tags}
+        if found and found[1] not in tags | {tag[2:] for tag in tags}:
+            raise self.undefined_metric()
 
     def problem(self, outputs: Logits, features: TaggingFeatures) -> str | None:
         """Reports that all predictions are the same and some are wrong."""

@@ -138,7 +138,7 @@ def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     expected = [str(index) for index in range(len(names))]
     if set(names) != set(expected):
         raise ValueError(f"{path}: the keys of id2label are not 0, 1, 2, ...: {names}")
-    labels = tuple(str(names[index]) for index in expected)
+    labels = tuple("" if names[x] is None else str(names[x]) for x in expected)
     # The names that transformers gives to outputs without names.
     return () if labels == _nameless(len(labels)) else labels
 

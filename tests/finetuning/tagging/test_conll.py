@@ -21,8 +21,8 @@ BRUSSELS NNP B-NP B-LOC
 """
 
 
-def _write(folder: pathlib.Path, text: str | bytes) -> str:
-    path = folder / "train.txt"
+def _write(folder: pathlib.Path, text: str | bytes, name: str = "train.txt") -> str:
+    path = folder / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return str(path)
 
@@ -68,6 +68,7 @@ def test_without_marks_every_sentence_is_a_document(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("Word,Tag\nEU,B-ORG\n", "train.csv: commas separate the columns, but --task=ner needs a"),
         ("a O\nb\n", "train.txt, line 2: 1 column instead of the 2 of the first word"),
         ("a\tO\n\tO\n", "train.txt, line 2: the word is empty"),
         ("a\tO\nb\t\n", "train.txt, line 2: the tag is empty"),
@@ -79,7 +80,7 @@ def test_without_marks_every_sentence_is_a_document(tmp_path):
 def test_malformed_files(text, message, tmp_path):
     """Oracle: the file and the number of the line."""
     with pytest.raises(ValueError, match=message):
-        read_conll(_write(tmp_path, text))
+        read_conll(_write(tmp_path, text, message.split()[0].strip(",:")))
 
 
 @pytest.mark.parametrize(

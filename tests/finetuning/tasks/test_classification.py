@@ -54,6 +54,12 @@ def test_the_metric_may_be_another_and_must_suit_the_dev_set():
         ValueError, match="--metric=f1/egg is not a metric of this task: choose one of loss, acc"
     ):
         task.with_metric("f1/egg")
+    many = ClassificationTask(name="csv", labels=tuple(f"class{i}" for i in range(40)))
+    with pytest.raises(
+        ValueError, match="one of .*, f1/CLASS; similar names are f1/class12, "
+    ) as x:
+        many.with_metric("f1/clas12")
+    assert len(str(x.value)) < 250
     assert task.reported_metrics == ["eval_accuracy", "test_accuracy"]
     for other in TASKS.values():
         assert other.metric in other.metrics and other.with_metric("loss").metric == "loss"

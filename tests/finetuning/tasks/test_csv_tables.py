@@ -530,6 +530,16 @@ GOOD = "text,label\na,ham\nb,spam\n"
         ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "no column 'text', only 'a', 'b', 'label': name"),
         ("a,b,c\n1,2,x\n", GOOD, {}, "no column 'text' or 'label', only 'a', 'b', 'c': name the"),
         ("a,b\nx,y\n", GOOD, {}, "the right one with --text_column and --label_column"),
+        (
+            "text,label\nEU,B-ORG\nsaid,O\n",
+            GOOD,
+            {},
+            "train.csv has a word and its tag in each row",
+        ),
+        ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {}, "use --task=ner and a file that has"),
+        ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {"label_type": "tags"}, "--task=ner"),
+        ("word,pos\nEU,NOUN\nsaid,VERB\n", GOOD, {}, "use --task=ner and"),
+        ("text,label\n", GOOD, {}, "train.csv holds no examples"),
         ("Text,TEXT,label\n1,2,x\n", GOOD, {}, "has the columns 'Text' and 'TEXT': choose one as"),
         (
             "text,Label,label\n1,2,x\n",

@@ -77,7 +77,8 @@ def _predictions(model: str, sizes: dict) -> tuple[Callable[[int], float], str]:
     import tensorflow as tf
 
     from bert_tf.inference.examples import read_examples
-    from bert_tf.predict import Options, load_predictor
+    from bert_tf.inference.options import PredictOptions as Options
+    from bert_tf.inference.predictor import load_predictor
 
     options = Options(checkpoint=model, input_file=sizes["input_file"], batch_size=1)
     predictor = load_predictor(options)

@@ -69,8 +69,8 @@ def _main() -> None:
         name, *arguments = arguments[0], "--help"
     if name in COMMANDS:
         sys.argv = [f"{program} {name}", *arguments]
-        module = importlib.import_module(COMMANDS[name])
-        command.run(module.Options, module.run, getattr(module, "FORMS", {}))
+        importlib.import_module(COMMANDS[name])
+        command.run(COMMANDS[name])
     elif name in ("help", "--help", "--helpfull", "-h"):
         print(_help(program))
     elif name == "--version":

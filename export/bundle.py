@@ -168,4 +168,4 @@ def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: li
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -49,4 +49,4 @@ def run(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

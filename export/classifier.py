@@ -170,4 +170,4 @@ def export_classifier(
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -207,4 +207,4 @@ def _about(precision: str, int8: bool, has_head: bool) -> str:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

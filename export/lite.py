@@ -268,4 +268,4 @@ def _next(path: str, source: _Source) -> str:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -112,4 +112,4 @@ def write(options: Options) -> str:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

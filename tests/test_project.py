@@ -95,7 +95,7 @@ def test_bert_tf_has_every_command():
         f"{package}.{path.stem}"
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
-        if "command.run(Options" in path.read_text()
+        if "command.run(__name__)" in path.read_text()
     }
     assert set(COMMANDS.values()) == modules
     assert "    bert-tf = bert_tf.__main__:main\n" in (ROOT / "setup.cfg").read_text()

@@ -59,7 +59,7 @@ def flags(tmp_path) -> dict:
 
 @pytest.fixture
 def fake_compiler(monkeypatch):
-    monkeypatch.setattr(tpu_compiler, "TpuCompiler", FakeCompiler)
+    monkeypatch.setattr("bert_tf.tpu.check.TpuCompiler", FakeCompiler)
 
 
 def test_reports_memory_work_and_time(flags, fake_compiler, capsys):

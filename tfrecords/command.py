@@ -6,6 +6,7 @@ import difflib
 import itertools
 import math
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -42,8 +43,6 @@ _KINDS = {
 }
 _HELP = {"h", "help", "helpfull"}
 VERSION = f"bert-tf {__version__}"
-Forms = Mapping[str, tuple[type, Callable[[Any], None]]]
-_NO_FORMS: Forms = {}
 # Libraries hold sizes in 32 bits.
 _LARGEST = 2**31 - 1
 
@@ -127,24 +126,31 @@ class Options:
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 
-def run(options_type: type, function: Callable[[Any], None], forms: Forms = _NO_FORMS) -> NoReturn:
-    """Parses the command line into `options_type`, calls `function` with it and ends the process.
+def late(name: str) -> Callable[[Any], Any]:
+    """Returns the function MODULE:NAME, which is imported when it is called: --help stays fast."""
+    return lambda options: pkgutil.resolve_name(name)(options)
+
+
+def run(name: str) -> NoReturn:
+    """Parses the command line, runs a command and ends the process.
 
     Args:
-        options_type: the flags, a class of `Options`.
-        function: what the command does; the docstring of its module is the help.
-        forms: what replaces both if a flag is given, by the name of the flag.
+        name: a module, whose docstring is the help. Its `Options` has the flags, and `run(options)`
+            does the work. The pair in `FORMS`, if there is one, replaces both if a flag of that
+            name is given.
     """
+    module = sys.modules[name]
+    options_type, function = module.Options, module.run
     given = itertools.takewhile("--".__ne__, sys.argv[1:])
     names = {text.lstrip("-").partition("=")[0] for text in given if text.startswith("-")}
-    for name in forms.keys() & names:
-        options_type, function = forms[name]
+    for flag, form in getattr(module, "FORMS", {}).items():
+        if flag in names:
+            options_type, function = form
 
     def call() -> None:
         if _HELP & names:
-            doc = docstring(sys.modules[function.__module__])
             # The example is typed as this command was.
-            doc = doc.replace(f"python -m {function.__module__} ", f"{_typed()} ")
+            doc = docstring(module).replace(f"python -m {name} ", f"{_typed()} ")
             print(help_text(doc, options_type, full="helpfull" in names))
         elif "version" in names:
             print(VERSION)

@@ -21,18 +21,11 @@ records that create_pretraining_data wrote with --masking=dynamic; entities also
 the same --lexicon_file. The other flags are those of run_pretraining.
 """
 
-from typing import Any
-
-from bert_tf.ablations.options import AblationOptions as Options
+from bert_tf.ablations.options import AblationOptions
 from tfrecords import command
 
-
-def run(options: Options) -> dict[str, Any]:
-    """Runs all rows; see `bert_tf.ablations.running.run_ablation`."""
-    from bert_tf.ablations.running import run_ablation
-
-    return run_ablation(options)
-
+Options = AblationOptions
+run = command.late("bert_tf.ablations.running:run_ablation")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -22,21 +22,11 @@ new one starts from: pass it to run_pretraining or run_finetuning as --init_voca
 with the --init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
 """
 
-from bert_tf.vocabulary.options import VocabularyOptions as Options
+from bert_tf.vocabulary.options import VocabularyOptions
 from tfrecords import command
 
-
-def run(options: Options) -> None:
-    """Runs `vocabulary.building`, imported late to keep --help fast."""
-    from bert_tf.vocabulary import building
-
-    if options.report_vocab:
-        building.report_coverage(options)
-    elif options.extend_vocab:
-        building.extend_vocabulary(options)
-    else:
-        building.build_vocabulary(options)
-
+Options = VocabularyOptions
+run = command.late("bert_tf.vocabulary.building:run")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

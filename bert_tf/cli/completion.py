@@ -136,4 +136,4 @@ def _quoted(text: str, shell: str = "") -> str:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -38,41 +38,15 @@ The student may have a vocabulary of its own, such as a small one, with layers, 
 albert and mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
-from bert_tf.compression.options import CompressionOptions as Options
-from bert_tf.compression.options import GeneralOptions, ReportOptions
+from bert_tf.compression.options import CompressionOptions, GeneralOptions, ReportOptions
 from tfrecords import command
 
-
-def run(options: Options) -> dict[str, float]:
-    """Compresses; see `bert_tf.compression.run.compress`.
-
-    With --num_seeds or --grid it returns the results of the best student.
-    """
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.compression.run import compress, hold_out_as_teacher
-    from bert_tf.finetuning.runs.sweep import sweep
-
-    if not options.is_sweep:
-        return compress(options)
-    options = hold_out_as_teacher(options, open_checkpoint(options.teacher))
-    return sweep(options, run="bert_tf.compression.run:compress")
-
-
-def distill(options: GeneralOptions) -> dict[str, float]:
-    """Compresses a pre-trained model; see `bert_tf.compression.general.distill`."""
-    from bert_tf.compression.general import distill
-
-    return distill(options)
-
-
-def report(options: ReportOptions) -> None:
-    """Compares students with their teachers; see `bert_tf.compression.report.report`."""
-    from bert_tf.compression.report import report
-
-    report(options.report)
-
-
-FORMS = {"report": (ReportOptions, report), "input_file": (GeneralOptions, distill)}
+Options = CompressionOptions
+run = command.late("bert_tf.compression.run:compress_all")
+FORMS = {
+    "report": (ReportOptions, command.late("bert_tf.compression.report:report")),
+    "input_file": (GeneralOptions, command.late("bert_tf.compression.general:distill")),
+}
 
 if __name__ == "__main__":
-    command.run(Options, run, FORMS)
+    command.run(__name__)

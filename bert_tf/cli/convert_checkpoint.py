@@ -20,16 +20,11 @@ larger vocabulary (--init_vocab_mapping), other positions (--max_position_embedd
 layers (--layers).
 """
 
-from bert_tf.conversion.options import ConversionOptions as Options
+from bert_tf.conversion.options import ConversionOptions
 from tfrecords import command
 
-
-def run(options: Options) -> None:
-    """Runs `conversion.converting`, imported late to keep --help fast."""
-    from bert_tf.conversion.converting import convert
-
-    convert(options)
-
+Options = ConversionOptions
+run = command.late("bert_tf.conversion.converting:convert")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -21,21 +21,11 @@ Flags, defaults and the record format are those of google-research/bert's script
 but memory use does not grow with the input.
 """
 
-from typing import TYPE_CHECKING
-
-from bert_tf.examples.options import DataOptions as Options
+from bert_tf.examples.options import DataOptions
 from tfrecords import command
 
-if TYPE_CHECKING:
-    from bert_tf.examples.creation import CreationStatistics
-
-
-def run(options: Options) -> "CreationStatistics | None":
-    """Runs `examples.run.create_pretraining_data`, imported late to keep --help fast."""
-    from bert_tf.examples.run import create_pretraining_data
-
-    return create_pretraining_data(options)
-
+Options = DataOptions
+run = command.late("bert_tf.examples.run:create_pretraining_data")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -196,4 +196,4 @@ def _prose(docstring: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

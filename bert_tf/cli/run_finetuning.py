@@ -32,20 +32,11 @@ Flags have the names and defaults of google-research/bert's run_classifier and r
 differences (docs/differences.md).
 """
 
-from bert_tf.finetuning.options import FineTuningOptions as Options
+from bert_tf.finetuning.options import FineTuningOptions
 from tfrecords import command
 
-
-def run(options: Options) -> dict[str, float]:
-    """Fine-tunes and evaluates; see `bert_tf.finetuning.run.fine_tune`.
-
-    With --num_seeds or --grid it returns the results of the best run.
-    """
-    from bert_tf.finetuning.run import fine_tune
-    from bert_tf.finetuning.runs.sweep import sweep
-
-    return sweep(options) if options.is_sweep else fine_tune(options)
-
+Options = FineTuningOptions
+run = command.late("bert_tf.finetuning.runs.sweep:fine_tune_all")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

@@ -13,17 +13,11 @@ records of other programs, give --vocab_file, --max_seq_length and --max_predict
 and defaults are those of google-research/bert's script of the same name.
 """
 
-from bert_tf.pretraining.options import PretrainingOptions as Options
+from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
 
-
-def run(options: Options) -> dict[str, float]:
-    """Trains and evaluates; see `bert_tf.pretraining.run.pretrain`."""
-    # Flags are read before TensorFlow is imported.
-    from bert_tf.pretraining.run import pretrain
-
-    return pretrain(options)
-
+Options = PretrainingOptions
+run = command.late("bert_tf.pretraining.run:pretrain")
 
 if __name__ == "__main__":
-    command.run(Options, run)
+    command.run(__name__)

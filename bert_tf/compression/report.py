@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.options import COMPRESSION
+from bert_tf.compression.options import COMPRESSION, ReportOptions
 from bert_tf.compression.recipes import RECIPES, Published
 from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
 from bert_tf.finetuning.runs.sweep import summarize
@@ -68,12 +68,13 @@ class Student:
         return Score(*(x if x is None else x / before for x in after))
 
 
-def report(folder: str) -> None:
+def report(options: ReportOptions) -> None:
     """Prints and draws size, quality and speed of the students in a folder.
 
     Quality is the mean over the runs that differ in their seeds, with its standard deviation. The
     table goes to `compression.md`, and the picture to `compression.png`.
     """
+    folder = options.report
     students, unfinished = read_students(folder)
     speed_ups = measure(students)
     found = tables(students, speed_ups)

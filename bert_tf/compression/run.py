@@ -23,6 +23,7 @@ from bert_tf.compression.sizes import num_parameters, sparse_sizes
 from bert_tf.compression.student import StudentTask, initial_student, known_spec, reads_pairs
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
+from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order
@@ -81,6 +82,14 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         say(row.describe())
     print(_report(options, task, teacher, results))
     return results
+
+
+def compress_all(options: CompressionOptions) -> Mapping[str, float]:
+    """Makes the student or the students that the flags ask for; returns the best one's results."""
+    if not options.is_sweep:
+        return compress(options)
+    options = hold_out_as_teacher(options, open_checkpoint(options.teacher))
+    return sweep(options, run="bert_tf.compression.run:compress")
 
 
 def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> CompressionOptions:

@@ -5,17 +5,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.encoding import EncodedLine, Line, encode_lines
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_lines
-from bert_tf.inference.table_files import check_columns, is_table, read_rows
+from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.options import ExtractionOptions
+from bert_tf.inference.table_files import check_columns, columns_of_run, is_table, read_rows
 from bert_tf.inference.vector_files import FORMATS
-from bert_tf.inference.vectors import VectorExtractor
+from bert_tf.inference.vectors import VectorExtractor, chosen_layers
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.resolution import check_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import progress_bar
+from tfrecords.input_files import expand_files
+from tfrecords.progress import counted, progress_bar
+from tfrecords.writer import check_output_files
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
@@ -102,3 +110,58 @@ def _parts(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[Encod
         part.append(line)
         size += len(line.ids)
     yield part
+
+
+def extract_features(options: ExtractionOptions) -> None:
+    """Writes the vectors.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    files = expand_files(options.input_file)
+    if len(files) > 1:
+        raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
+    check_output_files([options.output_file], files)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+    config, length = checkpoint.spec.config, options.max_seq_length
+    layers = chosen_layers(options.layers, config.num_hidden_layers)
+    check_length(config, length)
+    tokenizer = load_tokenizer(checkpoint, options)
+    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
+    pad_id = tokenizer.vocab.pad_id
+    extractor = VectorExtractor(
+        encoder, layers, options.pooling, pad_id, length, options.batch_size
+    )
+    dtype = np.dtype(options.dtype)
+    given, trained = Columns(options.text_column, options.text_b_column), Columns()
+    if not given.text:
+        trained = columns_of_run(run_of(checkpoint))
+    arguments = extractor, tokenizer, length, dtype, given, trained
+    counts = extract_file(files[0], options.output_file, *arguments)
+    size = tf.io.gfile.stat(options.output_file).length
+    print(
+        f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "
+        f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
+        f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
+    )
+    _report_changes(counts, length, config.max_position_embeddings)
+
+
+def _report_changes(counts: Counts, length: int, longest: int) -> None:
+    """Says how many lines were read in windows, truncated or changed."""
+    advice = f"--max_seq_length may be up to {longest}."
+    if counts.in_windows:
+        print(
+            f"Read {counts.in_windows:,} of {counts.lines:,} lines in overlapping windows of "
+            f"{length} tokens: {advice}"
+        )
+    if counts.truncated:
+        print(
+            f"WARNING: truncated {counts.truncated:,} of {counts.lines:,} lines, which are pairs, "
+            f"to {length} tokens: {advice}"
+        )
+    if counts.not_utf8:
+        print(
+            f"WARNING: dropped bytes that are not UTF-8 from {counts.not_utf8:,} of "
+            f"{counts.lines:,} lines."
+        )

@@ -1,15 +1,23 @@
 """Predicts the tokens behind [MASK]."""
 
+import contextlib
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.lines import in_chunks
+from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.options import FillMaskOptions
+from bert_tf.inference.table_files import read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.names import part_of
 
 _BATCH_SIZE = 32
 # The logits of a batch take this many times its size and that of the vocabulary.
@@ -146,3 +154,68 @@ class MaskFiller:
 
 def _dense(rows: Sequence[np.ndarray], padding: int) -> tf.Tensor:
     return tf.ragged.constant(rows, tf.int32).to_tensor(padding)
+
+
+def fill_mask(options: FillMaskOptions) -> None:
+    """Prints the answers; everything else goes to standard error.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        filler = load_filler(options)
+    total = without = 0
+    for texts in read_texts(options.texts, options.input_file, options.text_column):
+        answers = filler.fill(texts)
+        for text, masks in zip(texts, answers, strict=True):
+            print((_json if options.json else _lines)(text.decode("utf-8", "replace"), masks))
+        sys.stdout.flush()
+        total += len(texts)
+        without += sum(not masks for text, masks in zip(texts, answers, strict=True) if text)
+    if without:
+        print(
+            f"WARNING: no [MASK] in {without:,} of {total:,} texts: write it with brackets and in "
+            "capital letters.",
+            file=sys.stderr,
+        )
+
+
+def load_filler(options: FillMaskOptions) -> MaskFiller:
+    """Loads the model and its tokenizer.
+
+    Raises:
+        ValueError, OSError: the checkpoint cannot be used; says why.
+    """
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+    if "masked_lm" not in {part_of(name) for name in checkpoint.tensors}:
+        raise ValueError(
+            f"{options.checkpoint} has no masked-LM head, which predicts the words: give a run of "
+            "run_pretraining, or another checkpoint with such a head"
+        )
+    tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+    ids = tokenizer.vocab.ids  # A comma may be a token itself.
+    words = [w for x in options.targets for w in ([x] if x in ids else x.split(","))]
+    targets = target_ids(tokenizer, words)
+    model = load_model(checkpoint, BertPretrainer, ("encoder", "projection", "masked_lm"))
+    return MaskFiller(model, tokenizer, options.top_k, targets)
+
+
+def _json(text: str, masks: list[list[Guess]]) -> str:
+    answers = [
+        [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
+        for guesses in masks
+    ]
+    return json.dumps({"text": text, "masks": answers}, ensure_ascii=False)
+
+
+def _lines(text: str, masks: list[list[Guess]]) -> str:
+    lines = [" ".join(text.splitlines())]
+    for number, guesses in enumerate(masks, 1):
+        label = f"[MASK] {number}: " if len(masks) > 1 else ""
+        words = (f"{token} {_percent(value)}" for token, value in guesses)
+        lines.append(f"  {label}{', '.join(words)}")
+    return "\n".join(lines)
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}" if value > 0.0005 else f"{100 * value:.2g}%"

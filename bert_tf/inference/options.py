@@ -1,13 +1,18 @@
-"""The flags that the commands for new text share."""
+"""The flags of the commands for new text."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from bert_tf.choices import PAIR_LENGTH
+from bert_tf.choices import BATCH, PAIR_LENGTH
 from tfrecords import command
 from tfrecords.command import option
 
 # How the names of LiteRT models end.
 LITE = ".tflite"
+# How the names of files with vectors end.
+_VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +103,138 @@ class TextOptions(ColumnOptions):
 @dataclass(frozen=True, kw_only=True)
 class ExampleOptions(TextOptions, PairColumnOptions):
     """Where the texts or pairs of texts come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(ExampleOptions, FineTunedOptions):
+    """The flags of predict."""
+
+    checkpoint: str = option(
+        help="Output folder of run_finetuning, a fine-tuned model of another program "
+        "(docs/checkpoints.md), or a .tflite file of export.lite."
+    )
+    batch_size: int = option(32, **BATCH, help="Examples per batch.", rare=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskOptions(TextOptions, VocabularyOptions):
+    """The flags of fill_mask."""
+
+    checkpoint: str = option(
+        help="Output folder of run_pretraining, SavedModel of export.encoder, or a checkpoint of "
+        "another program with a masked-LM head (docs/checkpoints.md)."
+    )
+    top_k: int | None = option(
+        None,
+        at_least=1,
+        help="Number of words to show for each [MASK]. Default: 5, or all of --targets.",
+    )
+    targets: tuple = option(
+        (),
+        help="Words to compare: only these are shown, the likeliest first. Separate them with "
+        "commas, or repeat the flag. Each must be a single token of the vocabulary, such as paris "
+        "or ##ing.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractionOptions(PairColumnOptions, VocabularyOptions):
+    """The flags of extract_features."""
+
+    absent_flags: ClassVar[Mapping[str, str]] = {
+        "bert_config_file": "--checkpoint states it, so omit it",
+        "use_tpu": "the command finds the devices, so omit it",
+        "master": "the command finds the devices, so omit it",
+        "num_tpu_cores": "the command finds the devices, so omit it",
+        "use_one_hot_embeddings": "it is not needed, so omit it",
+    }
+    if_out_of_memory: ClassVar[str] = "use a smaller --batch_size or --max_seq_length"
+
+    checkpoint: str = option(
+        help="A run folder or a checkpoint of another program (docs/checkpoints.md).",
+        aliases=("init_checkpoint",),
+    )
+    input_file: str = option(
+        help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
+        "(.csv, .tsv, .json or .jsonl), as for run_finetuning --task=csv."
+    )
+    output_file: str = option(
+        help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
+    )
+    layers: str | None = option(
+        None,
+        help="Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
+        "first one reads. Default: -1,-2,-3,-4, or all layers if there are fewer.",
+    )
+    pooling: str = option(
+        "tokens",
+        choices=("tokens", "word_first", "word_mean", "cls", "mean"),
+        help="What gets a vector: tokens: every token; word_first, word_mean: every word between "
+        "spaces, with the vector of its first token or the mean of all its tokens; cls, mean: the "
+        "line, with the vector of [CLS] or the mean of all tokens, [CLS] and [SEP] included.",
+    )
+    dtype: str = option(
+        "float32",
+        choices=("float32", "float16"),
+        help="Type of the values in .npz and .tfrecord. float16 keeps three digits.",
+    )
+    max_seq_length: int = option(
+        128,
+        **PAIR_LENGTH,
+        help="Tokens that the encoder reads together. Longer lines are read in overlapping "
+        "windows, and longer pairs truncated; both are counted.",
+    )
+    batch_size: int = option(32, **BATCH, help="Lines, or windows of them, per batch.", rare=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ending = os.path.splitext(self.output_file)[1]
+        if ending not in _VECTORS:
+            raise ValueError(
+                f"--output_file={self.output_file}: its name must end with {', '.join(_VECTORS)}"
+            )
+        if ending in (".jsonl", ".tsv") and self.dtype != "float32":
+            raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
+        if ending == ".tsv" and "," in (self.layers or ","):
+            raise ValueError(
+                f"--output_file={self.output_file} holds one layer: give --layers=-1 for the last"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorerOptions(VocabularyOptions):
+    """The flags of explore."""
+
+    checkpoint: str = option(
+        help="A run folder, or a checkpoint of another program (docs/checkpoints.md)."
+    )
+    texts: tuple = option(
+        (),
+        help="A text; may be repeated, and the name of the flag may be left out. Write a pair as "
+        '"a ||| b".',
+        positional=True,
+        aliases=("text",),
+    )
+    output_file: str | None = option(None, help="The page to write, such as page.html.")
+    serve: bool = option(
+        False,
+        help="Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "
+        "so only programs on this machine reach it.",
+    )
+    port: int = option(
+        8000, at_least=0, at_most=65535, help="Where --serve listens; 0 for any free port."
+    )
+    top_k: int = option(5, at_least=1, help="How many words to show for each [MASK].")
+    max_seq_length: int | None = option(
+        None,
+        **PAIR_LENGTH,
+        help="Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
+        "the most that the model takes.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.output_file) == self.serve:
+            raise ValueError("give either --output_file or --serve")
+        if self.output_file and not self.texts:
+            raise ValueError("--output_file needs a text, such as --text='The cat [MASK] here.'")

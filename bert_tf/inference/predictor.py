@@ -1,14 +1,26 @@
 """Predicts examples with the module of a fine-tuning task."""
 
+import contextlib
+import dataclasses
 import itertools
+import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
+from bert_tf.checkpoint import run_of
 from bert_tf.finetuning.columns import Columns
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.finite import check_computed
-from bert_tf.inference.answers import Answer, answer_of
-from bert_tf.inference.examples import Example
+from bert_tf.inference.answers import Answer, answer_of, line_of
+from bert_tf.inference.examples import Example, read_examples
+from bert_tf.inference.lite import open_lite
+from bert_tf.inference.models import load_tokenizer
+from bert_tf.inference.options import LITE, FineTunedOptions, PredictOptions
+from bert_tf.inference.table_files import columns_of_run
+from tfrecords.progress import counted
 
 # Batches of longer examples are smaller, because all windows of their texts are in memory at once.
 _CHARACTERS = 4096
@@ -74,3 +86,59 @@ class Predictor:
         values = [example[spec.name] for spec in self.signature]
         strings = [s for value in values for s in ([value] if isinstance(value, str) else value)]
         return len(strings), sum(map(len, strings))
+
+
+def predict(options: PredictOptions) -> None:
+    """Prints the predictions; everything else goes to standard error.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    with contextlib.redirect_stdout(sys.stderr):
+        predictor = load_predictor(options)
+    for examples in read_examples(options, predictor.signature, predictor.columns):
+        for example, answer in zip(examples, predictor.predict(examples), strict=True):
+            if options.json:
+                print(json.dumps(example | answer, ensure_ascii=False))
+            else:
+                print(line_of(answer, example))
+        sys.stdout.flush()
+    if predictor.num_truncated:
+        noun, flag = predictor.truncates
+        print(
+            f"WARNING: truncated {counted(predictor.num_truncated, noun)}: {flag} sets how many "
+            "tokens the model reads.",
+            file=sys.stderr,
+        )
+
+
+def load_predictor(options: PredictOptions) -> Predictor:
+    """Loads the best weights of a fine-tuned model, or a LiteRT model.
+
+    Raises:
+        ValueError, OSError: the checkpoint cannot be used; says why.
+    """
+    open_module = _lite_module if options.checkpoint.endswith(LITE) else _module
+    return Predictor(open_module(options), options.batch_size)
+
+
+def _module(options: PredictOptions) -> tf.Module:
+    checkpoint, task, length = open_fine_tuned(
+        options.checkpoint,
+        None,
+        options.max_seq_length,
+        options.pairs,
+        options.null_score_diff_threshold,
+        options.vocab_file,
+    )
+    tokenizer = load_tokenizer(checkpoint, options)
+    module = task.serving(load_task_model(task, checkpoint), tokenizer, length)
+    module.columns = columns_of_run(run_of(checkpoint))
+    return module
+
+
+def _lite_module(options: PredictOptions) -> tf.Module:
+    for field in dataclasses.fields(FineTunedOptions):
+        if getattr(options, field.name) != field.default:
+            raise ValueError(f"{options.checkpoint} states its own --{field.name}: omit the flag")
+    return open_lite(options.checkpoint)

@@ -6,9 +6,20 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.presets import preset_config
+from bert_tf.resolution import check_length
 from bert_tf.tpu import report
 from bert_tf.tpu.batch_size import find_largest_batch, try_compile
+from bert_tf.tpu.chips import Topology
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler
+from bert_tf.tpu.options import TpuCheckOptions
+from bert_tf.tpu.report import Subject
+from bert_tf.training.optimizers import AdamW
+from bert_tf.training.schedules import make_schedule
+from bert_tf.training.strategy import set_precision
+from bert_tf.training.trainer import Trainer
 from tfrecords.progress import say
 
 Batch = Mapping[str, tf.Tensor]
@@ -53,3 +64,83 @@ def check_step(
         largest = find_largest_batch(compile_for, subject.batch_size, compiled, subject.memory)
         print(f"\n{report.describe_largest(subject, largest)}")
     return not isinstance(compiled, DoesNotFit)
+
+
+def check(options: TpuCheckOptions) -> None:
+    """Prints the report.
+
+    Raises:
+        ValueError, OSError: a flag is wrong, or the step does not fit; one line that names the
+            flag and what to do.
+    """
+    config = _read_config(options)
+    topology = Topology.parse(options.topology)
+    size, rest = divmod(options.train_batch_size, topology.num_replicas)
+    if rest:
+        raise ValueError(
+            f"--train_batch_size={options.train_batch_size} is not a multiple of the "
+            f"{topology.num_replicas} replicas of {topology.name}: use a multiple of it"
+        )
+    compiler = TpuCompiler(topology)
+    trainer = _make_trainer(options, config)
+    parameters = trainer.model.count_params()
+    subject = Subject(
+        model=f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
+        f"{config.hidden_size}, {parameters:,} parameters",
+        precision=options.precision,
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        batch_size=size,
+        gradient_bytes=4 * parameters,
+        topology=topology,
+    )
+    fits = check_step(
+        compiler,
+        subject,
+        step=lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
+        example_batch=lambda size: _example_batch(options, size),
+        search=options.find_largest_batch,
+    )
+    if not fits:
+        raise ValueError(
+            f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
+            "smaller batch or a larger slice"
+        )
+
+
+def _read_config(options: TpuCheckOptions) -> BertConfig:
+    if (options.bert_config_file is None) == (options.preset is None):
+        raise ValueError("give either --bert_config_file or --preset")
+    if options.preset:
+        config = preset_config(options.preset)
+    else:
+        config = BertConfig.from_json_file(options.bert_config_file)
+    check_length(config, options.max_seq_length)
+    return config
+
+
+def _make_trainer(options: TpuCheckOptions, config: BertConfig) -> Trainer:
+    """Creates the trainer of run_pretraining, for one replica."""
+    set_precision(options.precision)
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    with strategy.scope():
+        model = BertPretrainer(config, rematerialize=options.rematerialize)
+        optimizer = AdamW(model.trainable_weights)
+    schedule = make_schedule("linear", 1e-4, num_train_steps=100_000, num_warmup_steps=10_000)
+    return Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
+
+
+def _example_batch(options: TpuCheckOptions, size: int) -> dict[str, tf.Tensor]:
+    """Creates a batch of zeros with the shapes and types of training data."""
+    tokens = tf.zeros([size, options.max_seq_length], tf.int32)
+    words = tf.zeros([size, options.max_predictions_per_seq], tf.int32)
+    return {
+        "input_word_ids": tokens,
+        "input_mask": tokens,
+        "input_type_ids": tokens,
+        "masked_lm_positions": words,
+        "masked_lm_ids": words,
+        "masked_lm_weights": tf.cast(words, tf.float32),
+        "next_sentence_labels": tokens[:, 0],
+        "example_weights": tf.zeros([size]),
+    }

@@ -34,6 +34,16 @@ _NUM_NEW_TOKENS = 1000
 _MAX_REPORTED_FILES = 20
 
 
+def run(options: VocabularyOptions) -> None:
+    """Builds, extends or measures a vocabulary, as the flags ask."""
+    if options.report_vocab:
+        report_coverage(options)
+    elif options.extend_vocab:
+        extend_vocabulary(options)
+    else:
+        build_vocabulary(options)
+
+
 def build_vocabulary(options: VocabularyOptions) -> None:
     """Learns a new vocabulary from text, writes it and prints its coverage of the text.
 

@@ -245,6 +245,6 @@ def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
     monkeypatch.setattr(compress.command, "main", lambda call, _: call())
     monkeypatch.setattr(compress.command, "import_tensorflow", lambda: None)
     monkeypatch.setattr(compress.command, "_options", found.append)
-    forms = {name: (options, lambda _: None) for name, (options, _) in compress.FORMS.items()}
-    compress.command.run(compress.Options, lambda _: None, forms)
+    monkeypatch.setattr(compress.command.pkgutil, "resolve_name", lambda name: print)
+    compress.command.run("bert_tf.compress")
     assert found == [expected]

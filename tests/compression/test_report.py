@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.compress import report
 from bert_tf.compression import report as reporting
 from bert_tf.compression.options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
@@ -71,7 +70,7 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(
         reporting, "sequences_per_second", lambda folders: [speeds[folder] for folder in folders]
     )
-    report(ReportOptions(report=str(tmp_path)))
+    reporting.report(ReportOptions(report=str(tmp_path)))
     title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert title == "sst2, students of big"
     assert [row.split() for row in rows] == [

@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.inference.lite import CLASSIFIER, LiteModel, open_lite, runner
+from bert_tf.inference.predictor import load_predictor
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
@@ -228,4 +229,4 @@ def test_what_predict_cannot_read(tmp_path):
             open_lite(str(file))
     for flag in ({"max_seq_length": 8}, {"do_lower_case": False}, {"pairs": True}):
         with pytest.raises(ValueError, match=f"states its own --{[*flag][0]}: omit the flag"):
-            predict.load_predictor(predict.Options(checkpoint=str(file), **flag))
+            load_predictor(predict.Options(checkpoint=str(file), **flag))

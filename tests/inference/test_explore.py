@@ -16,7 +16,8 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.config import ModelSpec
-from bert_tf.explore import Options, load_explorer, run
+from bert_tf.explore import Options, run
+from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.page import page_of
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer
 from bert_tf.models.encoder import BertEncoder

@@ -9,7 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from bert_tf.explore import Options, load_explorer, run
+from bert_tf.explore import Options, run
+from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.page import page_of
 from bert_tf.inference.explorer.server import PageServer
 

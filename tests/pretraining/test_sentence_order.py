@@ -8,6 +8,7 @@ import pytest
 
 from bert_tf import compress, create_pretraining_data, run_finetuning, run_pretraining
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.report import report
 from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_folder import RunFolder
@@ -132,6 +133,6 @@ def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
     values = RunFolder(str(tmp_path / "albert")).read_json("compression.json")
     counts = [BertTaskModel(config, 2).count_params() for config in (teacher, _CONFIG)]
     assert [values["teacher_parameters"], values["student_parameters"]] == counts
-    compress.report(compress.ReportOptions(report=str(tmp_path)))
+    report(compress.ReportOptions(report=str(tmp_path)))
     table = (tmp_path / "compression.md").read_text()
     assert "| ALBERT-base / ALBERT-xxlarge | 9 / 0.47 | 97% / 107% | 5.6 / 0.3 |" in table

@@ -74,7 +74,7 @@ def run(options):
     say("a note")
     print(options)
 
-command.run(Options, run)
+command.run(__name__)
 """
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.run import next_step
+from bert_tf.finetuning.run import fine_tune, next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
@@ -48,6 +48,11 @@ class Setting:
     name: str
     flags: Mapping[str, float]
     runs: Mapping[str, FineTuningOptions]
+
+
+def fine_tune_all(options: FineTuningOptions) -> Results:
+    """Makes the run or the runs that the flags ask for; returns the results of the best one."""
+    return sweep(options) if options.is_sweep else fine_tune(options)
 
 
 def sweep(

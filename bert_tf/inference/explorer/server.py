@@ -1,12 +1,17 @@
 """Serves the page to browsers on this machine, and explores the texts that it sends."""
 
+import contextlib
 import http.server
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
 
-from bert_tf.inference.explorer.exploring import Exploration
+from bert_tf.inference.explorer.exploring import Exploration, load_explorer
+from bert_tf.inference.explorer.page import page_of
+from bert_tf.inference.options import ExplorerOptions
+from tfrecords.writer import atomic_write
 
 _ADDRESS = "127.0.0.1"
 MOST_BYTES = 2**20
@@ -119,3 +124,32 @@ def _text(body: bytes) -> bytes | None:
         return None
     # Half of a surrogate pair is no character.
     return text.encode("utf-8", "replace") if isinstance(text, str) else None
+
+
+def explore(options: ExplorerOptions) -> None:
+    """Writes the page, or serves it until Ctrl-C.
+
+    Raises:
+        ValueError, OSError: one line that names the flag or file and what to do.
+    """
+    explorer = load_explorer(options)
+    # Arguments that are not UTF-8 arrive with surrogates.
+    texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
+    explorations = [explorer.explore(text) for text in texts]
+    name = os.path.basename(os.path.abspath(options.checkpoint))
+    page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
+    if not options.serve:
+        atomic_write(options.output_file, page)
+        print(f"Wrote {options.output_file}: open it in a browser.")
+    else:
+        with PageServer(options.port, page, explorer.explore) as server:
+            print(f"Open {server.url} in a browser, and end with Ctrl-C.", flush=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                server.serve_forever()
+    if truncated := sum(exploration["truncated"] for exploration in explorations):
+        print(
+            f"WARNING: truncated {truncated:,} of {len(texts):,} texts to "
+            f"{explorer.max_seq_length} tokens: --max_seq_length may be up to "
+            f"{explorer.most_tokens}.",
+            file=sys.stderr,
+        )

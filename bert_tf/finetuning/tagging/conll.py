@@ -1,7 +1,6 @@
 """CoNLL files: a word per line with its columns, a blank line after each sentence."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from unicodedata import normalize
 
 from bert_tf.corpus.tfds import prepare as prepare_tfds
@@ -9,12 +8,11 @@ from bert_tf.finetuning.tables import CONLL_FORM, read_file
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
     ONTONOTES,
-    ConllColumns,
-    convert_brackets,
     find_columns,
     find_prefix,
     is_header,
     is_ontonotes,
+    without_ranges,
 )
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from tfrecords.progress import counted
@@ -23,10 +21,8 @@ from tfrecords.writer import atomic_write
 DOCUMENT = "-DOCSTART-"
 # The first cell of lines that begin and end a document of OntoNotes, and what they stand for.
 _MARKS = {"#begin": [DOCUMENT], "#end": []}
-# The lines of a sentence: their numbers and cells.
-_Rows = list[tuple[int, list[str]]]
-# A line: its number and cells, and whether it starts with "# ".
-_Row = tuple[int, list[str], bool]
+# The number of a line, and its cells.
+_Row = tuple[int, list[str]]
 
 
 def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> TaggedText:
@@ -49,67 +45,61 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
         ValueError: a line is malformed, or there are no words; the message names the line.
         OSError: the file cannot be read.
     """
-    documents, marked, notes = _documents(path)
-    cells = [[row for _, row in rows] for document in documents for rows in document]
-    if not cells:
+    documents, notes = _documents(path)
+    sentences = [[cells for _, cells in rows] for document in documents for rows in document]
+    if not sentences:
         raise ValueError(f"{path} has no words")
-    if is_ontonotes([row for rows in cells for row in rows]):
-        word, tag = word or ONTONOTES[0], tag or ONTONOTES[1]
-    convert_brackets(cells)
-    columns, width = find_columns(cells, word, tag, learn), len(cells[0][0])
-    if columns.word >= width:
+    columns, width = find_columns(sentences, word, tag, learn), len(sentences[0][0])
+    if columns[0] >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
-    prefix = find_prefix([row[columns.word] for rows in cells for row in rows])
-    sentences = [
-        [_sentence(path, rows, columns, prefix) for rows in document] for document in documents
-    ]
-    sentences = [[sentence for sentence in document if sentence.words] for document in sentences]
-    if not marked:
-        sentences = [[sentence] for document in sentences for sentence in document]
-    text = TaggedText(path, [document for document in sentences if document], marked)
-    left_out = sum(map(len, cells)) - len(text.words)
+    prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])
     notes += [f"the prefix {prefix} of the words left out"] * bool(prefix)
-    notes += [f"{counted(left_out, 'line')} of ranges and empty nodes left out"] * bool(left_out)
-    if (columns.word, columns.tag) == (0, width - 1) or width == 1:
-        return replace(text, notes=tuple(notes))
-    found = {"text_column": columns.word, "label_column": columns.tag}
-    found = {flag: str(index + 1) for flag, index in found.items() if index is not None}
-    tags = f" and tags in {found['label_column']}" if columns.tag is not None else ""
-    flags = ", ".join(f"--{flag}" for flag in found)
-    where = f"words in column {columns.word + 1}{tags} of {width} ({flags})"
-    return replace(text, notes=(where, *notes), columns=found)
+    found = zip(("text_column", "label_column"), columns, strict=True)
+    found = {flag: str(index + 1) for flag, index in found if index is not None}
+    if columns == (0, width - 1) or width == 1:
+        found = {}
+    else:
+        tags = f" and tags in {found['label_column']}" if columns[1] is not None else ""
+        flags = ", ".join(f"--{flag}" for flag in found)
+        notes.insert(0, f"words in column {columns[0] + 1}{tags} of {width} ({flags})")
+    texts = [[_sentence(path, rows, columns, prefix) for rows in x] for x in documents]
+    if not (marked := len(documents) > 1):
+        texts = [[sentence] for sentence in texts[0]]
+    return TaggedText(path, [text for text in texts if text], marked, tuple(notes), found)
 
 
-def _documents(path: str) -> tuple[list[list[_Rows]], bool, list[str]]:
-    """Returns the sentences of each document, whether lines mark documents, and notes."""
+def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
+    """Returns the lines of each sentence, in documents, and notes; marks begin new documents."""
     rows, width = _cut([*_rows(path)])
-    words = [x for _, x, _ in rows if _is_word(x)]
+    words = [cells for _, cells in rows if _is_word(cells)]
     header = words[0] if is_header(words) else None
     numbered = len(words) > 2 and all(NUMBERED.fullmatch(x[0]) for x in words[bool(header) :])
-    documents, sentence, comments, marked = [[]], [], 0, False
-    for number, cells, is_note in rows:
-        if cells and cells[0].startswith("#") and (is_note or not sentence):
-            states = " " in cells[0] or any("=" in cell for cell in cells[1:])
-            if numbered or states or len(cells) != width:
-                comments += 1
-                continue
-        if cells and DOCUMENT not in cells:
-            if len(cells) != (width := width or len(cells)):
-                raise ValueError(
-                    f"{path}, line {number}: {counted(len(cells), 'column')} instead of the "
-                    f"{width} of the first word: keep only the columns of words and tags"
-                )
-            if cells is not header:
-                sentence.append((number, cells))
-            continue
-        if sentence:
-            documents[-1].append(sentence)
-            sentence = []
-        if cells:
-            documents.append([])
-            marked = True
+    documents, comments = [[[]]], 0
+    for number, cells in rows:
+        sentence = documents[-1][-1]
+        if DOCUMENT in cells:
+            documents.append([[]])
+        elif not cells:
+            documents[-1].append([])
+        elif (cells[0][:2] in ("#", "# ") or (cells[0][0:1] == "#" and not sentence)) and (
+            numbered
+            or len(cells) != width
+            or " " in cells[0]
+            or any("=" in cell for cell in cells[1:])
+        ):
+            comments += 1
+        elif len(cells) != width:
+            raise ValueError(
+                f"{path}, line {number}: {counted(len(cells), 'column')} instead of the {width} "
+                "of the first word: keep only the columns of words and tags"
+            )
+        elif cells is not header:
+            sentence.append((number, cells))
+    documents, ranges = without_ranges([[x for x in document if x] for document in documents])
     notes = ["the header left out"] * bool(header)
-    return documents, marked, notes + [f"{counted(comments, 'comment')} left out"] * bool(comments)
+    notes += [f"{counted(comments, 'comment')} left out"] * bool(comments)
+    notes += [f"{counted(ranges, 'line')} of ranges and empty nodes left out"] * bool(ranges)
+    return documents, notes
 
 
 def _cut(rows: list[_Row]) -> tuple[list[_Row], int]:
@@ -117,13 +107,12 @@ def _cut(rows: list[_Row]) -> tuple[list[_Row], int]:
 
     Of OntoNotes, only the columns that all rows have are kept.
     """
-    words = [cells for _, cells, _ in rows if _is_word(cells)]
+    words = [cells for _, cells in rows if _is_word(cells)]
     if words and is_ontonotes(words):
         width = ONTONOTES[1]
-        rows = [(n, _MARKS.get("".join(x[:1]), x)[:width], is_note) for n, x, is_note in rows]
-        return rows, width
+        return [(n, _MARKS.get("".join(x[:1]), x)[:width]) for n, x in rows], width
     width = min(len(words[0]), max(map(_filled, words))) if words else 0
-    return [(n, x[: max(width, _filled(x))], is_note) for n, x, is_note in rows], width
+    return [(n, x[: max(width, _filled(x))]) for n, x in rows], width
 
 
 def _is_word(cells: list[str]) -> bool:
@@ -183,19 +172,19 @@ def _without_spaces(cell: str) -> str:
 
 
 def _rows(path: str) -> Iterator[_Row]:
-    """Yields the lines, with a blank one at the end."""
+    """Yields the lines; blank ones have no cells."""
     lines = read_file(path).split(b"\n")
     tabs = any(b"\t" in line.strip(b" \t\r") for line in lines)
     if not tabs and path.lower().endswith(".csv") and b"," in lines[0]:
         raise ValueError(f"{path}: commas separate the columns, but --task=ner needs {CONLL_FORM}")
-    for number, line in enumerate([*lines, b""], start=1):
+    for number, line in enumerate(lines, start=1):
         if b"\r" in line.rstrip(b"\r"):
             raise ValueError(
                 f"{path}, line {number}: a carriage return inside the line: save the file with the "
                 "line ends of Unix or Windows"
             )
         try:
-            yield number, _columns(line.decode(), tabs), line.startswith(b"# ")
+            yield number, _columns(line.decode(), tabs)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8: {error.reason}") from None
 
@@ -210,14 +199,14 @@ def _columns(line: str, tabs: bool) -> list[str]:
     return [column for column in line.strip("\t ").split(" ") if column]
 
 
-def _sentence(path: str, rows: _Rows, columns: ConllColumns, prefix: str) -> Sentence:
-    rows = [(number, cells) for number, cells in rows if columns.is_word(cells)]
-    words = [cells[columns.word] for _, cells in rows]
+def _sentence(
+    path: str, rows: list[_Row], columns: tuple[int, int | None], prefix: str
+) -> Sentence:
+    word, tag = columns
     # A prefix alone is a word.
-    found = {"word": [word.removeprefix(prefix) or word for word in words], "tag": []}
-    if columns.tag is not None:
-        found["tag"] = [normalize("NFC", cells[columns.tag]) for _, cells in rows]
+    found = {"word": [cells[word].removeprefix(prefix) or cells[word] for _, cells in rows]}
+    found["tag"] = [] if tag is None else [normalize("NFC", cells[tag]) for _, cells in rows]
     for name, values in found.items():
         if "" in values:
             raise ValueError(f"{path}, line {rows[values.index('')][0]}: the {name} is empty")
-    return Sentence(tuple(found["word"]), tuple(found["tag"]), tuple(number for number, _ in rows))
+    return Sentence(*map(tuple, found.values()), tuple(number for number, _ in rows))

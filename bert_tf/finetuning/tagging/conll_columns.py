@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from bert_tf.finetuning.tables import fold
 from bert_tf.finetuning.tagging.tags import entity_types, from_brackets, is_entity_tag, spellings
@@ -28,44 +27,28 @@ _NEARLY_ALL = 0.9
 Rows = Sequence[Sequence[str]]
 
 
-class ConllColumns(NamedTuple):
-    """The columns of a file, from 0.
+def find_columns(
+    sentences: Sequence[Rows], word: int, tag: int, learn: bool
+) -> tuple[int, int | None]:
+    """Returns the columns of the words and tags of a file, from 0; None if there are no tags.
 
-    Attributes:
-        word: the words.
-        tag: the tags; None if there are none.
-        leaves_out: whether to skip token ranges and empty nodes.
-    """
-
-    word: int
-    tag: int | None
-    leaves_out: bool
-
-    def is_word(self, row: Sequence[str]) -> bool:
-        """Returns whether a row is a word."""
-        return not (self.leaves_out and _NO_WORD.fullmatch(row[0]))
-
-
-def find_columns(sentences: Sequence[Rows], word: int, tag: int, learn: bool) -> ConllColumns:
-    """Returns the columns of the words and tags of a file.
+    Converts tags in brackets to BIO in place.
 
     Args:
         sentences: the cells of each word; every word has the same number of cells.
         word, tag: the columns, from 1; 0 to find them.
         learn: whether the tags are to be learned, so that there must be several.
     """
-    width = len(sentences[0][0])
-    kept = [[row for row in rows if not _NO_WORD.fullmatch(row[0])] for rows in sentences]
-    leaves_out = not _numbers_words(sentences, 0) and _numbers_words(kept, 0)
-    if leaves_out:
-        sentences = [rows for rows in kept if rows]
-    first = 0
+    if is_ontonotes([row for rows in sentences for row in rows]):
+        word, tag = word or ONTONOTES[0], tag or ONTONOTES[1]
+    columns = [_column(sentences, index) for index in range(len(sentences[0][0]))]
+    width, first = len(columns), 0
     while first + 1 < width and (
         _numbers_words(sentences, first)
         or (first + 2 < width and _is_same_in_sentences(sentences, first))
     ):
         first += 1
-    if first and first + 1 == width and entity_types(_column(sentences, first)) is not None:
+    if first and first + 1 == width and entity_types(columns[first]) is not None:
         first -= 1  # A column of tags alone; the words are numbers.
     given = word - 1 if word and width > 1 else None
     word = first if given is None else given
@@ -73,16 +56,14 @@ def find_columns(sentences: Sequence[Rows], word: int, tag: int, learn: bool) ->
         tag -= 1
     else:
         last = tag = _UPOS if first and width == _CONLLU else width - 1
-        while tag - 1 > word and _is_nested(sentences, tag, first > 0 and width == first + 3):
+        while tag - 1 > word and _is_nested(*columns[tag - 1 : tag + 1], first, width):
             tag -= 1
-        tag = _only_entities(sentences, given, tag)
-        if learn:
-            tag = _several_tags(sentences, given, word, tag)
+        tag = _better(columns, given, word, tag, learn)
         if tag == word == last:
-            return ConllColumns(word, None, leaves_out)
+            return word, None
     if word == tag and given is None and width > 1:
         word = tag + 1 if tag + 1 < width else tag - 1
-    return ConllColumns(word, tag if word != tag < width else None, leaves_out)
+    return word, tag if word != tag < width else None
 
 
 def is_header(rows: Rows) -> bool:
@@ -104,14 +85,24 @@ def is_ontonotes(rows: Rows) -> bool:
     )
 
 
-def convert_brackets(sentences: Sequence[Rows]) -> None:
-    """Converts columns of tags in brackets to BIO."""
-    for index in range(len(sentences[0][0])):
-        cells = {row[index] for rows in sentences for row in rows}
-        if all(map(_BRACKETS.fullmatch, cells)):
-            for rows in sentences:
-                for row, tag in zip(rows, from_brackets([row[index] for row in rows]), strict=True):
-                    row[index] = tag
+def without_ranges(documents: list[list[list]]) -> tuple[list[list[list]], int]:
+    """Leaves out token ranges and empty nodes of CoNLL-U; returns their number, too.
+
+    Args:
+        documents: the sentences of each document, with the number and cells of each line.
+    """
+    kept = [
+        [[row for row in rows if not _NO_WORD.fullmatch(row[1][0])] for rows in document]
+        for document in documents
+    ]
+    with_ranges, without = (
+        [[cells for _, cells in rows] for document in x for rows in document]
+        for x in (documents, kept)
+    )
+    if not without or _numbers_words(with_ranges, 0) or not _numbers_words(without, 0):
+        return documents, 0
+    left_out = sum(map(len, with_ranges)) - sum(map(len, without))
+    return [[rows for rows in document if rows] for document in kept], left_out
 
 
 def find_prefix(words: Sequence[str]) -> str:
@@ -121,34 +112,37 @@ def find_prefix(words: Sequence[str]) -> str:
     return match[0] if count >= max(_LEAST_EQUAL, _NEARLY_ALL * len(words)) else ""
 
 
-def _only_entities(sentences: Sequence[Rows], word: int | None, tag: int) -> int:
-    """Returns the only column of tags of entities, nearly; `tag` if it is one or there is none."""
-    columns = [_column(sentences, index) for index in range(len(sentences[0][0]))]
-    tags = {i: [*filter(is_entity_tag, column)] for i, column in enumerate(columns) if i != word}
-    most = {i: found for i, found in tags.items() if 2 * len(found) > len(columns[i])}
-    typed = [index for index, found in most.items() if entity_types(found)]
-    return typed[0] if tag not in most and len(typed) == 1 else tag
+def _better(
+    columns: Sequence[Sequence[str]], given: int | None, word: int, tag: int, learn: bool
+) -> int:
+    """Returns the column of tags if it is a better one than `tag`.
 
-
-def _several_tags(sentences: Sequence[Rows], given: int | None, word: int, tag: int) -> int:
-    """Returns a column of several tags in place of one that has the same in all rows.
-
-    If that is "O", the other column must have tags of entities.
+    It is the only one of nearly all tags of entities, unless `tag` is one, too. In place of a
+    single tag that would have to be learned, it is a column of several tags; in place of "O", of
+    entities.
     """
-    columns = [{*_column(sentences, index)} for index in range(len(sentences[0][0]))]
-    if tag >= len(columns) or len(columns[tag]) > 1:
+    tags = {i: [*filter(is_entity_tag, column)] for i, column in enumerate(columns) if i != given}
+    types = {i: entity_types(x) for i, x in tags.items() if 2 * len(x) > len(columns[i])}
+    typed = [index for index, found in types.items() if found]
+    if tag not in types and len(typed) == 1:
+        return typed[0]
+    if not learn or len({*columns[tag]}) > 1:
         return tag
-    several = [index for index, tags in enumerate(columns) if len(tags) > 1 and index != given]
-    typed = [i for i in several if (types := entity_types(columns[i])) and not types <= _CHUNKS]
-    others = [index for index in several if index > word and columns[tag] != {"O"}]
-    return (typed or others or [tag])[-1]
+    several = [index for index in tags if len({*columns[index]}) > 1]
+    entities = [index for index in typed if index in several and not types[index] <= _CHUNKS]
+    others = [index for index in several if index > word and columns[tag][0] != "O"]
+    return (entities or others or [tag])[-1]
 
 
 def _column(sentences: Sequence[Rows], index: int) -> list[str]:
-    """Returns the cells of a column, tags of entities in their usual spelling."""
-    cells = [row[index] for rows in sentences for row in rows]
-    names = spellings({*cells})
-    return [names.get(cell, cell) for cell in cells]
+    """Returns the cells of a column, tags of entities as "B-TYPE"; replaces tags in brackets."""
+    cells = {row[index] for rows in sentences for row in rows}
+    if all(map(_BRACKETS.fullmatch, cells)):
+        for rows in sentences:
+            for row, tag in zip(rows, from_brackets([row[index] for row in rows]), strict=True):
+                row[index] = tag
+    names = spellings(cells)
+    return [names.get(row[index], row[index]) for rows in sentences for row in rows]
 
 
 def _numbers_words(sentences: Sequence[Rows], index: int) -> bool:
@@ -171,12 +165,12 @@ def _is_same_in_sentences(sentences: Sequence[Rows], index: int) -> bool:
     return steps >= _LEAST_EQUAL and all(len({row[index] for row in x}) == 1 for x in sentences)
 
 
-def _is_nested(sentences: Sequence[Rows], tag: int, is_germeval: bool) -> bool:
+def _is_nested(outer: Sequence[str], inner: Sequence[str], first: int, width: int) -> bool:
     """Returns whether a column holds entities inside those of the column before it.
 
     In other files than GermEval's, these have the same types, unlike the chunks of CoNLL-2003.
     """
-    outer, inner = (entity_types(_column(sentences, index)) for index in (tag - 1, tag))
+    outer, inner = entity_types(outer), entity_types(inner)
     if outer is None or inner is None:
         return False
-    return is_germeval or bool(inner and inner <= outer)
+    return first > 0 and width == first + 3 or bool(inner and inner <= outer)

@@ -450,65 +450,6 @@ def test_numbers_that_cannot_be_learned(write, labels, message):
     assert "a.jsonl" in str(caught.value)
 
 
-def test_tags_of_words(write):
-    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags.
-
-    Repeated ids are those of the whole file.
-    """
-    row = {"id": 7, "tokens": ["U.N.", "official", "Ekeus"], "tags": ["I-ORG", "O", "I-PER"]}
-    train = write("train.jsonl", "\n".join([json.dumps(row)] * 20))
-    task, splits = read(train_file=train, label_type="tags")
-    assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
-    assert [len(text) for text in splits.values()] == [18, 2]
-    assert splits["train"].notes == ("19 with the id of an earlier one",)
-    assert splits["dev"].notes == ("held out of 20 (10.0%)",)
-    assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
-    ner = make_task(
-        FineTuningOptions(task="ner", output_dir="run", do_train=True, train_file=train)
-    )
-    assert ner.labels == task.labels and len(ner.read(DataFiles(train_file=train), "train")) == 20
-    cells = "tokens,ner_tags\n\"['U.N.', 'official']\",\"['I-ORG', 'O']\"\n"
-    _, splits = read(task.head, ["dev"], dev_file=write("a.csv", cells), label_type="tags")
-    assert splits["dev"].words == ["U.N.", "official"] and splits["dev"].tags == ["B-ORG", "O"]
-    flags = dict(
-        label_type="tags", text_column="words", test_file=write("t.json", '{"words":["a"]}')
-    )
-    task, splits = read(task.head, ["test"], **flags)
-    assert splits["test"].words == ["a"] and splits["test"].tags == []
-
-
-@pytest.mark.parametrize(
-    ("name", "row", "message"),
-    [
-        (
-            "a.jsonl",
-            {"tokens": ["a", "b"], "tags": ["O"]},
-            "line 1: 'tokens' and 'tags' differ in length, 2 and 1",
-        ),
-        ("a.jsonl", {"tokens": "a b", "tags": ["O"]}, "line 1: 'tokens' is not a list of strings"),
-        (
-            "a.jsonl",
-            {"tokens": ["a", ""], "tags": ["O"] * 2},
-            "line 1: word 2 of 'tokens' is empty",
-        ),
-        ("a.jsonl", {"tokens": ["a"], "tags": [""]}, "line 1: tag 1 of 'tags' is empty"),
-        (
-            "a.jsonl",
-            {"id": "\ud800", "tokens": ["a"], "tags": ["O"]},
-            "a.jsonl, line 1: the id is not UTF-8",
-        ),
-        ("a.jsonl", {"tokens": [], "tags": []}, "line 1: 'tokens' is empty"),
-        ("a.jsonl", {"tokens": ["a"]}, "a.jsonl has no column 'tags', only 'tokens': name the"),
-        ("a.jsonl", {"words": ["a"]}, "a.jsonl has no column 'tokens' or 'tags', only 'words'"),
-        ("a.conll", {}, "must end in .csv, .tsv, .json, .jsonl: rename it. For CoNLL files, use"),
-    ],
-)
-def test_bad_tags_are_one_clear_line(write, name, row, message):
-    with pytest.raises(ValueError) as caught:
-        read(train_file=write(name, json.dumps(row)), label_type="tags")
-    assert message in str(caught.value) and "\n" not in str(caught.value)
-
-
 def test_bytes_that_are_not_utf8_reach_the_report(write):
     """Oracle: Latin-1 and half of a surrogate pair are not UTF-8; they are counted there."""
     train = write("train.csv", b"text,label\ncaf\xe9,x\ncaf\xc3\xa9,y\n")

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
 
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import FineTuningOptions
@@ -297,29 +297,12 @@ def test_data_without_documents_is_said(document_context, tmp_path):
     files = DataFiles(str(tmp_path))
     flags = dict(task="ner", output_dir="x", do_train=True, data_dir=files.data_dir)
     task = make_task(FineTuningOptions(**flags, document_context=document_context))
+    # Without any files, the data is CoNLL-2003 from tensorflow-datasets.
+    options = FineTuningOptions(task="ner", output_dir="x", do_eval=True)
+    assert make_task(options, task.head).test_has_targets and not task.test_has_targets
     splits = task.read_splits(["train", "dev"], files, 0)
     found = {name: task.featurize(text, TOKENIZER, 8).describe() for name, text in splits.items()}
     note = ", each sentence read alone (-DOCSTART- lines are missing)" * document_context
     assert found["train"] == f"2 words in 2 sentences, in 2 windows{note}"
     assert found["dev"].startswith("2 words in 2 sentences and 1 document, in ")
     assert found["dev"].endswith(("window", "windows"))
-
-
-@pytest.mark.parametrize(
-    ("flags", "split", "message"),
-    [
-        ({"train_file": "x"}, "dev", "^--task=ner needs --dev_file, or --data_dir with valid.txt$"),
-        ({"data_dir": "."}, "train", "has none of train.txt, eng.train: give --train_file if"),
-        ({"data_dir": "."}, "dev", "valid.txt has no tags: give a file without tags as --test_f"),
-        ({"dev_file": "x", "text_column": "a"}, "dev", "--text_column=a: .* the number of a col"),
-    ],
-)
-def test_missing_files_are_named(flags, split, message, tmp_path, monkeypatch):
-    """Oracle: the flag or the names of the files. Only without any is CoNLL-2003 meant."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "valid.txt").write_text("a\nb\n")
-    options = FineTuningOptions(task="ner", output_dir="x", do_eval=True, **flags)
-    task = make_task(options, Head("tagger", LABELS))
-    assert not task.test_has_targets
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        task.read_splits([split], DataFiles.of(options), 0)

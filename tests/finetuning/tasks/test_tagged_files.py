@@ -1,0 +1,153 @@
+"""Tagged sentences of the user's own files, worked by hand."""
+
+import json
+import pathlib
+
+import pytest
+
+from bert_tf.config import Head
+from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task
+from bert_tf.finetuning.task import DataFiles
+
+LABELS = ("O", "B-X", "I-X")
+
+
+def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], **flags):
+    """Writes the file of a split; returns the task and its splits.
+
+    Without a training file, the tags are `LABELS`.
+
+    Args:
+        content: the file, with | between lines, or the rows of JSON lines.
+    """
+    name = f"{split}.txt"
+    if isinstance(content, list):
+        name, content = f"{split}.jsonl", "\n".join(map(json.dumps, content))
+        flags = {"task": "csv", "label_type": "tags"} | flags
+    content = content if isinstance(content, bytes) else content.replace("|", "\n").encode()
+    (folder / name).write_bytes(content)
+    defaults = {"task": "ner", "output_dir": "x", "do_train": True, f"{split}_file": name}
+    options = FineTuningOptions(**defaults | flags)
+    task = make_task(options, None if split == "train" else Head("tagger", LABELS))
+    splits = (split,) if task.has_dev else ("train", "dev")
+    return task, task.read_splits(splits, DataFiles.of(options), seed=0)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a table in a.csv."""
+    cells = "tokens,ner_tags\n\"['U.N.', 'official']\",\"['I-X', 'O']\"\n"
+    (tmp_path / "a.csv").write_text(cells)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _row(words, tags, **others) -> list[dict]:
+    return [others | {"tokens": words, "tags": tags}]
+
+
+_OTHER = {"train_file": None, "data_dir": "."}
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "flags", "message"),
+    [
+        ("train", "a O|b", {}, "train.txt, line 2: 1 column instead of the 2 of the first word"),
+        ("train", "a\tO|\tO", {}, "train.txt, line 2: the word is empty"),
+        ("train", "a\tO|b\t", {}, "train.txt, line 2: the tag is empty"),
+        ("train", b"a O\n\xff O\n", {}, "train.txt, line 2: not UTF-8"),
+        ("train", b"a O\rb O\r\rc O\r", {}, "train.txt, line 1: a carriage return inside"),
+        ("train", "-DOCSTART-||", {}, "train.txt has no words"),
+        ("train", "a B-X|b I-X|c 0", {}, 'train.txt, line 3: the tag "0" is neither "O" nor'),
+        ("train", "a|b", {}, "train.txt has no tags: training needs them"),
+        ("train", "a O|b O", {}, 'train.txt: every word has the tag "O": nothing to learn'),
+        ("train", "a O", {"text_column": "a"}, "--text_column=a: --task=ner takes the number of"),
+        ("train", "", {"train_file": "a.csv"}, "a.csv: commas separate the columns, but --task=n"),
+        ("train", "", {"train_file": None, "dev_file": "x"}, "--train_file, or --data_dir with tr"),
+        ("train", "", _OTHER | {"data_dir": "x"}, "x has none of train.txt, eng.train: give --tra"),
+        ("dev", "a NN|b VB", {}, 'dev.txt: none of its tags, such as "NN", is .*: O, B-X'),
+        ("dev", "a O|b LOC", {}, 'dev.txt, line 2: the tag "LOC" is neither "O" nor'),
+        ("dev", "a|b", {}, "dev.txt has no tags: give a file without tags as --test_file"),
+        ("dev", "a O", {"dev_file": "nowhere"}, "^nowhere: no such file$"),
+        ("dev", "a O", {"dev_file": "."}, "^.: no such file$"),
+        ("train", _row(["a", "b"], ["O"]), {}, "line 1: 'tokens' and 'tags' differ in length, 2"),
+        ("train", _row("a b", ["O"]), {}, "line 1: 'tokens' is not a list of strings"),
+        ("train", _row(["a", ""], ["O"] * 2), {}, "line 1: word 2 of 'tokens' is empty"),
+        ("train", _row(["a"], [""]), {}, "line 1: tag 1 of 'tags' is empty"),
+        ("train", _row(["a"], ["O"], id="\ud800"), {}, "train.jsonl, line 1: the id is not UTF-8"),
+        ("train", _row([], []), {}, "line 1: 'tokens' is empty"),
+        (
+            "train",
+            [{"tokens": []}],
+            {},
+            "train.jsonl has no column 'tags', only 'tokens': name the",
+        ),
+        ("train", [{"x": []}], {}, "train.jsonl has no column 'tokens' or 'tags', only 'x'"),
+        ("train", "a O", {"task": "csv", "label_type": "tags"}, "must end in .* For CoNLL files"),
+    ],
+)
+def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
+    """Oracle: the file, the line and the flag."""
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
+        _read(folder, split, content, **flags)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("split", "content", "labels", "tags", "printed"),
+    [
+        ("train", "EU B-Y|a O|Po B-X", "O B-X B-Y", "B-Y O B-X", ""),
+        ("train", "a NOUN|b DET", "DET NOUN", "NOUN DET", ""),
+        ("train", "a I-X|b I-X|c B-X|d I-Y", "B-X B-Y I-X", "B-X I-X B-X B-Y", "from IOB1 to BIO."),
+        ("train", "a X-B|b o", "O B-X", "B-X O", 'read the tag "X-B" as "B-X"'),
+        ("train", _row(["a", "b"], ["S_X", "O"]) * 20, "O B-X", None, "from IOBES to BIO."),
+        (
+            "train",
+            "a PER|b O",
+            "O PER",
+            "PER O",
+            "tags such as PER do not say where entities begin",
+        ),
+        ("train", "a 3|b 10", "3 10", "3 10", "the tags are numbers"),
+        ("train", "0-2 O|3-4 B-X", "O B-X", "O B-X", 'words have no letter, such as "0-2"'),
+        ("train", "a B-X|, O|文 O|5 O", "O B-X", "B-X O O O", ""),
+        ("train", "a B-é|b B-e\u0301|c B-É", "B-É B-é", "B-é B-é B-É", "'B-É' and 'B-é' differ"),
+        (
+            "dev",
+            "a B-X||b I-X|c B-Z",
+            None,
+            "B-X I-X B-Z",
+            '1 of 3 tags break BIO, the first in line 3: "I-X" follows; '
+            'line 4: the training data has no tag "B-Z"; the words with it (1) count',
+        ),
+    ],
+)
+def test_odd_tags_are_converted_or_said(split, content, labels, tags, printed, folder, capsys):
+    """Oracle: by hand; labels are sorted, with O first."""
+    task, splits = _read(folder, split, content)
+    assert labels is None or task.labels == tuple(labels.split())
+    assert tags is None or splits[split].tags == tags.split()
+    out = capsys.readouterr().out
+    assert all(part in out for part in printed.split("; ")) and bool(out) == bool(printed)
+
+
+def test_lists_of_words_and_tags(folder):
+    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags.
+
+    Repeated ids are those of the whole file.
+    """
+    rows = 20 * _row(["U.N.", "official", "Ekeus"], ["I-ORG", "O", "I-PER"], id=7)
+    task, splits = _read(folder, "train", rows)
+    assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
+    assert [len(text) for text in splits.values()] == [18, 2]
+    assert splits["train"].notes == ("19 with the id of an earlier one",)
+    assert splits["dev"].notes == ("held out of 20 (10.0%)",)
+    assert splits["dev"].tags == ["B-ORG", "O", "B-PER"] * 2
+    ner, splits = _read(folder, "train", rows, task="ner", label_type="class")
+    assert ner.labels == task.labels and len(splits["train"]) == 20
+    flags = {"task": "csv", "label_type": "tags"}
+    _, splits = _read(folder, "dev", "", **flags, dev_file="a.csv")
+    assert splits["dev"].words == ["U.N.", "official"] and splits["dev"].tags == ["B-X", "O"]
+    _, splits = _read(folder, "test", [{"words": ["a"]}], text_column="words")
+    assert splits["test"].words == ["a"] and splits["test"].tags == []

@@ -132,8 +132,8 @@ def _open_run(
     if not spec.config.bilstm:
         rows = own_rows(spec.config)
         tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
-    head = folder.read_head()
-    if others and (head or _is_pretraining(folder)):
+    has_head = any(path.startswith("task_model/") for path in found)
+    if others and (has_head or _is_pretraining(folder)):
         unused, others = (*unused, *sorted(others)), {}
     opened = Checkpoint(
         path=checkpoint,
@@ -141,14 +141,14 @@ def _open_run(
         spec=spec,
         tensors=tensors | others,
         unused=unused,
-        head=head,
+        head=folder.read_head(),
         config_file=folder.file(CONFIG),
     )
     return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), folder.read_vocab)
 
 
 def _is_pretraining(folder: RunFolder) -> bool:
-    # The model of a fine-tuning run may have names of its own, that of a pre-training run has none.
+    # Models without a head of ours may have names of their own, but not those of pre-training.
     flags = folder.read_flags()
     return bool(flags) and "task" not in flags
 

@@ -78,6 +78,11 @@ def find_columns(
         ValueError: a column cannot be found; the message lists the columns, and names the flag that
             states the right one.
     """
+    if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)} - {*(wanted.text or "")}:
+        raise ValueError(
+            f"{table.path} has a single column, {table.names()}: separate the columns of a "
+            ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs"
+        )
     text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     if len(set(labels)) < len(labels):
@@ -142,11 +147,6 @@ def _find(table: Table, name: str, flag: str | None, exact: bool = True) -> str 
 
 def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str]) -> Columns:
     """Fills in missing columns from those that are left; prints the result."""
-    if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)}:
-        raise ValueError(
-            f"{table.path} has a single column, {table.names()}: separate the columns of a "
-            ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs"
-        )
     taken = (known.text, known.text_b, known.id, *known.labels)
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}

@@ -165,7 +165,8 @@ def _parse_list(table: Table, row: int, text: str) -> list | None:
 def _split(table: Table, row: int, text: str, separator: str) -> list[str]:
     """Returns the parts of a text between separators; checks that none of them may be several."""
     parts = split(text, separator)
-    if any(map(resembles_list, parts)) or (len(parts) == 1 and separator in parts[0]):
+    of_lists = any(part.lstrip()[:1] in ("[", "{") or resembles_list(part) for part in parts)
+    if of_lists or (len(parts) == 1 and separator in parts[0]):
         raise ValueError(
             f"{table.at(row)}: {shown(text)} may be one name or several: write it as a list, such "
             'as ["a", "b"]'

@@ -14,11 +14,13 @@ from bert_tf.finetuning.tables import parse_json
 
 # The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")
-_BROKEN_LIST = re.compile(r"\[.*\]|\{.*\}|\(\s*['\"].*|(?:set|array)\(.*", re.DOTALL)
+_BROKEN_LIST = re.compile(
+    r"\[.*\]|\{.*\}|\(\s*(?:['\"].*|\))|(?:(?:frozen)?set|array)\(.*", re.DOTALL
+)
 _OPENING_QUOTES = "\"'“„‘«"
 _QUOTED = r"""\s*(?:"(.*?)"|'(.*?)'|[“„‘«](.*?)[”“’»])\s*"""
 # What may separate names of classes; all but spaces are rare in names.
-_SEPARATORS = "|;/,\n，；、•·&+"
+_SEPARATORS = "|;/,\n\t，；、•·&+"
 
 
 def class_name(text: str) -> str:
@@ -57,9 +59,10 @@ def parse_list(text: str) -> list | None:
         ValueError: it starts like a list, but is not one.
     """
     text = text.strip()
-    if text[:1] in ("'", '"') and text[-1] == text[0] and resembles_list(text[1:-1]):
-        inner = _parse_value(text)
-        text = (inner if isinstance(inner, str) else text[1:-1]).strip()
+    inside = text[1:-1].strip()
+    if text[:1] in ("'", '"') and text[-1] == text[0] and _BROKEN_LIST.fullmatch(inside):
+        value = _parse_value(text)
+        text = value.strip() if isinstance(value, str) else inside
     if not _LIST.match(text):
         return None
     value = _parse_value(text)

@@ -463,7 +463,7 @@ def test_json_lines_are_those_of_fine_tuning(rows, found, name, tmp_path):
         ("x.csv", b"a,review\n1,b\n2\n", "line 3: 1 column, but the first line has 2"),
         ("x.csv", b"a,Review,REVIEW\n1,b,c\n", "has the columns 'Review' and 'REVIEW': choose one"),
         ("x.csv", b"Label,label,review\n1,b,c\n", "'Label' and 'label': rename all but one"),
-        ("x.tsv", b"a,review\n1,b\n", "has no column 'review'"),
+        ("x.tsv", b"a,review\n1,b\n", "has a single column, 'a,review': separate"),
         ("x.csv.gz", b"", "compressed tables are not supported: decompress it first"),
     ],
 )

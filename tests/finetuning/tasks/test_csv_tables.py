@@ -253,6 +253,7 @@ def test_several_classes_at_once(write, name, data, flags):
         ('"[\\"sport\\"]"', "sport"),
         ("'[\"sport\"]'", "sport"),
         ("\"['sport' 'nature']\"", None),
+        ("\"['sport'\"", None),
         ("'sport, nature'", None),
         ("sport, ['nature']", None),
         ("['sport', 'sport ']", "sport"),
@@ -279,6 +280,8 @@ def test_several_classes_at_once(write, name, data, flags):
         ("{}", None),
         ("array(['a'], dtype=object)", None),
         ("[" * 9999, None),
+        ("'" * 9999, "'" * 9997 + "|"),
+        ('"()"', ""),
     ],
 )
 def test_lists_in_cells(write, cell, names, tmp_path):

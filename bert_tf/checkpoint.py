@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.run_folder import CONFIG, FLAGS, VOCAB, RunFolder
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
@@ -117,7 +117,7 @@ def _open_run(
             raise FileNotFoundError(message) from None
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
-    spec = folder.read(config, replace_vocab=True)
+    spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
     if spec.config.bilstm and not bilstm:
         raise ValueError(
             f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
@@ -141,15 +141,15 @@ def _open_run(
         spec=spec,
         tensors=tensors | others,
         unused=unused,
-        head=folder.read_head(),
+        head=folder.head,
         config_file=folder.file(CONFIG),
     )
-    return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), folder.read_vocab)
+    return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), lambda: folder.vocab)
 
 
 def _is_pretraining(folder: RunFolder) -> bool:
     # Models without a head of ours may have names of their own, but not those of pre-training.
-    flags = folder.read_flags()
+    flags = folder.flags
     return bool(flags) and "task" not in flags
 
 

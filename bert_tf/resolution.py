@@ -63,11 +63,11 @@ def resolve_model(
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     # What a start that failed before its first checkpoint left in the output folder does not count.
-    resumed = run if run.has_checkpoint() else None
+    resumed = run if run.has_checkpoint else None
     if resumed:
-        casings = {**casings, run.file(TOKENIZER): run.read_lower_case()}
+        casings = {**casings, run.file(TOKENIZER): run.lower_case}
         if not replace_vocab:
-            vocabs = {**vocabs, run.file(VOCAB): run.read_vocab()}
+            vocabs = {**vocabs, run.file(VOCAB): run.vocab}
     if init:
         casings = {**casings, init.path: init.stated_casing}
         # A checkpoint that is about to grow has the old vocabulary.
@@ -121,7 +121,7 @@ def _config(
             )
         return preset_config(preset, len(vocab)), f"--preset={preset}"
     if resumed:
-        return resumed.read_config(), resumed.file(CONFIG)
+        return resumed.config, resumed.file(CONFIG)
     if init:
         return init.spec.config, init.config_file or init.path
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
@@ -131,7 +131,7 @@ def _resumed_config(
     run: RunFolder, config: BertConfig, source: str, preset: str | None
 ) -> BertConfig:
     """Returns the configuration of a run that resumes; raises a ValueError if another is wanted."""
-    saved = run.read_config()
+    saved = run.config
     # A preset names a size; how the weights started is what the run says.
     if found := differences(config, saved, _TRAINING_VALUES if preset else ()):
         raise ValueError(
@@ -272,9 +272,9 @@ def flag_values(
     elif name not in (VOCAB, WHOLE):
         return {source: load_vocab(vocab_file)}, casings
     folder = RunFolder(path)
-    casings[folder.file(TOKENIZER)] = folder.read_lower_case()
+    casings[folder.file(TOKENIZER)] = folder.lower_case
     replaces = replace_vocab and name == VOCAB
-    vocab = load_vocab(vocab_file) if replaces else folder.read_vocab()
+    vocab = load_vocab(vocab_file) if replaces else folder.vocab
     if not (vocab or name):
         raise ValueError(f"{source}: the folder has neither {VOCAB} nor {WHOLE}")
     return {source: vocab or load_vocab(vocab_file)}, casings

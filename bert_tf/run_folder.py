@@ -20,6 +20,7 @@ import json
 import math
 import os
 from collections.abc import Collection, Mapping
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -56,6 +57,9 @@ LOCATION_FLAGS = frozenset(
 class RunFolder:
     """A run on disk; see the module's docstring for the files.
 
+    Each file is read once, when it is first needed. Reading raises a ValueError if the file is
+    damaged, and an OSError if it cannot be read.
+
     Args:
         path: the folder; it need not exist yet.
     """
@@ -67,8 +71,9 @@ class RunFolder:
         """Returns the path of a file of the folder."""
         return os.path.join(self.path, name)
 
+    @cached_property
     def has_checkpoint(self) -> bool:
-        """Returns whether the folder holds a checkpoint.
+        """Whether the folder holds a checkpoint.
 
         Raises:
             ValueError: its name is one in which TensorFlow finds no checkpoints.
@@ -76,21 +81,25 @@ class RunFolder:
         check_name(self.path)
         return bool(tf.io.gfile.glob(self.file("ckpt-*.index")))
 
-    def read_config(self) -> BertConfig:
-        """Reads the configuration.
+    @cached_property
+    def config(self) -> BertConfig:
+        """The configuration.
 
         Raises:
             FileNotFoundError: there is none.
-            ValueError: the file is damaged.
         """
         return BertConfig.from_json_file(self.file(CONFIG))
 
-    def read_vocab(self) -> Vocabulary | None:
-        """Reads the vocabulary; returns None if there is none.
+    def config_or(self, config: BertConfig | None) -> BertConfig:
+        """Returns the configuration of the folder, or `config` if it has none."""
+        return config if config and not tf.io.gfile.exists(self.file(CONFIG)) else self.config
+
+    @cached_property
+    def vocab(self) -> Vocabulary | None:
+        """The vocabulary; None if there is none.
 
         Raises:
-            ValueError: the file is damaged, or not the one that was written.
-            OSError: the file cannot be read.
+            ValueError: the file is not the one that was written.
         """
         vocab, path = read_vocab(self.path), self.file(VOCAB)
         if vocab and self.read_json(TOKENIZER).get(CHECKSUM, vocab.sha256) != vocab.sha256:
@@ -100,31 +109,15 @@ class RunFolder:
             )
         return vocab
 
-    def read_lower_case(self) -> bool | None:
-        """Reads the casing; returns None if it is not stated."""
+    @cached_property
+    def lower_case(self) -> bool | None:
+        """The casing; None if it is not stated."""
         return read_lower_case(self.path)
 
-    def read(self, config: BertConfig | None = None, *, replace_vocab: bool = False) -> ModelSpec:
-        """Reads configuration, vocabulary and casing.
-
-        Args:
-            config: the configuration if the folder has none.
-            replace_vocab: do not read the vocabulary, because it will be replaced.
-
-        Raises:
-            ValueError: the vocabulary has more tokens than the encoder, or a file is damaged.
-            OSError: a file cannot be read.
-        """
-        if not config or tf.io.gfile.exists(self.file(CONFIG)):
-            config = self.read_config()
-        vocab = None if replace_vocab else self.read_vocab()
-        spec = ModelSpec(config, vocab, self.read_lower_case())
-        if spec.vocab and len(spec.vocab) > spec.config.vocab_size:
-            raise ValueError(
-                f"{self.file(VOCAB)} has {len(spec.vocab)} tokens, more than the vocab_size "
-                f"{spec.config.vocab_size} of {CONFIG}: use the vocabulary it was trained with"
-            )
-        return spec
+    @property
+    def spec(self) -> ModelSpec:
+        """Configuration, vocabulary and casing."""
+        return ModelSpec(self.config, self.vocab, self.lower_case)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Reads a JSON object of the folder; returns {} if there is none.
@@ -134,11 +127,12 @@ class RunFolder:
         """
         return read_json(self.file(name), _ADVICE)
 
-    def read_flags(self) -> dict[str, Any]:
-        """Reads the flags of the last start; returns {} if there are none.
+    @cached_property
+    def flags(self) -> dict[str, Any]:
+        """The flags of the last start; {} if there are none.
 
         Raises:
-            ValueError: the file is damaged, or the run is of a version that had no such file.
+            ValueError: the run is of a version that had no such file.
         """
         if tf.io.gfile.exists(self.file("finetuning.json")):
             raise ValueError(
@@ -152,7 +146,7 @@ class RunFolder:
 
         Ignores flags that only affect the location and the devices of a run.
         """
-        saved = self.read_flags()
+        saved = self.flags
         return {
             name: (saved[name], flags[name])
             for name in sorted(saved.keys() & flags.keys() - LOCATION_FLAGS)
@@ -178,7 +172,7 @@ class RunFolder:
         Raises:
             ValueError: one does.
         """
-        saved = self.read_flags().get(COMMAND, command)
+        saved = self.flags.get(COMMAND, command)
         if saved != command:
             raise ValueError(
                 f"{self.path} holds a run of {saved}: resume it with the same command, or choose "
@@ -191,6 +185,7 @@ class RunFolder:
         Raises:
             OSError: a file cannot be written.
         """
+        self._forget()
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
             write_vocab(self.file(VOCAB), spec.vocab)
@@ -200,17 +195,20 @@ class RunFolder:
         if flags is not None:
             atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
+    def _forget(self) -> None:
+        """Makes the next use of a file read it again."""
+        path = self.path
+        vars(self).clear()
+        self.path = path
+
     def best_of_several(self) -> str | None:
         """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
         best = RunFolder(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
         return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
 
-    def read_head(self) -> Head | None:
-        """Reads what the head predicts; returns None if there is none.
-
-        Raises:
-            ValueError: the file is damaged.
-        """
+    @cached_property
+    def head(self) -> Head | None:
+        """What the head predicts; None if there is none."""
         values = read_json(self.file(HEAD), _ADVICE)
         if not values:
             return None
@@ -239,6 +237,7 @@ class RunFolder:
         Raises:
             OSError: the file cannot be written.
         """
+        self._forget()
         values = {"kind": head.kind, "labels": head.labels}
         defaults = dataclasses.asdict(Head(**values))
         values |= {n: x for n, x in dataclasses.asdict(head).items() if x != defaults[n]}

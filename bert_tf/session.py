@@ -51,7 +51,7 @@ def open_init_checkpoint(options: DeviceOptions) -> Checkpoint | None:
     Raises:
         ValueError, OSError: see `open_checkpoint`.
     """
-    if not options.init_checkpoint or RunFolder(options.output_dir).has_checkpoint():
+    if not options.init_checkpoint or RunFolder(options.output_dir).has_checkpoint:
         return None
     file = options.bert_config_file
     return open_checkpoint(

@@ -71,7 +71,7 @@ def model_card(
 
 
 def _sections_of(run: RunFolder) -> Iterable[str]:
-    flags, results = run.read_flags(), read_results(run.file(EVAL_RESULTS))
+    flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
     for pattern, files in run.read_json(RECORDS).items():
         size = sum(file["bytes"] for file in files.values())

@@ -135,7 +135,7 @@ def _open(options: Options) -> _Source:
     from bert_tf.run_folder import RunFolder
 
     path, length = options.checkpoint, options.max_seq_length
-    if "task" not in RunFolder(path).read_flags():
+    if "task" not in RunFolder(path).flags:
         checkpoint = open_checkpoint(path)
         if not checkpoint.head and not options.pairs:
             return _encoder(checkpoint, length)

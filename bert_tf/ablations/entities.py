@@ -41,7 +41,7 @@ def evaluate_entities(
     Raises:
         ValueError: the records hold no such phrase.
     """
-    spec = RunFolder(options.output_dir).read()
+    spec = RunFolder(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())
     model, tokenizer, _ = load(options.output_dir)
     lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)

@@ -36,7 +36,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
         the metrics of the last evaluation; see `pretrain`, also for what it raises.
     """
     recipe, run = GENERAL_RECIPES[options.recipe], RunFolder(options.output_dir)
-    resumes = run.has_checkpoint()
+    resumes = run.has_checkpoint
     if resumes:
         _check_same_run(options, recipe, run)
     teacher = open_checkpoint(options.teacher)
@@ -59,7 +59,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 def _check_same_run(options: GeneralOptions, recipe: Recipe, run: RunFolder) -> None:
     """Raises a ValueError if the output folder holds another run, or one with other stages."""
-    if "recipe" not in run.read_flags():
+    if "recipe" not in run.flags:
         raise ValueError(f"{run.path} holds a run of run_pretraining: choose another --output_dir")
     names = ["recipe", "teacher", *["num_train_steps"] * bool(recipe.last_stage)]
     run.check_flags({name: getattr(options, name) for name in names})

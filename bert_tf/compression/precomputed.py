@@ -61,7 +61,7 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
     """
     path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher).encode()
     stored = _read(path)
-    if stored and stored != digest and RunFolder(run_folder).has_checkpoint():
+    if stored and stored != digest and RunFolder(run_folder).has_checkpoint:
         raise ValueError(
             f"{teacher.path} has changed since {run_folder} began to learn from it: restore it, or "
             "choose another --output_dir"

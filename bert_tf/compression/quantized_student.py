@@ -120,7 +120,7 @@ def measure_sensitivity(
     """
     if len(quantization.bits) == 1:
         return None
-    if RunFolder(options.output_dir).has_checkpoint():
+    if RunFolder(options.output_dir).has_checkpoint:
         return np.zeros([num_layers(teacher.spec.config), 2])
     set_precision("float32")
     model = load_task_model(task, teacher)

@@ -73,7 +73,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     else:
         student = _student_task(options, recipe, task, teacher)
         init = None
-        if not run.has_checkpoint():
+        if not run.has_checkpoint:
             init = initial_student(options, recipe, teacher, recipe.bilstm and reads_pairs(task))
         if init and recipe.removes_heads:
             init = without_heads(options, task, init)
@@ -100,7 +100,7 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     run = run_of(teacher)
     if options.hold_out_seed is not None or run is None:
         return options
-    flags = run.read_flags()
+    flags = run.flags
     seeds = [flags.get(name) for name in ("hold_out_seed", "random_seed")]
     seed = next((seed for seed in seeds if seed is not None), None)
     return dataclasses.replace(options, hold_out_seed=seed)
@@ -209,7 +209,7 @@ def _describe_weights(values: Mapping[str, Any]) -> None:
 
 def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:
     """Returns the teacher's metrics on the dev set."""
-    dev, ours = task.dev_splits[0], RunFolder(options.output_dir).read()
+    dev, ours = task.dev_splits[0], RunFolder(options.output_dir).spec
     spec = known_spec(teacher, ours.vocab, ours.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options))

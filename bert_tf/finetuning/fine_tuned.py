@@ -50,13 +50,13 @@ def open_fine_tuned(
         OSError: a file cannot be read.
     """
     folder = RunFolder(path)
-    if "task" in folder.read_flags():
+    if "task" in folder.flags:
         _warn_if_unfinished(folder)
         checkpoint = open_checkpoint(folder.file(BEST), bilstm=True, vocab_file=vocab_file)
     else:
         checkpoint = open_checkpoint(path, bilstm=True, vocab_file=vocab_file)
         folder = run_of(checkpoint)
-    flags = folder.read_flags() if folder else {}
+    flags = folder.flags if folder else {}
     if "task" not in flags:
         task = task or _converted_task(checkpoint, path, pairs, threshold)
     elif pairs:
@@ -67,7 +67,7 @@ def open_fine_tuned(
         options = options_of_run(folder)
         if threshold is not None:
             options = dataclasses.replace(options, null_score_diff_threshold=threshold)
-        task = make_task(options, folder.read_head())
+        task = make_task(options, folder.head)
     config = checkpoint.spec.config
     length = max_seq_length or flags.get("max_seq_length", default_length(task.name, config))
     check_length(config, length)
@@ -75,8 +75,8 @@ def open_fine_tuned(
 
 
 def _warn_if_unfinished(folder: RunFolder) -> None:
-    if not folder.read_flags().get(FINISHED, True):
-        if not RunFolder(folder.file(BEST)).has_checkpoint():
+    if not folder.flags.get(FINISHED, True):
+        if not RunFolder(folder.file(BEST)).has_checkpoint:
             raise ValueError(
                 f"{folder.path} is unfinished and has no evaluated weights yet: run the same "
                 "run_finetuning command to finish it"

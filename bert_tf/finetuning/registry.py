@@ -100,7 +100,7 @@ def task_of_run(run: RunFolder) -> Task:
     Raises:
         ValueError: the folder holds no fine-tuning run of a registered task.
     """
-    return make_task(options_of_run(run), run.read_head())
+    return make_task(options_of_run(run), run.head)
 
 
 def options_of_run(run: RunFolder) -> FineTuningOptions:
@@ -109,8 +109,8 @@ def options_of_run(run: RunFolder) -> FineTuningOptions:
     Raises:
         ValueError: the folder holds no fine-tuning run.
     """
-    flags = run.read_flags()
-    if not {"task", "output_dir"} <= flags.keys() or not run.read_head():
+    flags = run.flags
+    if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}
     return FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})

@@ -89,7 +89,7 @@ def _fine_tune(
     options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
-    head = trained.head if trained else run.read_head() if run.has_checkpoint() else None
+    head = trained.head if trained else run.head if run.has_checkpoint else None
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
@@ -131,11 +131,11 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     run = RunFolder(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(
-        with_values_of(options, run), hold_out_seed=run.read_flags().get("hold_out_seed")
+        with_values_of(options, run), hold_out_seed=run.flags.get("hold_out_seed")
     )
-    task = task or make_task(options, run.read_head())
+    task = task or make_task(options, run.head)
     names = compared_splits(options, run, task)
-    splits = read_features(options, task, run.read(), names, lambda line: None)
+    splits = read_features(options, task, run.spec, names, lambda line: None)
     check_same_data(run, data_checksums(splits))
 
 
@@ -146,7 +146,7 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
         ValueError: neither has a head.
     """
     best = RunFolder(run.file(BEST))
-    if best.has_checkpoint():
+    if best.has_checkpoint:
         return open_checkpoint(best.path, bilstm=True)
     if several := run.best_of_several():
         raise ValueError(
@@ -166,10 +166,10 @@ def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, fl
     Leaves out those that this run computes again, and those of other test data.
     """
     best = RunFolder(run.file(BEST))
-    if not best.has_checkpoint():
+    if not best.has_checkpoint:
         return {}
     results = run.read_json(EVAL_RESULTS_JSON) | read_results(best.file(EVAL_RESULTS))
-    saved = run.read_flags()
+    saved = run.flags
     other_test = any(
         getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")
     )
@@ -242,7 +242,7 @@ def model_spec(session: Session) -> ModelSpec:
     if session.mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
     new = options.preset or options.bert_config_file
-    if not (session.init or new or session.run.has_checkpoint()):
+    if not (session.init or new or session.run.has_checkpoint):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     spec = session.resolve_model()
     if spec.vocab is None:

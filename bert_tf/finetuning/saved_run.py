@@ -44,7 +44,7 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
     Raises:
         ValueError: a flag contradicts the run.
     """
-    saved = run.read_flags()
+    saved = run.flags
     if options.do_train or FINISHED not in saved:
         return options
     values = {}
@@ -68,7 +68,7 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
 
 def with_values_of(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
     """Returns the flags; if none are given, columns and length are those of the run."""
-    saved = run.read_flags() if run.has_checkpoint() else {}
+    saved = run.flags if run.has_checkpoint else {}
     unset = [name for name in _FOUND if getattr(options, name) is None]
     return dataclasses.replace(options, **{name: saved.get(name) for name in unset})
 
@@ -79,7 +79,7 @@ def with_lengths_of(options: FineTuningOptions, run: RunFolder | None) -> FineTu
     Args:
         run: that run; None for a model of another program.
     """
-    saved = run.read_flags() if run else {}
+    saved = run.flags if run else {}
     defaults = {field.name: field.default for field in dataclasses.fields(options)}
     unset = [name for name in _LENGTHS if getattr(options, name) == defaults[name]]
     return dataclasses.replace(options, **{name: saved[name] for name in unset if name in saved})
@@ -91,14 +91,14 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     Raises:
         ValueError: the folder holds something else, or a run with different flags.
     """
-    saved = run.read_flags()
+    saved = run.flags
     if FINISHED not in saved:
         if tf.io.gfile.isdir(run.path) and _names(run.path) - {LOCK, PRECOMPUTED}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
         return False
-    if not run.has_checkpoint():
+    if not run.has_checkpoint:
         if saved[FINISHED]:
             raise ValueError(
                 f"{run.path} holds a finished run whose checkpoint ckpt-* is gone: give "
@@ -115,7 +115,7 @@ def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> l
 
     The training examples of a finished run are left out if the command changes them.
     """
-    dev, saved = task.dev_splits[0], run.read_flags()
+    dev, saved = task.dev_splits[0], run.flags
     if options.do_train:
         return [dev] if saved.get(FINISHED) and options.changes_examples else [TRAIN, dev]
     if not options.do_eval or task.has_dev:
@@ -143,8 +143,8 @@ def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
     Raises:
         ValueError: they are others.
     """
-    saved = run.read_flags()
-    if not (saved.get(FINISHED) or run.has_checkpoint()):
+    saved = run.flags
+    if not (saved.get(FINISHED) or run.has_checkpoint):
         return
     before = saved.get(DATA_CHECKSUMS, {})
     changed = [name for name, value in checksums.items() if before.get(name, value) != value]

@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 def columns_of_run(run: RunFolder | None) -> Columns:
     """Returns the columns of texts and labels that a fine-tuning run was trained on."""
-    flags = run.read_flags() if run else {}
+    flags = run.flags if run else {}
     names = ("text_column", "text_b_column", "label_column", "label_type")
     *found, kind = map(flags.get, names)
     # Where sentences are lists of words, the model takes whole texts.

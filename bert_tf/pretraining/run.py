@@ -75,7 +75,7 @@ def pretrain(
 def _check_folder(options: PretrainingOptions) -> None:
     """Raises a ValueError if the output folder holds a run of another command."""
     run = RunFolder(options.output_dir)
-    if "task" in run.read_flags():
+    if "task" in run.flags:
         raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
     if options.do_train:
         run.check_command(options.command)
@@ -180,7 +180,7 @@ def _set_weights(
     session: Session, driver: Driver, model: keras.Model, task: PretrainingTask
 ) -> None:
     options, run, say = session.options, session.run, session.say
-    if not (options.do_train or run.has_checkpoint() or options.init_checkpoint):
+    if not (options.do_train or run.has_checkpoint or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
     resumed = session.set_weights(
         driver, model, task.initial_weights(model), [x.path for x in task.preset_weights(model)]
@@ -204,7 +204,7 @@ def _flags(
 
 def _held_out_from(run: RunFolder) -> list[str]:
     """Returns the files of which the run has held out records so far."""
-    files = run.read_flags().get(HELD_OUT_FROM, [])
+    files = run.flags.get(HELD_OUT_FROM, [])
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
         raise ValueError(f"{run.file(FLAGS)}: {HELD_OUT_FROM} is not a list of files: restore it")
     return files

@@ -49,7 +49,7 @@ def check_unchanged(run: RunFolder, contents: Contents) -> None:
     Raises:
         ValueError: they are not; names the first few that differ.
     """
-    before = run.read_json(RECORDS) if run.has_checkpoint() else {}
+    before = run.read_json(RECORDS) if run.has_checkpoint else {}
     for pattern in contents.keys() & before.keys():
         if found := list(_differences(before[pattern], contents[pattern])):
             raise ValueError(

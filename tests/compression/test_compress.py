@@ -335,7 +335,7 @@ def test_a_bert_is_no_student_of_albert(teacher, files, tmp_path):
     )
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(options)
-    assert not RunFolder(options.output_dir).has_checkpoint()
+    assert not RunFolder(options.output_dir).has_checkpoint
 
 
 def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):

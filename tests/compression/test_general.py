@@ -50,7 +50,7 @@ def examples(rows: int) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, teacher, config) -> str:
     folder = str(tmp_path_factory.mktemp("pretrained"))
-    RunFolder(folder).write(RunFolder(teacher).read())
+    RunFolder(folder).write(RunFolder(teacher).spec)
     step = tf.Variable(1, dtype=tf.int64)
     Checkpointer(folder, BertPretrainer(config), {"step": step}).save()
     return folder

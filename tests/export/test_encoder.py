@@ -381,7 +381,7 @@ def test_float16_computes_with_its_own_weights(model):
 def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
     """Oracle: the encoder of the model. Models of other programs may have no such heads."""
     folder, modules = RunFolder(str(tmp_path / "run")), []
-    folder.write(RunFolder(str(run_folder)).read())
+    folder.write(RunFolder(str(run_folder)).spec)
     step = tf.Variable(1, dtype=tf.int64)
     Checkpointer(folder.path, model.encoder, {"step": step}).save()
     monkeypatch.setattr(

@@ -164,7 +164,7 @@ def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
         monkeypatch.chdir(place)
         opened, task, length = open_fine_tuned(part, None, None, pairs=False)
         assert (task.name, length) == ("sst2", 24)
-        assert run_of(opened).read_flags()["task"] == "sst2"
+        assert run_of(opened).flags["task"] == "sst2"
         with pytest.raises(ValueError, match="--pairs is only for classifiers of other programs"):
             open_fine_tuned(part, None, None, pairs=True)
 
@@ -173,8 +173,8 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
     """Oracle: the steps of the best and of the newest weights, by hand."""
     folder = str(shutil.copytree(finished.output_dir, tmp_path / "run"))
     run_folder = RunFolder(folder)
-    flags = run_folder.read_flags() | {"finished": False}
-    run_folder.write(run_folder.read(), flags)
+    flags = run_folder.flags | {"finished": False}
+    run_folder.write(run_folder.spec, flags)
     for path, step in ((folder, 40), (f"{folder}/best", 20)):
         (checkpoint,) = pathlib.Path(path).glob("ckpt-*.index")
         for file in pathlib.Path(path).glob(f"{checkpoint.stem}.*"):
@@ -292,7 +292,7 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     """Oracle: the results of the run whose copies they are; one lost its results in a kill."""
     for seed in (12345, 12346):
         folder = RunFolder(shutil.copytree(finished.output_dir, tmp_path / f"seed-{seed}"))
-        folder.write(folder.read(), folder.read_flags() | {"random_seed": seed})
+        folder.write(folder.spec, folder.flags | {"random_seed": seed})
     lost = tmp_path / "seed-12345" / "eval_results.json"
     expected = json.loads(lost.read_text())
     lost.unlink()
@@ -314,7 +314,7 @@ def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
     """
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
     folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
-    folder.write(folder.read(), folder.read_flags() | {"data_dir": str(data)})
+    folder.write(folder.spec, folder.flags | {"data_dir": str(data)})
     (file,) = data.rglob("dev.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     options = dataclasses.replace(finished, data_dir=str(data), num_seeds=2)
@@ -331,8 +331,8 @@ def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
     folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "run")))
     options = dataclasses.replace(finished, output_dir=folder.path, data_dir=str(data))
-    flags = folder.read_flags() | {"data_dir": str(data), FINISHED: False}
-    folder.write(folder.read(), flags)
+    flags = folder.flags | {"data_dir": str(data), FINISHED: False}
+    folder.write(folder.spec, flags)
     (file,) = data.rglob("train.tsv")
     train = file.read_text()
     lines = train.splitlines(keepends=True)
@@ -342,7 +342,7 @@ def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
             run(options)
     file.write_text(train)
     run(options)
-    assert folder.read_flags()[FINISHED]
+    assert folder.flags[FINISHED]
 
 
 @pytest.mark.slow
@@ -357,7 +357,7 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
         raise KeyboardInterrupt
 
     def save(self, real=checkpoints.Checkpointer.save):
-        if RunFolder(folder).has_checkpoint():
+        if RunFolder(folder).has_checkpoint:
             raise KeyboardInterrupt
         real(self)
 
@@ -394,7 +394,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         num_train_epochs=1.0,
     )
     run(options)
-    spec = RunFolder(pretrained).read()
+    spec = RunFolder(pretrained).spec
     expected = BertPretrainer(spec.config)
     load_weights(
         path := checkpoints.latest_checkpoint(pretrained),
@@ -408,7 +408,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     assert re.search(r"randomly: task_model/head/\S+, task_model/head/\S+\.$", printed, re.M)
     assert "Left out of the checkpoint: pretrainer/" in printed
     for folder in (options.output_dir, f"{options.output_dir}/best"):
-        assert RunFolder(folder).read() == spec
+        assert RunFolder(folder).spec == spec
     # The best weights start another run, which brings the casing along.
     second = make_options(
         files,
@@ -472,17 +472,17 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
     printed = capsys.readouterr().out
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
-    assert RunFolder(str(tmp_path / "run")).read_flags()["max_seq_length"] == 32
+    assert RunFolder(str(tmp_path / "run")).flags["max_seq_length"] == 32
 
 
 def test_dropout_may_differ_from_pretraining(files, pretrained, tmp_path, config, monkeypatch):
     """Oracle: the file of --bert_config_file."""
     monkeypatch.setattr(fine_tuner.FineTuner, "train", lambda self: 1 / 0)
-    assert RunFolder(pretrained).read_config().hidden_dropout_prob != config.hidden_dropout_prob
+    assert RunFolder(pretrained).config.hidden_dropout_prob != config.hidden_dropout_prob
     options = make_options(files, tmp_path / "out", init_checkpoint=pretrained)
     with contextlib.suppress(ZeroDivisionError):
         run(options)
-    assert RunFolder(options.output_dir).read_config() == config
+    assert RunFolder(options.output_dir).config == config
 
 
 def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):

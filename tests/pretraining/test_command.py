@@ -149,7 +149,7 @@ def test_masks_dynamic_records(flags, data):
     flags |= {"replacements": "100,0,0"}
     options = Options(**flags)
     assert run(options)["masked_lm_accuracy"] == 1.0
-    spec = RunFolder(options.output_dir).read()
+    spec = RunFolder(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())
     for records in (phase.train, phase.evaluation):
         assert records.masking.units == "whole_word"

@@ -103,7 +103,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     unfinished = []
     for path in sorted(_run_folders(folder)):
         run = RunFolder(path)
-        flags = run.read_flags()
+        flags = run.flags
         if flags[FINISHED] and _results(run):
             key = sorted((name, str(x)) for name, x in flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), []).append(path)
@@ -117,7 +117,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
 
 def _run_folders(folder: str) -> Iterator[str]:
     for path, folders, files in tf.io.gfile.walk(folder):
-        if FLAGS in files and {FINISHED, "task"} <= RunFolder(path).read_flags().keys():
+        if FLAGS in files and {FINISHED, "task"} <= RunFolder(path).flags.keys():
             folders.clear()
             yield path
 
@@ -142,7 +142,7 @@ def _group(folder: str, paths: Sequence[str]) -> Group:
         metrics = [name for name in task_of_run(run).reported_metrics if name in scores]
     except ValueError:
         metrics = list(scores)
-    return Group(common, run.read_flags(), paths, scores, metrics)
+    return Group(common, run.flags, paths, scores, metrics)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:

@@ -153,7 +153,7 @@ def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = RunFolder(options.output_dir)
     flags = dataclasses.asdict(with_values_of(options, run))
-    if not run.read_flags().get(FINISHED) or run.changed_flags(flags):
+    if not run.flags.get(FINISHED) or run.changed_flags(flags):
         return None
     files = {name: run.read_json(name) for name in options.result_files}
     return files[EVAL_RESULTS_JSON] if all(files.values()) else None

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
@@ -71,7 +71,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
     if config_file == folder.file(albert.GOOGLE_CONFIG):
         config = albert.read_google_config(config_file)
-    spec = folder.read(config, replace_vocab=True)
+    spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
     _check(spec.config, config_file or prefix, "it cannot be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
     classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
@@ -88,7 +88,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         sentencepiece_file=albert.sentencepiece_file(folder.path),
         unused=unused,
     )
-    return with_vocab(checkpoint, folder.file(VOCAB), folder.read_vocab)
+    return with_vocab(checkpoint, folder.file(VOCAB), lambda: folder.vocab)
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:

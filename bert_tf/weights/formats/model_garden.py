@@ -72,7 +72,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     folder = RunFolder(os.path.dirname(prefix))
     theirs = variables(prefix)
     has_config = tf.io.gfile.exists(folder.file(CONFIG))
-    config = folder.read_config() if has_config else config or config_of(prefix, theirs)
+    config = folder.config if has_config else config or config_of(prefix, theirs)
     # The Model Garden computes the tanh form by this name.
     act = "gelu_new" if config.hidden_act == "gelu" else config.hidden_act
     config = dataclasses.replace(config, hidden_act=act)
@@ -80,12 +80,12 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     checkpoint = Checkpoint(
         path=prefix,
         format=NAME,
-        spec=ModelSpec(config, lower_case=folder.read_lower_case()),
+        spec=ModelSpec(config, lower_case=folder.lower_case),
         tensors=tensors,
         config_file=folder.file(CONFIG) if has_config else None,
         unused=unused,
     )
-    return with_vocab(checkpoint, folder.file(VOCAB), folder.read_vocab)
+    return with_vocab(checkpoint, folder.file(VOCAB), lambda: folder.vocab)
 
 
 def to_ours(

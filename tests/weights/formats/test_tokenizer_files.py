@@ -27,4 +27,4 @@ def test_ids_equal_those_of_transformers(tmp_path, name):
     )
     run = RunFolder(str(tmp_path / "run"))
     run.write(ModelSpec(BertConfig(99, 4, 1, 1, 4), vocab, lower_case))
-    assert (run.read_vocab(), run.read_lower_case()) == (vocab, lower_case)
+    assert (run.vocab, run.lower_case) == (vocab, lower_case)

@@ -74,7 +74,8 @@ class Vocabulary:
         mask_id: the id of [MASK].
 
     Raises:
-        ValueError: a special token is missing.
+        ValueError: a special token is missing, or an added token begins or ends with a space in a
+            way that is not supported.
     """
 
     lines: tuple[str, ...]
@@ -86,6 +87,14 @@ class Vocabulary:
             raise ValueError(f"not a BERT vocabulary: {problem}")
         if not isinstance(self.strip_accents, bool | None):
             raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")
+        spaced = [token for token in self.added if token.content != token.content.strip()]
+        takes_spaces = spaced and any(token.lstrip or token.rstrip for token in self.added)
+        # Hugging Face's normalization puts spaces around CJK characters; ours does not.
+        if takes_spaces or any(token.normalized for token in spaced):
+            raise ValueError(
+                f"the added token {spaced[0].content!r} begins or ends with a space, which is only "
+                "supported without normalized, and without lstrip and rstrip in all added tokens"
+            )
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -164,13 +173,18 @@ class Vocabulary:
 
 
 def load_vocab(path: str) -> Vocabulary:
-    """Reads a vocab.txt without the blank lines at its end; see `read_lines`.
+    """Reads a vocab.txt without the blank lines at its end.
+
+    Lines end with LF or CRLF. `tokenization.load_vocab` of google-research/bert strips all Unicode
+    whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
+    has U+2028 as a token, which must not become empty. The ids of a text stay the same, since words
+    never contain whitespace.
 
     Raises:
         ValueError: the file is not UTF-8, or a special token is missing.
         OSError: the file cannot be read.
     """
-    lines = read_lines(path)
+    lines = [line.strip(" \t\r") for line in read_lines(path)]
     while lines and not lines[-1]:
         lines.pop()
     if problem := _problem(lines):
@@ -179,12 +193,7 @@ def load_vocab(path: str) -> Vocabulary:
 
 
 def read_lines(path: str) -> list[str]:
-    """Reads the lines of a vocab.txt, like `tokenization.load_vocab` of google-research/bert.
-
-    Lines end with LF or CRLF. A byte order mark is dropped. The original strips all Unicode
-    whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
-    has U+2028 as a token, which must not become empty. The ids of a text stay the same, since words
-    never contain whitespace.
+    """Reads the lines of a vocab.txt up to their LF, without a byte order mark.
 
     Raises:
         ValueError: the file is not UTF-8.
@@ -199,7 +208,7 @@ def read_lines(path: str) -> list[str]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
-    return [line.strip(" \t\r") for line in lines]
+    return lines
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:

@@ -175,6 +175,8 @@ class WordPieceTokenizer(tf.Module):
         return [
             dataclasses.replace(token, content=content.decode())
             for token, content in zip(tokens, contents, strict=True)
+            # Never found, like U+200B.
+            if content
         ]
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:

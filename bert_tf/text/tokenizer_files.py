@@ -37,6 +37,8 @@ _NAMED = (
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
 # The types of models in tokenizer.json.
 _OURS, _SENTENCEPIECE = "WordPiece", "Unigram"
+# What Hugging Face's tokenizers strip from the end of a line of vocab.txt.
+_SPACES = "".join(x for x in map(chr, range(0x3001)) if x.isspace() and not "\x1c" <= x <= "\x1f")
 # The most ids without a token in a tokenizer.json; a damaged file has more.
 _MOST_GAPS = 100_000
 
@@ -54,7 +56,7 @@ def read_vocab(folder: str) -> Vocabulary | None:
     config, tokenizer = read_json(os.path.join(folder, TOKENIZER)), read_json(whole)
     if tf.io.gfile.exists(path):
         lines = list(load_vocab(path).lines)
-        size = len(set(read_lines(path)))
+        size = len({line.rstrip(_SPACES) for line in read_lines(path)})
         _check_same(path, lines, whole, tokenizer)
     else:
         lines = _lines_of(whole, tokenizer)
@@ -69,14 +71,14 @@ def read_vocab(folder: str) -> Vocabulary | None:
             added = Vocabulary.from_values(lines, config).added
         else:
             added = _with_ids(_added_tokens(folder, config, tokenizer), lines, size)
+        # transformers counts a blank line at the end, too.
+        first = min((token.id for token in added if token.id >= len(lines)), default=0)
+        lines += [""] * (first - len(lines))
+        return Vocabulary(tuple(lines), tuple(added), strips)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder}: its added tokens are damaged ({error}): download or copy them again"
+            f"{folder}: its added tokens cannot be used ({error}): download or copy them again"
         ) from None
-    # transformers counts a blank line at the end, too.
-    first = min((token.id for token in added if token.id >= len(lines)), default=0)
-    lines += [""] * (first - len(lines))
-    return Vocabulary(tuple(lines), tuple(added), strips)
 
 
 def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[str, Any]) -> None:
@@ -86,7 +88,7 @@ def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[
     if not isinstance(ids, dict):  # SentencePiece models have a list
         return
     for token, index in ids.items():
-        if index in range(len(lines)) and lines[index] != token.strip(" \t\r"):
+        if index in range(len(lines)) and lines[index].strip() != token.strip():
             raise ValueError(
                 f"token {index} is {lines[index]!r} in {path}, but {token!r} in {whole}: "
                 "remove the file that does not belong to the model"

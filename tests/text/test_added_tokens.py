@@ -40,10 +40,11 @@ def tokenizers(rng: random.Random) -> tuple[WordPieceTokenizer, Tokenizer]:
         content = draw(rng, 2)
         found = theirs.normalizer.normalize_str(content)
         # Of two that are the same in normalized text, theirs finds any.
-        if content.strip() != content or {"\u200b", "\0"} & set(content) or found in ours:
+        if "\0" in content or found in ours:
             continue
         names = ("single_word", "normalized", "special")
         flags = {name: rng.random() < 0.5 for name in names}
+        flags["normalized"] &= content.strip() == content
         theirs.add_tokens([TheirToken(content, **flags)])
         ours[found] = AddedToken(theirs.token_to_id(content), content, **flags)
     added = tuple(sorted(ours.values(), key=lambda token: token.id))

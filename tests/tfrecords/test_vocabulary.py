@@ -89,6 +89,9 @@ def test_added_tokens_have_ids_after_the_lines():
     assert (len(vocab), vocab.ids["New York"], vocab.text) == (8, 7, SPECIAL.decode() + "a\nb\n")
     assert Vocabulary.from_values(vocab.lines, vocab.tokenizer_values()) == vocab
     assert vocab.sha256 != Vocabulary(vocab.tokens).sha256
+    for flags in ({}, {"normalized": False, "rstrip": True}):
+        with pytest.raises(ValueError, match="added token ' ' begins or ends with a space"):
+            Vocabulary(SPECIAL_TOKENS, (AddedToken(5, " ", **flags),))
     with pytest.raises(ValueError, match="content of an added token is 3"):
         Vocabulary.from_values(vocab.lines, {"added_tokens_decoder": {"5": {"content": 3}}})
     with pytest.raises(ValueError, match="damaged"):

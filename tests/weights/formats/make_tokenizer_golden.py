@@ -123,6 +123,14 @@ def folders() -> dict[str, dict[str, object]]:
             "vocab.txt": text_of([*LINES, "", ""]),
             "added_tokens.json": {"[E1]": size + 1, "[/E1]": size + 2},
         },
+        "lines of spaces with added": {
+            "vocab.txt": text_of([*LINES, "", " ", "\t", "\u3000", "\u2003", "\x1c", "x "]),
+            "added_tokens.json": {"[E1]": size + 2, "New York": size + 3},
+        },
+        "spaces as tokens": {
+            "vocab.txt": text_of(LINES),
+            "tokenizer_config.json": {"extra_special_tokens": ["\u00a0", "  ", "[E1]", " a"]},
+        },
     }
     for lower in (True, False):
         for strips in (True, False):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 from tfrecords.writer import atomic_write
 
@@ -13,6 +13,23 @@ def cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
     """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
     chosen = np.take_along_axis(log_softmax(logits, axis=-1), labels[:, None], axis=-1)
     return -float(chosen.mean())
+
+
+def class_columns(
+    logits: np.ndarray, labels: np.ndarray | None, classes: Sequence[Any], names: Sequence[str]
+) -> dict[str, Sequence[Any]]:
+    """Returns the columns label (if known), prediction, and p(NAME), the probability of each class.
+
+    Args:
+        logits: [N, C].
+        labels: int [N].
+        classes: how to write each class as a label or prediction.
+        names: the names of the classes.
+    """
+    columns = {} if labels is None else {"label": [classes[label] for label in labels]}
+    columns["prediction"] = [classes[label] for label in logits.argmax(axis=-1)]
+    probabilities = softmax(logits, axis=-1).T
+    return columns | {f"p({name})": x for name, x in zip(names, probabilities, strict=True)}
 
 
 def write_table(folder: str, name: str, columns: Mapping[str, Sequence[Any]]) -> str:

@@ -22,6 +22,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 from tfrecords.input_files import shortened
+from tfrecords.progress import say
 
 Outputs = Mapping[str, np.ndarray | list]
 TRAIN = "train"
@@ -55,6 +56,7 @@ class Task(abc.ABC):
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
+        optional_splits: those of `test_splits` whose files may be missing.
         test_has_targets: whether `test_splits` have targets.
         has_dev: whether there is a dev set; otherwise the first of `dev_splits` is a tenth of
             "train" that is held out.
@@ -72,6 +74,7 @@ class Task(abc.ABC):
     metrics: tuple[str, ...] = ()
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
+    optional_splits: tuple[str, ...] = ()
     test_has_targets: bool = False
     has_dev: bool = True
     token_outputs: tuple[str, ...] = ()
@@ -135,10 +138,17 @@ class Task(abc.ABC):
         """
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
-        splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}
+        splits = {}
+        for name in dict.fromkeys(needed):
+            try:
+                splits[name] = self.read(files, name)
+            except FileNotFoundError as error:
+                if name not in self.optional_splits:
+                    raise
+                say(f"WARNING: no predictions for {name.upper()}: {error}.")
         if not self.has_dev and TRAIN in splits:
             splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN], seed)
-        return {name: splits[name] for name in names}
+        return {name: splits[name] for name in names if name in splits}
 
     @abc.abstractmethod
     def featurize(

@@ -6,14 +6,11 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from bert_tf.finetuning.tasks.glue import SUBMISSION, TASKS
+from bert_tf.finetuning.tasks.glue import OFFICIAL, SUBMISSION
 from bert_tf.run_folder import RunFolder
 from tfrecords.files import read_file
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
-
-# The labels that the server takes are those of the official files.
-_FILES = {name: task.files for task in TASKS for name in task.submissions.values()}
 
 
 def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:
@@ -76,6 +73,6 @@ def _check_prediction(where: str, label: str, name: str) -> None:
     if not label.strip():
         raise ValueError(f"{where} has no prediction: predict the test set")
     try:
-        _FILES[name].target(label)
+        OFFICIAL[name].target(label)
     except ValueError as error:
         raise ValueError(f"{where}: prediction {error}") from None

@@ -1,6 +1,6 @@
 """Classification of texts or pairs of texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,11 @@ from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import of_classes
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import write_rows, write_table
-from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.predictions import class_columns, write_rows
+from bert_tf.finetuning.serving import Tensors
+from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
-from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
-from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
@@ -79,50 +78,38 @@ class ClassificationTask(TextTask):
         """Reports (nearly) constant predictions, unless most labels are that class."""
         return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 
-    def write_predictions(
-        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
-    ) -> list[str]:
-        """Writes the predictions of a split.
+    def prediction_columns(
+        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> dict[str, Sequence]:
+        """Returns the columns label, prediction and the probability of each class."""
+        logits = outputs["logits"].astype(np.float64)
+        return class_columns(logits, targets.get("labels"), self.labels, self.labels)
 
-        `predictions_<split>.tsv` has the columns index, label, prediction, the probability of
-        each class and the text; `confusion_<split>.png` is for a split with labels. For the
-        splits of the test set, `<split>_results.tsv` has only the probabilities, without a
+    def write_others(
+        self, folder: str, split: str, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> list[str]:
+        """Writes `confusion_<split>.png` for a split with labels.
+
+        For the splits of the test set, `<split>_results.tsv` has only the probabilities, without a
         header, as in google-research/bert.
         """
-        logits = outputs["logits"].astype(np.float64)
-        predictions, labels = logits.argmax(axis=-1), features.targets.get("labels")
-        columns = {"index": features.examples.index}
-        if labels is not None:
-            columns["label"] = [self.labels[label] for label in labels]
-        columns["prediction"] = [self.labels[label] for label in predictions]
-        probabilities = softmax(logits, axis=-1)
-        columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
-        columns |= features.examples.text_columns
-        files = [write_table(folder, f"predictions_{split}.tsv", columns)]
+        files, logits = [], outputs["logits"].astype(np.float64)
         if split in self.test_splits:
-            files.append(write_rows(folder, f"{split}_results.tsv", probabilities))
-        if labels is not None:
+            files.append(write_rows(folder, f"{split}_results.tsv", softmax(logits, axis=-1)))
+        if "labels" in targets:
             files.append(f"confusion_{split}.png")
-            draw_confusion(labels, predictions, self.labels, f"{folder}/{files[-1]}")
+            predictions = logits.argmax(axis=-1)
+            draw_confusion(targets["labels"], predictions, self.labels, f"{folder}/{files[-1]}")
         return files
 
-    def serving(
-        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> TextModule:
-        """Builds a module that returns `probabilities`, float32 [B, C], and `label`, strings [B].
+    def serve(self, predicted: tf.Tensor) -> Tensors:
+        """Returns `probabilities`, float32 [B, C], and `label`, strings [B].
 
         The columns of `probabilities` are in the order of the variable `labels`.
         """
-        names = tf.constant(self.labels)
-
-        def outputs(logits):
-            probabilities = tf.nn.softmax(logits)
-            label = tf.gather(names, tf.argmax(probabilities, axis=-1))
-            return {"probabilities": probabilities, "label": label}
-
-        return TextModule(
-            model, tokenizer, max_seq_length, pairs=self.pairs, outputs=outputs, labels=self.labels
-        )
+        probabilities = tf.nn.softmax(predicted)
+        label = tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1))
+        return {"probabilities": probabilities, "label": label}
 
     @property
     def predicted(self) -> str:

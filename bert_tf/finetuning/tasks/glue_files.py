@@ -104,6 +104,12 @@ class GlueFiles:
                 f"not from {low} to {high}, the first in line {lines[0]}. They stay as they are."
             )
 
+    def submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+        """Returns predictions as the server expects them, like the labels in the files."""
+        if self.labels:
+            return [self.labels[label] for label in outputs["logits"].argmax(axis=-1)]
+        return [f"{value:.3f}" for value in np.clip(outputs["values"], *self.limits)]
+
     def target(self, label: str) -> int | float:
         """Returns the index of a class, or the number, that is written in the files as `label`.
 

@@ -1,6 +1,6 @@
 """Any number of classes at once for a text or a pair of texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,11 +11,9 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.lists import as_json, is_plain, join_classes
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import MultiLabelObjective
-from bert_tf.finetuning.predictions import write_table
-from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.serving import Tensors
+from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask
-from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,28 +87,22 @@ class MultiLabelTask(TextTask):
             "--learning_rate."
         )
 
-    def write_predictions(
-        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
-    ) -> list[str]:
-        """Writes `predictions_<split>.tsv`: index, labels, predictions, probabilities, text."""
+    def prediction_columns(
+        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> dict[str, Sequence]:
+        """Returns the columns labels, prediction and the probability of each class."""
         logits = outputs["logits"].astype(np.float64)
-        columns = {"index": features.examples.index}
-        if "labels" in features.targets:
-            columns["labels"] = self._joined(features.targets["labels"] > 0)
+        columns = {"labels": self._joined(targets["labels"] > 0)} if "labels" in targets else {}
         columns["prediction"] = self._joined(logits >= 0)
         probabilities = np.exp(-np.logaddexp(0, -logits))
-        columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
-        columns |= features.examples.text_columns
-        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+        return columns | {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
 
     def _joined(self, chosen: np.ndarray) -> list[str]:
         names = np.array(self.labels)
         return [join_classes(names[row].tolist(), self.separator) for row in chosen]
 
-    def serving(
-        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> TextModule:
-        """Builds a module that returns `probabilities`, float32 [B, C], and `labels`, strings [B].
+    def serve(self, predicted: tf.Tensor) -> Tensors:
+        """Returns `probabilities`, float32 [B, C], and `labels`, strings [B].
 
         An element of `labels` holds the names of the predicted classes with separators between
         them, or as a JSON list if separators would be ambiguous. The columns of `probabilities` are
@@ -118,22 +110,17 @@ class MultiLabelTask(TextTask):
         """
         plain = np.array([is_plain(name, self.separator) for name in self.labels])
 
-        def join(names, logits, separator):
-            rows = tf.broadcast_to(tf.constant(names), tf.shape(logits))
-            chosen = tf.ragged.boolean_mask(rows, logits >= 0)
+        def join(names, separator):
+            rows = tf.broadcast_to(tf.constant(names), tf.shape(predicted))
+            chosen = tf.ragged.boolean_mask(rows, predicted >= 0)
             return tf.strings.reduce_join(chosen, axis=-1, separator=separator)
 
-        def outputs(logits):
-            labels = join(self.labels, logits, self.separator)
-            if not plain.all():
-                items = join([*map(as_json, self.labels)], logits, ", ")
-                separable = tf.reduce_all(plain | (logits < 0), axis=-1)
-                labels = tf.where(separable, labels, tf.strings.join(["[", items, "]"]))
-            return {"probabilities": tf.sigmoid(logits), "labels": labels}
-
-        return TextModule(
-            model, tokenizer, max_seq_length, pairs=self.pairs, outputs=outputs, labels=self.labels
-        )
+        labels = join(self.labels, self.separator)
+        if not plain.all():
+            items = join([*map(as_json, self.labels)], ", ")
+            separable = tf.reduce_all(plain | (predicted < 0), axis=-1)
+            labels = tf.where(separable, labels, tf.strings.join(["[", items, "]"]))
+        return {"probabilities": tf.sigmoid(predicted), "labels": labels}
 
     @property
     def predicted(self) -> str:

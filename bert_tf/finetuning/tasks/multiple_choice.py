@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
-from scipy.special import softmax
 
 from bert_tf.config import Head
 from bert_tf.finetuning.choice_module import ChoiceModule
@@ -14,7 +13,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import cross_entropy, write_table
+from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
@@ -130,17 +129,13 @@ class MultipleChoiceTask(Task):
         `confusion_<split>.png` is for a split with labels.
         """
         logits = outputs["logits"].astype(np.float64)
-        predictions, labels = logits.argmax(axis=-1), features.targets.get("labels")
-        columns = {"index": range(len(logits))}
-        if labels is not None:
-            columns["label"] = labels
-        columns["prediction"] = predictions
-        probabilities = softmax(logits, axis=-1)
-        columns |= {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+        labels, classes = features.targets.get("labels"), range(len(self.labels))
+        columns = class_columns(logits, labels, classes, self.labels)
+        columns = {"index": range(len(logits)), **columns}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         if labels is not None:
             files.append(f"confusion_{split}.png")
-            draw_confusion(labels, predictions, self.labels, f"{folder}/{files[-1]}")
+            draw_confusion(labels, logits.argmax(axis=-1), self.labels, f"{folder}/{files[-1]}")
         return files
 
     def serving(

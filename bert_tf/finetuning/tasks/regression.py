@@ -1,19 +1,18 @@
 """A number for a text or a pair of texts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import pearson, spearman
 from bert_tf.finetuning.objectives import RegressionObjective
-from bert_tf.finetuning.predictions import write_table
-from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.serving import Tensors
+from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT, TextTask
-from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # Predictions that deviate less than this share of what the values deviate count as constant.
 _NEARLY_CONSTANT = 0.01
@@ -77,25 +76,13 @@ class RegressionTask(TextTask):
             f"values): {IGNORES_INPUT}"
         )
 
-    def write_predictions(
-        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
-    ) -> list[str]:
-        """Writes `predictions_<split>.tsv` with the columns index, value, prediction and text."""
-        columns = {"index": features.examples.index}
-        if "values" in features.targets:
-            columns["value"] = features.targets["values"]
-        columns["prediction"] = outputs["values"]
-        columns |= features.examples.text_columns
-        return [write_table(folder, f"predictions_{split}.tsv", columns)]
+    def prediction_columns(
+        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> dict[str, Sequence]:
+        """Returns the columns value and prediction."""
+        columns = {"value": targets["values"]} if "values" in targets else {}
+        return columns | {"prediction": outputs["values"]}
 
-    def serving(
-        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> TextModule:
-        """Builds a module that returns `value`, float32 [B]."""
-        return TextModule(
-            model,
-            tokenizer,
-            max_seq_length,
-            pairs=self.pairs,
-            outputs=lambda values: {"value": values},
-        )
+    def serve(self, predicted: tf.Tensor) -> Tensors:
+        """Returns `value`, float32 [B]."""
+        return {"value": predicted}

@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
-from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.predictions import write_table
+from bert_tf.finetuning.serving import Tensors, TextModule
+from bert_tf.finetuning.task import DataFiles, Outputs, Task
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # With more classes than this, the output does not count their examples.
@@ -35,7 +39,10 @@ class TextTask(Task):
         read_own: maps the user's files and a split to its examples; replaces `read_files`.
         tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
-        has_dev, dev_splits, test_splits, test_has_targets, flags, columns: see `Task`.
+        submissions: the name of a file for a server of predictions, by split.
+        submitted: returns the predictions of outputs as that server expects them.
+        has_dev, dev_splits, test_splits, optional_splits, test_has_targets, flags, columns: see
+            `Task`.
     """
 
     name: str
@@ -43,9 +50,12 @@ class TextTask(Task):
     read_own: Callable[[DataFiles, str], TextExamples] | None = None
     tfds: TfdsSource | None = None
     pairs: bool = False
+    submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    submitted: Callable[[Outputs], list[str]] | None = None
     has_dev: bool = True
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
+    optional_splits: tuple[str, ...] = ()
     test_has_targets: bool = False
     flags: tuple[str, ...] = ("data_dir",)
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -78,6 +88,47 @@ class TextTask(Task):
     @abc.abstractmethod
     def predicted(self) -> str:
         """What the exported module returns, in words."""
+
+    @abc.abstractmethod
+    def prediction_columns(
+        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> dict[str, Sequence]:
+        """Returns the columns of targets, if known, and predictions, for `predictions_*.tsv`."""
+
+    def write_others(
+        self, folder: str, split: str, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> list[str]:
+        """Writes other files with predictions; returns their names."""
+        return []
+
+    def write_predictions(
+        self, folder: str, split: str, outputs: Outputs, features: Features
+    ) -> list[str]:
+        """Writes the predictions of a split.
+
+        `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
+        There may also be `write_others`, and a file for a server.
+        """
+        index, targets = features.examples.index, features.targets
+        columns = self.prediction_columns(outputs, targets)
+        columns = {"index": index, **columns, **features.examples.text_columns}
+        files = [write_table(folder, f"predictions_{split}.tsv", columns)]
+        files += self.write_others(folder, split, outputs, targets)
+        if split in self.submissions:
+            columns = {"index": index, "prediction": self.submitted(outputs)}
+            files.append(write_table(folder, self.submissions[split], columns))
+        return files
+
+    @abc.abstractmethod
+    def serve(self, predicted: tf.Tensor) -> Tensors:
+        """Returns what the exported module returns, given the output of the model, in the graph."""
+
+    def serving(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TextModule:
+        """Builds a module that returns what `serve` says; its variable `labels` names classes."""
+        shared = dict(pairs=self.pairs, outputs=self.serve, labels=self.head.labels)
+        return TextModule(model, tokenizer, max_seq_length, **shared)
 
     def example_call(self) -> str:
         arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'

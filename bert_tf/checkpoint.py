@@ -35,7 +35,7 @@ def open_checkpoint(
     *,
     replace_vocab: bool = False,
     ignored: Collection[str] = (),
-    bilstm: bool = False,
+    any_encoder: bool = False,
     vocab_file: str | None = None,
 ) -> Checkpoint:
     """Opens a checkpoint; reads everything but the values of the weights.
@@ -46,7 +46,7 @@ def open_checkpoint(
         config: the configuration if there is none beside the checkpoint.
         replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
-        bilstm: whether the encoder may be a BiLSTM instead of BERT's.
+        any_encoder: whether the encoder may have no layers of BERT.
         vocab_file: another vocabulary; the checkpoint's own may then be damaged.
 
     Raises:
@@ -59,14 +59,14 @@ def open_checkpoint(
         tf.io.gfile.exists(path)
     path = path.rstrip("/") or path
     if is_archive(path):
-        options = dict(replace_vocab=replace_vocab, ignored=ignored, bilstm=bilstm)
+        options = dict(replace_vocab=replace_vocab, ignored=ignored, any_encoder=any_encoder)
         options["vocab_file"] = vocab_file
         return _open_archive(path, config, **options)
     module = next((module for module in FORMATS if module.recognizes(path)), None)
     if module:
         checkpoint = module.open_(path, config, ignored)
     else:
-        checkpoint = _open_run(path, config, replace_vocab, ignored, bilstm)
+        checkpoint = _open_run(path, config, replace_vocab, ignored, any_encoder)
     if checkpoint.vocab_problem and not vocab_file:
         raise ValueError(checkpoint.vocab_problem)
     spec = checkpoint.spec
@@ -107,7 +107,7 @@ def _open_run(
     config: BertConfig | None,
     replace_vocab: bool,
     ignored: Collection[str],
-    bilstm: bool,
+    any_encoder: bool,
 ) -> Checkpoint:
     try:
         checkpoint = chosen_checkpoint(path)
@@ -118,7 +118,7 @@ def _open_run(
         raise
     folder = RunFolder(os.path.dirname(checkpoint))
     spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
-    if spec.config.bilstm and not bilstm:
+    if not (spec.config.has_layers or any_encoder):
         raise ValueError(
             f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
             "predict, export.classifier and results can read it"
@@ -129,7 +129,7 @@ def _open_run(
     bias = found.get("task_model/head/dense_bias")
     classes = bias.shape[0] if bias and bias.shape else 0
     tensors, unused = found, ()
-    if not spec.config.bilstm:
+    if spec.config.has_layers:
         rows = own_rows(spec.config)
         tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
     has_head = any(path.startswith("task_model/") for path in found)

@@ -168,7 +168,7 @@ def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Sou
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
             "predict classes or a number for a text or a pair of texts can be exported to LiteRT"
         )
-    if checkpoint.spec.config.bilstm:
+    if not checkpoint.spec.config.has_layers:
         raise ValueError(
             f"{checkpoint.path} is a BiLSTM, which LiteRT cannot run: use export.classifier"
         )

@@ -24,7 +24,7 @@ def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoin
     """Returns a fine-tuned model without its least important heads; see `head_importance`."""
     config = checkpoint.spec.config
     for matters, reason in (
-        (config.is_mobile, "is a MobileBERT, whose heads cannot be removed"),
+        (config.model_type == "mobilebert", "is a MobileBERT, whose heads cannot be removed"),
         (
             config.num_hidden_groups,
             "has layers that share weights, so that heads cannot be removed",

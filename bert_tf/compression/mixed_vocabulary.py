@@ -14,7 +14,7 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import OPTIONAL, load_weights
-from bert_tf.weights.names import has_projection, part_of, weights
+from bert_tf.weights.names import part_of, weights
 from tfrecords.progress import say
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
@@ -251,8 +251,8 @@ def _check_comparable(student: BertConfig, teacher: BertConfig) -> None:
                 "--init_checkpoint"
             )
     for owner, config in (("student", student), ("teacher", teacher)):
-        special = [name for name in _SPECIAL if getattr(config, name)]
-        special += ["embedding_size"] * has_projection(config)
+        special = [name for name in _SPECIAL if getattr(config, name, None)]
+        special += ["embedding_size"] * config.has_projection
         if special:
             raise ValueError(
                 f"this recipe compares the weights of plain BERTs, but the {owner} has "

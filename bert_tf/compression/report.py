@@ -174,7 +174,7 @@ def measure(students: Sequence[Student]) -> list[float | None]:
 
 
 def _load_encoder(folder: str) -> keras.Model:
-    checkpoint = open_checkpoint(folder, bilstm=True)
+    checkpoint = open_checkpoint(folder, any_encoder=True)
     encoder = make_encoder(checkpoint.spec.config)
     # The values of the pooler do not affect the speed.
     load_weights(checkpoint.path, checkpoint.tensors, encoder.weights, optional_parts=("pooler",))

@@ -161,7 +161,7 @@ def _report(
     run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
-        student, recipe = open_checkpoint(run.path, bilstm=True), RECIPES[options.recipe]
+        student, recipe = open_checkpoint(run.path, any_encoder=True), RECIPES[options.recipe]
         count = num_parameters(student)
         values = {
             "recipe": options.recipe,

@@ -16,7 +16,7 @@ from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
@@ -63,7 +63,7 @@ def bilstm_student(source: Checkpoint, pairs: bool) -> Checkpoint:
     """
     spec = source.spec
     words = source.tensors["encoder/embeddings/word_embeddings"]
-    config = BertConfig(
+    config = BiLSTMConfig(
         spec.config.vocab_size,
         hidden_size=400,
         num_hidden_layers=1,

@@ -52,9 +52,9 @@ def open_fine_tuned(
     folder = RunFolder(path)
     if "task" in folder.flags:
         _warn_if_unfinished(folder)
-        checkpoint = open_checkpoint(folder.file(BEST), bilstm=True, vocab_file=vocab_file)
+        checkpoint = open_checkpoint(folder.file(BEST), any_encoder=True, vocab_file=vocab_file)
     else:
-        checkpoint = open_checkpoint(path, bilstm=True, vocab_file=vocab_file)
+        checkpoint = open_checkpoint(path, any_encoder=True, vocab_file=vocab_file)
         folder = run_of(checkpoint)
     flags = folder.flags if folder else {}
     if "task" not in flags:

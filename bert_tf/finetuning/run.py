@@ -147,7 +147,7 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     """
     best = RunFolder(run.file(BEST))
     if best.has_checkpoint:
-        return open_checkpoint(best.path, bilstm=True)
+        return open_checkpoint(best.path, any_encoder=True)
     if several := run.best_of_several():
         raise ValueError(
             f"{run.path} holds several runs and no model of its own: use the best run, {several}"

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BiLSTMConfig
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.layers.seeds import DropoutSeeds
 from bert_tf.models.inputs import BertModel
@@ -33,7 +33,7 @@ class BiLSTMEncoder(BertModel):
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 3.1.
     """
 
-    def __init__(self, config: BertConfig, name: str = "encoder", **kwargs):
+    def __init__(self, config: BiLSTMConfig, name: str = "encoder", **kwargs):
         super().__init__(config, name, **kwargs)
         self.lstm = keras.layers.Bidirectional(
             # XLA, which compiles the steps on GPUs, has no cuDNN.

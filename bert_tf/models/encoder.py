@@ -5,11 +5,11 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
-from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
-from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.bottleneck import BottleneckBlock
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.models.architectures import architecture_of
 from bert_tf.models.inputs import BertModel
 
 
@@ -19,7 +19,7 @@ class BertEncoder(BertModel):
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
     first L / groups layers use those of `layer_0`, the next ones those of `layer_1`, and so on.
-    With `intra_bottleneck_size`, embeddings and layers are those of MobileBERT.
+    Embeddings and layers are those of `architecture_of(config)`.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -63,10 +63,12 @@ class BertEncoder(BertModel):
     ):
         super().__init__(config, name, **kwargs)
         self.rematerialize = rematerialize
-        make_block = _make_mobile_block if config.is_mobile else _make_block
-        self.embeddings = _make_embeddings(config, name="embeddings", dtype=self.dtype_policy)
+        architecture = architecture_of(config)
+        self.embeddings = architecture.make_embeddings(
+            config, name="embeddings", dtype=self.dtype_policy
+        )
         self.blocks = [
-            make_block(
+            architecture.make_block(
                 config,
                 index,
                 recompute=rematerialize == "selective",
@@ -150,50 +152,6 @@ class BertEncoder(BertModel):
         if self.rematerialize == "layers" and training:
             return fused.rematerialize(call, x, seeds)
         return call(x, seeds)
-
-
-def _make_embeddings(config: BertConfig, **named) -> BertEmbeddings:
-    kind = TrigramEmbeddings if config.is_mobile else BertEmbeddings
-    return kind(
-        config.vocab_size,
-        config.hidden_size,
-        config.max_position_embeddings,
-        config.type_vocab_size,
-        dropout=config.hidden_dropout_prob,
-        layer_norm_eps=config.layer_norm_eps,
-        initializer_range=config.initializer_range,
-        embedding_size=config.embedding_size,
-        **named,
-    )
-
-
-def _make_block(config: BertConfig, index: int, **named) -> EncoderBlock:
-    return EncoderBlock(
-        config.num_kept_heads(index),
-        config.intermediate_size,
-        config.hidden_act,
-        hidden_dropout=config.hidden_dropout_prob,
-        attention_dropout=config.attention_probs_dropout_prob,
-        layer_norm_eps=config.layer_norm_eps,
-        initializer_range=config.initializer_range,
-        head_size=config.head_size,
-        **named,
-    )
-
-
-def _make_mobile_block(config: BertConfig, index: int, **named) -> BottleneckBlock:
-    return BottleneckBlock(
-        config.num_attention_heads,
-        config.intra_bottleneck_size,
-        config.intermediate_size,
-        config.num_feedforward_networks,
-        config.hidden_act,
-        shared=config.key_query_shared_bottleneck,
-        hidden_dropout=config.hidden_dropout_prob,
-        attention_dropout=config.attention_probs_dropout_prob,
-        initializer_range=config.initializer_range,
-        **named,
-    )
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -133,8 +133,8 @@ def _check_sizes(named: Mapping[str, Any], config: BertConfig) -> None:
             raise ValueError(
                 f"{name} has the shape {list(x.shape)}, and input_word_ids {list(ids.shape)}"
             )
-    length, longest = ids.shape[-1], config.max_position_embeddings
-    if length and length > longest and not config.bilstm:
+    length, longest = ids.shape[-1], config.longest_input
+    if length and longest and length > longest:
         raise ValueError(
             f"a sequence of {length} tokens is longer than max_position_embeddings {longest}: use "
             "shorter sequences"

@@ -42,7 +42,7 @@ class BertPretrainer(BertModel):
             config.vocab_size,
             *config.masked_lm_form,
             config.initializer_range,
-            own_width=config.hidden_size - config.embedding_size if config.is_mobile else 0,
+            own_width=config.own_masked_lm_width,
             name="masked_lm",
             **policy,
         )

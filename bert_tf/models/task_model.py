@@ -14,7 +14,7 @@ from bert_tf.models.inputs import INPUTS, BertModel
 
 def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
     """Returns the encoder that a configuration describes; `arguments` are Keras' own."""
-    return (BiLSTMEncoder if config.bilstm else BertEncoder)(config, **arguments)
+    return (BertEncoder if config.has_layers else BiLSTMEncoder)(config, **arguments)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -5,7 +5,7 @@ A *part* is a group of weights that a checkpoint holds completely or not at all.
 
 from typing import NamedTuple
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, MobileBertConfig
 
 PARTS = ("encoder", "projection", "pooler", "masked_lm", "next_sentence", "head")
 
@@ -170,7 +170,7 @@ _MOBILE_MASKED_LM = (
 )  # fmt: skip
 
 
-def _mobile_encoder(config: BertConfig) -> tuple[Weight, ...]:
+def _mobile_encoder(config: MobileBertConfig) -> tuple[Weight, ...]:
     found = _MOBILE_ENCODER
     if config.key_query_shared_bottleneck:
         found += _MOBILE_SHARED
@@ -188,10 +188,11 @@ def _mobile_encoder(config: BertConfig) -> tuple[Weight, ...]:
 
 def weights(config: BertConfig) -> tuple[Weight, ...]:
     """Returns the weights that a model may have, in the order of the models."""
-    encoder = _mobile_encoder(config) if config.is_mobile else _ENCODER
-    projection = _PROJECTION if has_projection(config) else ()
+    encoder, masked_lm = _ENCODER, _MASKED_LM
+    if config.model_type == "mobilebert":
+        encoder, masked_lm = _mobile_encoder(config), _MOBILE_MASKED_LM
+    projection = _PROJECTION if config.has_projection else ()
     pooler = _POOLER if config.classifier_activation else ()
-    masked_lm = _MOBILE_MASKED_LM if config.is_mobile else _MASKED_LM
     return (*encoder, *projection, *pooler, *masked_lm, *_HEADS)
 
 
@@ -202,11 +203,6 @@ def part_of(path: str) -> str:
             return part
     top, name = path.split("/")[:2]
     return "encoder" if top == "encoder" else name
-
-
-def has_projection(config: BertConfig) -> bool:
-    """Returns whether a dense layer widens the embeddings, as in ALBERT."""
-    return not config.is_mobile and config.embedding_size not in (None, config.hidden_size)
 
 
 def num_matrices(path: str) -> int:
@@ -227,17 +223,11 @@ def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int
         layer: the index of the layer, as layers may have different numbers of heads.
     """
     hidden, heads = config.hidden_size, config.num_kept_heads(layer)
-    embedding, bottleneck = config.embedding_size or hidden, config.intra_bottleneck_size or 0
     return {
         "vocab": config.vocab_size,
         "positions": config.max_position_embeddings,
         "types": config.type_vocab_size,
-        "embedding": embedding,
-        "3 embedding": 3 * embedding,
-        "hidden less embedding": hidden - embedding,
-        "bottleneck": bottleneck,
-        "2 bottleneck": 2 * bottleneck,
-        "query key": bottleneck if config.key_query_shared_bottleneck else hidden,
+        "embedding": config.embedding_size or hidden,
         "hidden": hidden,
         "attended": heads * config.head_size,
         "3 attended": 3 * heads * config.head_size,
@@ -246,4 +236,5 @@ def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int
         "head size": config.head_size,
         "classes": classes,
         "2": 2,
+        **config.own_sizes,
     }

@@ -4,17 +4,16 @@ Source: tensorflow/hub docs/reusable_saved_models.md, docs/common_saved_model_ap
 tensorflow/models official/nlp/tools/export_tfhub_lib.py.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.weights.formats.saved_model import read_asset
 from export.card import CONFIG_COPY
 from export.checks.points import Point, Subject, differences, largest_difference, saved_again
-from tfrecords.files import read_file
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
 
@@ -101,8 +100,8 @@ def _training(subject: Subject) -> str:
 
 
 def _dropout(subject: Subject) -> str:
-    rates = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    if not any(_config(subject).get(name, 0.1) for name in rates):
+    config = own_config(subject)
+    if config and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         return ""
     first, second = (
         subject.model(example_inputs(subject), training=True)["default"] for _ in range(2)
@@ -110,15 +109,10 @@ def _dropout(subject: Subject) -> str:
     return "" if largest_difference(first, second) else "the same outputs in two calls"
 
 
-def _config(subject: Subject) -> dict[str, Any]:
-    """Returns the configuration that bert_tf writes into its exports; {} for other exports."""
+def own_config(subject: Subject) -> BertConfig | None:
+    """Returns the configuration that bert_tf writes into its exports; None for other exports."""
     path = f"{subject.folder}/{CONFIG_COPY}"
-    return json.loads(read_file(path)) if tf.io.gfile.exists(path) else {}
-
-
-def is_mobile(subject: Subject) -> bool:
-    """Whether the encoder is a MobileBERT."""
-    return _config(subject).get("intra_bottleneck_size") is not None
+    return BertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
 
 
 def _variable_lists(subject: Subject) -> str:
@@ -253,7 +247,8 @@ POINTS = (
 def points(subject: Subject) -> list[Point]:
     """Returns the points of an encoder.
 
-    A MobileBERT need not ignore padding: its embeddings read the next token, even if that is
-    padding.
+    An encoder need not ignore padding if its configuration says so.
     """
-    return [x for x in POINTS if not (x.problem is _padding and is_mobile(subject))]
+    config = own_config(subject)
+    skipped = _padding if config and config.reads_padding else None
+    return [point for point in POINTS if point.problem is not skipped]

@@ -11,8 +11,8 @@ from export.checks.encoder import (
     NAMES,
     compare,
     example_inputs,
-    is_mobile,
     num_tokens,
+    own_config,
     without_gradient,
 )
 from export.checks.points import Point, Subject, differences
@@ -68,8 +68,8 @@ def _mlm_variables(subject: Subject) -> str:
         return f"{len(own)} variables of the encoder that mlm does not share, such as {own[0]}"
     shared = {id(v) for v in root.variables}
     head = [v for v in mlm.trainable_variables if id(v) not in shared]
-    # The head of a MobileBERT has output embeddings of its own.
-    expected = 6 if is_mobile(subject) else 5
+    config = own_config(subject)
+    expected = 6 if config and config.own_masked_lm_width else 5
     return "" if len(head) == expected else f"{len(head)} variables that are not the encoder's"
 
 

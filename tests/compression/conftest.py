@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.compression.general import distill
 from bert_tf.compression.options import GeneralOptions
-from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.config import BertConfig, Head, MobileBertConfig, ModelSpec
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
@@ -22,10 +22,14 @@ from tfrecords.vocabulary import Vocabulary
 WORDS = tuple("abcdefgh")
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
 CONFIG = BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16, initializer_range=0.3)
-MOBILE = dataclasses.replace(
-    CONFIG,
-    num_hidden_layers=2,
+MOBILE = MobileBertConfig(
+    vocab_size=13,
     hidden_size=8,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=16,
+    initializer_range=0.3,
     hidden_act="relu",
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,

@@ -110,7 +110,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
     run.write(student.spec)
     run.write_head(TASKS["sst2"].head)
     Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
-    found = open_checkpoint(folder, bilstm=True)
+    found = open_checkpoint(folder, any_encoder=True)
     assert num_parameters(found) == model.student.count_params()
     loaded = TASKS["sst2"].build_model(found.spec.config)
     load_weights(folder, found.tensors, loaded.weights)

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BiLSTMConfig
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.task_model import BertTaskModel
 
-SINGLE = BertConfig(
+SINGLE = BiLSTMConfig(
     12, 6, 1, 1, 4, max_position_embeddings=8, hidden_dropout_prob=0.0, embedding_size=5,
     initializer_range=0.5, bilstm="single",
 )  # fmt: skip

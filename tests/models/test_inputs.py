@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from encoders import SMALL, random_inputs
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BiLSTMConfig
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
@@ -17,7 +17,7 @@ from bert_tf.models.task_model import BertTaskModel
 INPUTS = random_inputs(SMALL)
 IDS, MASK, TYPES = INPUTS.values()
 POSITIONS = np.array([[1, 2]] * len(IDS))
-BILSTM = BertConfig(101, 8, 1, 2, 8, bilstm="single")
+BILSTM = BiLSTMConfig(101, 8, 1, 2, 8, bilstm="single")
 NAMES = {
     "transformers": ("input_ids", "attention_mask", "token_type_ids"),
     "google-research/bert": ("input_ids", "input_mask", "segment_ids"),

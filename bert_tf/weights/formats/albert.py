@@ -5,7 +5,7 @@ files store the weights under other names than BERT's, but in the same shapes.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -56,19 +56,10 @@ HUGGINGFACE_DEFAULTS = {
 }
 
 
-def is_albert(config: BertConfig) -> bool:
-    """Returns whether a model is an ALBERT rather than a plain BERT."""
-    return bool(config.embedding_size or config.num_hidden_groups) and not config.is_mobile
-
-
-def renaming(names: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that replaces the beginning of a name; the first that fits counts."""
-
-    def renamed(name: str) -> str:
-        start = next((start for start in names if name.startswith(start)), "")
-        return names.get(start, "") + name.removeprefix(start)
-
-    return renamed
+def renamed(name: str, names: Mapping[str, str]) -> str:
+    """Replaces the beginning of a name; the first that fits counts."""
+    start = next((start for start in names if name.startswith(start)), "")
+    return names.get(start, "") + name.removeprefix(start)
 
 
 def read_google_config(path: str) -> BertConfig:

@@ -36,7 +36,7 @@ _EPSILON = 1e-12
 
 def rows(config: BertConfig, kind: str | None = None) -> list[Row]:
     """Returns the table for a model with this kind of head."""
-    renamed = albert.renaming(albert.GOOGLE_NAMES if albert.is_albert(config) else {})
+    beginnings = albert.GOOGLE_NAMES if config.model_type == "albert" else {}
     found = []
     for weight in weights(config):
         name = weight.google
@@ -44,7 +44,7 @@ def rows(config: BertConfig, kind: str | None = None) -> list[Row]:
             name = kind and f"{_HEADS[kind]}{name}"
         if name:
             transposed = name.endswith("output_weights")
-            found.append(Row(weight, renamed(name), transposed=transposed))
+            found.append(Row(weight, albert.renamed(name, beginnings), transposed=transposed))
     return found
 
 
@@ -121,7 +121,8 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
 
 def _config_values(config: BertConfig) -> dict:
     """Returns the keys and values of bert_config.json, in which both forms of GELU are "gelu"."""
-    values = albert.config_values(config) if albert.is_albert(config) else config.to_dict()
+    is_albert = config.model_type == "albert"
+    values = albert.config_values(config) if is_albert else config.to_dict()
     if config.hidden_act in ("gelu", "gelu_new"):
         values |= {"hidden_act": "gelu", "gelu_approximate": config.hidden_act == "gelu_new"}
     return values
@@ -130,7 +131,7 @@ def _config_values(config: BertConfig) -> dict:
 def _check(config: BertConfig, source: str, advice: str) -> None:
     """Raises a ValueError if Google's programs have no such model."""
     for key in ("is_decoder", "pruned_heads", "intra_bottleneck_size"):
-        if value := getattr(config, key):
+        if value := getattr(config, key, None):
             raise ValueError(
                 f"{source}: {key} is {value}, which google-research/bert does not have: {advice}"
             )

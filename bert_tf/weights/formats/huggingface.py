@@ -23,7 +23,7 @@ from bert_tf.text.tokenizer_files import (
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
-from bert_tf.weights.formats.huggingface_table import copies, model_type, rows
+from bert_tf.weights.formats.huggingface_table import copies, rows
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
@@ -59,7 +59,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     _check_weights(folder, values)
     theirs, types = open_tensors(folder)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
-    type_name = model_type(config)
+    type_name = config.model_type
     prefix = any(name.startswith(f"{type_name}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
     head, classes = read_head(config_file, values, wanted)

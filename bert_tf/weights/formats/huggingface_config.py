@@ -7,7 +7,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import albert
-from bert_tf.weights.names import has_projection, part_of
+from bert_tf.weights.names import part_of
 
 # The other names of both forms of GELU in transformers' activations.py.
 _ACTIVATIONS = {"gelu_python": "gelu"} | dict.fromkeys(
@@ -45,6 +45,17 @@ _MOBILE_KEYS = frozenset(
     """classifier_activation intra_bottleneck_size key_query_shared_bottleneck
     num_feedforward_networks""".split()
 )
+# What transformers' classes cannot compute, by model_type.
+_LACKS = {
+    "albert": {
+        "embeddings as wide as its layers": lambda config: not config.has_projection,
+        "is_decoder": lambda config: config.is_decoder,
+    },
+    "mobilebert": {
+        "no key_query_shared_bottleneck": lambda config: not config.key_query_shared_bottleneck,
+        "is_decoder": lambda config: config.is_decoder,
+    },
+}
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -76,18 +87,18 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
         config = BertConfig.from_dict(values, ignore_unknown=True)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    if config.is_mobile:
-        _check_mobile(config, path)
+    if model_type == "mobilebert":
+        _check(config, path)
     return config
 
 
-def _check_mobile(config: BertConfig, source: str) -> None:
-    """Raises a ValueError if transformers' MobileBERT does not compute what a model computes."""
-    for key, only in (("is_decoder", False), ("key_query_shared_bottleneck", True)):
-        if getattr(config, key) != only:
+def _check(config: BertConfig, source: str) -> None:
+    """Raises a ValueError if transformers' class does not compute what a model computes."""
+    for problem, found in _LACKS.get(config.model_type, {}).items():
+        if found(config):
             raise ValueError(
-                f"{source}: {key} is {not only}, which Hugging Face's MobileBERT cannot compute: "
-                "keep it in a run folder"
+                f"{source} has {problem}, which transformers' {_PREFIXES[config.model_type]}Model "
+                "lacks: keep it in a run folder"
             )
 
 
@@ -151,14 +162,17 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the content of config.json."""
     spec, head = checkpoint.spec, checkpoint.head
     architecture = _architecture(checkpoint)
-    values = {"architectures": [architecture], "model_type": "bert", **spec.config.to_dict()}
-    if albert.is_albert(spec.config):
-        values["architectures"] = [_albert_architecture(checkpoint, architecture)]
-        values |= {"model_type": "albert", **albert.config_values(spec.config)}
-    if spec.config.is_mobile:
-        _check_mobile(spec.config, checkpoint.path)
-        values["architectures"] = [architecture.replace("Bert", "MobileBert")]
-        values |= {"model_type": "mobilebert", "key_query_shared_bottleneck": True}
+    model_type = spec.config.model_type
+    _check(spec.config, checkpoint.path)
+    if model_type == "albert" and "NextSentence" in architecture:
+        raise ValueError(
+            f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
+            "transformers' AlbertModel lacks: keep it in a run folder"
+        )
+    architecture = architecture.replace("Bert", _PREFIXES[model_type])
+    values = {"architectures": [architecture], "model_type": model_type, **spec.config.to_dict()}
+    if model_type == "albert":
+        values |= albert.config_values(spec.config)
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:
@@ -190,19 +204,3 @@ def _architecture(checkpoint: Checkpoint) -> str:
     if "masked_lm" in parts:
         return "BertLMHeadModel" if checkpoint.spec.config.is_decoder else "BertForMaskedLM"
     return "BertForNextSentencePrediction" if "next_sentence" in parts else "BertModel"
-
-
-def _albert_architecture(checkpoint: Checkpoint, architecture: str) -> str:
-    """Returns the class in place of BERT's."""
-    config = checkpoint.spec.config
-    problems = {
-        "embeddings as wide as its layers": not has_projection(config),
-        "is_decoder": config.is_decoder,
-        "a sentence-order head without a masked-LM head": "NextSentence" in architecture,
-    }
-    for problem in (text for text, found in problems.items() if found):
-        raise ValueError(
-            f"{checkpoint.path} has {problem}, which Hugging Face's ALBERT lacks: it cannot be "
-            "written in this format"
-        )
-    return architecture.replace("Bert", "Albert")

@@ -1,6 +1,6 @@
 """The names of the weights in Hugging Face's BERT, ALBERT and MobileBERT models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,18 +12,13 @@ from bert_tf.weights.table import Row
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")
+# How names begin, by the model's type, in place of BERT's beginnings.
+_BEGINNINGS = {"albert": albert.HUGGINGFACE_NAMES, "mobilebert": {"bert.": "mobilebert."}}
 # Older files also hold the tied weights of the masked-LM head.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-
-
-def model_type(config: BertConfig) -> str:
-    """Returns the name of a model's type: "bert", "albert" or "mobilebert"."""
-    if config.is_mobile:
-        return "mobilebert"
-    return "albert" if albert.is_albert(config) else "bert"
 
 
 def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = False) -> list[Row]:
@@ -34,11 +29,10 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
         prefix: whether names of the encoder begin with the type, as in all models with heads.
         old: whether LayerNorms have "gamma" and "beta", as in files of before 2019.
     """
-
-    type_name = model_type(config)
+    type_name = config.model_type
 
     def spelled(name: str) -> str:
-        name = _renaming(type_name)(name)
+        name = albert.renamed(name, _BEGINNINGS.get(type_name, {}))
         if kind == "span" and name.startswith("classifier."):
             name = name.replace("classifier.", "qa_outputs.")
         if old:
@@ -52,21 +46,16 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
     ]
 
 
-def _renaming(type_name: str) -> Callable[[str], str]:
-    names = {"albert": albert.HUGGINGFACE_NAMES, "mobilebert": {"bert.": "mobilebert."}}
-    return albert.renaming(names.get(type_name, {}))
-
-
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
     """Returns the names of tensors that add nothing: tied weights and positions.
 
     Args:
         path: the folder, for messages.
-        type_name: as `model_type` returns it.
+        type_name: the model's type in transformers.
     """
     found = []
-    spelled = _renaming(type_name)
-    for copy, original in ((spelled(copy), spelled(name)) for copy, name in _TIED.items()):
+    for names in _TIED.items():
+        copy, original = (albert.renamed(n, _BEGINNINGS.get(type_name, {})) for n in names)
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):

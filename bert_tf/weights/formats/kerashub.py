@@ -42,12 +42,12 @@ _KEYS = {
     "max_position_embeddings": "max_sequence_length",
     "type_vocab_size": "num_segments",
 }
-# What BertBackbone and BertMaskedLM compute, whatever their arguments.
+# What BertBackbone and BertMaskedLM compute, whatever their arguments, and what they lack.
+_COMPUTED = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
 _FIXED = {
     "pruned_heads": None,
     "intra_bottleneck_size": None,
-    "hidden_act": "gelu_new",
-    "layer_norm_eps": 1e-12,
+    **_COMPUTED,
     "embedding_size": None,
     "num_hidden_groups": None,
     "is_decoder": False,
@@ -208,7 +208,7 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
         zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True)
     )
     for key, value in (_FIXED | (_MASKED_LM_FORM if masked_lm else {})).items():
-        if values[key] != value:
+        if (ours := values.get(key)) != value:
             model, advice = "BertBackbone", ""
             if key in _MASKED_LM_FORM:
                 model = "BertMaskedLM"
@@ -216,14 +216,13 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
                     ": leave the masked-LM head out with convert_checkpoint "
                     "--allow_extra='pretrainer/masked_lm/*'"
                 )
-            elif values[key] == "gelu":
+            elif ours == "gelu":
                 advice = (
                     ": to accept slightly different outputs, give convert_checkpoint "
                     "--hidden_act=gelu_new"
                 )
             raise ValueError(
-                f"KerasHub's {model} has {key} {value!r}, but this model has {values[key]!r}"
-                f"{advice}"
+                f"KerasHub's {model} has {key} {value!r}, but this model has {ours!r}{advice}"
             )
 
 
@@ -276,7 +275,7 @@ def _read_config(folder: str) -> BertConfig:
     if missing := sorted(set(_KEYS.values()) - values.keys()):
         raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
     try:
-        return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
+        return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_COMPUTED)
     except ValueError as error:
         raise ValueError(f"{path}: {_in_their_words(str(error))}") from None
 

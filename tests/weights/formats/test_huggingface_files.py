@@ -23,7 +23,6 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_values
 from bert_tf.weights.formats.huggingface_table import rows
-from bert_tf.weights.names import has_projection
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -42,7 +41,7 @@ def folder(tmp_path) -> pathlib.Path:
 def written(path: pathlib.Path, kind: str | None = "classifier", config=CONFIG) -> pathlib.Path:
     path.mkdir()
     parts = ["encoder", "pooler", "masked_lm", "next_sentence"] + ["head"] * bool(kind)
-    parts += ["projection"] * has_projection(config)
+    parts += ["projection"] * config.has_projection
     random = np.random.default_rng(0)
     tensors = {}
     classes = {None: 0, "span": 2, "multiple_choice": 1}.get(kind, 3)
@@ -435,7 +434,9 @@ def test_models_that_transformers_cannot_express(tmp_path, keys, what):
     """Oracle: transformers' modeling_albert.py, which always projects and has no such class."""
     spec = ModelSpec(BertConfig(8, 4, 2, 2, 6, **keys))
     tensors = {"pretrainer/next_sentence/dense_bias": Tensor((2,), lambda: np.zeros(2))}
-    with pytest.raises(ValueError, match=f"made up has {what}, which Hugging Face's ALBERT lacks"):
+    with pytest.raises(
+        ValueError, match=f"made up has {what}, which transformers' AlbertModel lacks"
+    ):
         huggingface.write(Checkpoint("made up", "", spec, tensors), str(tmp_path))
     assert not list(tmp_path.iterdir())
 

@@ -1,20 +1,17 @@
-"""The architecture of an encoder, as stored in `bert_config.json`."""
+"""BERT, ALBERT and left-to-right encoders, as stored in `bert_config.json`."""
 
 import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
 from tfrecords.files import read_file
-from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
-HEADS = ("classifier", "multiple_choice", "tagger", "span")
-BILSTMS = ("single", "siamese")
 
 # Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
@@ -60,7 +57,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last twelve fields, which are written only if they are set:
+    BERT's own files lack the last eight fields, which are written only if they are set:
 
     - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
       hidden_size.
@@ -75,12 +72,14 @@ class BertConfig:
     - `pruned_heads` maps layers to the attention heads that were removed from them, as in Hugging
       Face's files; both count from 0. Those that stay have the width hidden_size /
       num_attention_heads.
-    - `bilstm`, one of `BILSTMS`, says that the encoder is no BERT, but a `models.bilstm`.
-    - `intra_bottleneck_size` makes the model a MobileBERT: it is the width inside its layers; see
-      `layers.bottleneck`. `num_feedforward_networks` is the number of feed-forward networks in a
-      layer; `key_query_shared_bottleneck` says that queries and keys share a dense layer.
     - Without `classifier_activation`, the pooled output is the first token, unchanged, as in
       MobileBERT.
+
+    Other architectures are subclasses. `from_dict` chooses the one whose `key` has a value.
+
+    Attributes:
+        has_layers: whether the encoder is a stack of transformer layers, a `BertEncoder`.
+        reads_padding: whether padding changes the outputs of tokens.
 
     Raises:
         ValueError: a value is invalid; names the key and the value.
@@ -88,6 +87,12 @@ class BertConfig:
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
     """
+
+    key: ClassVar[str] = "vocab_size"
+    has_layers: ClassVar[bool] = True
+    reads_padding: ClassVar[bool] = False
+    # The key of the width that the attention heads share.
+    _divided: ClassVar[str] = "hidden_size"
 
     vocab_size: int
     hidden_size: int = 768
@@ -108,10 +113,6 @@ class BertConfig:
     masked_lm_layer_norm_eps: float | None = None
     classifier_dropout_prob: float | None = None
     pruned_heads: Mapping[int, Sequence[int]] | None = dataclasses.field(default=None, hash=False)
-    bilstm: str | None = None
-    intra_bottleneck_size: int | None = None
-    num_feedforward_networks: int | None = None
-    key_query_shared_bottleneck: bool = False
     classifier_activation: bool = True
 
     def __post_init__(self) -> None:
@@ -125,12 +126,11 @@ class BertConfig:
                     raise ValueError(f"{field.name} must be a finite number >= 0, not {value!r}")
                 if field.name.endswith("_prob") and value >= 1:
                     raise ValueError(f"{field.name} must be below 1, not {value!r}")
-        if self.is_mobile:
-            self._check_mobile()
-        divided = "intra_bottleneck_size" if self.is_mobile else "hidden_size"
-        if (width := getattr(self, divided)) % self.num_attention_heads:
+            if field.type is bool and type(value) is not bool:
+                raise ValueError(f"{field.name} must be true or false, not {value!r}")
+        if (width := getattr(self, self._divided)) % self.num_attention_heads:
             raise ValueError(
-                f"{divided} {width} is not a multiple of "
+                f"{self._divided} {width} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
         if (self.num_hidden_groups or 1) > self.num_hidden_layers:
@@ -138,15 +138,10 @@ class BertConfig:
                 f"num_hidden_groups {self.num_hidden_groups} is more than "
                 f"num_hidden_layers {self.num_hidden_layers}"
             )
-        for key in ("is_decoder", "key_query_shared_bottleneck", "classifier_activation"):
-            if type(value := getattr(self, key)) is not bool:
-                raise ValueError(f"{key} must be true or false, not {value!r}")
         for key in ("hidden_act", "masked_lm_act"):
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
                 raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
-        if self.bilstm not in (None, *BILSTMS):
-            raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(BILSTMS)}")
         object.__setattr__(self, "pruned_heads", self._checked_heads() or None)
 
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:
@@ -173,30 +168,35 @@ class BertConfig:
             raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")
         return dict(sorted(heads.items()))
 
-    def _check_mobile(self) -> None:
-        for key in ("num_feedforward_networks", "embedding_size"):
-            if not getattr(self, key):
-                raise ValueError(f"intra_bottleneck_size needs {key}")
-        for key in ("num_hidden_groups", "pruned_heads", "bilstm"):
-            if value := getattr(self, key):
-                raise ValueError(
-                    f"intra_bottleneck_size makes the model a MobileBERT, which cannot have {key} "
-                    f"{value!r}"
-                )
-        if self.embedding_size > self.hidden_size:
-            raise ValueError(
-                f"embedding_size {self.embedding_size} is more than hidden_size {self.hidden_size}"
-            )
+    @property
+    def model_type(self) -> str:
+        """The name of the architecture in transformers."""
+        return "albert" if self.embedding_size or self.num_hidden_groups else "bert"
 
     @property
-    def is_mobile(self) -> bool:
-        """Whether the model is a MobileBERT."""
-        return self.intra_bottleneck_size is not None
+    def longest_input(self) -> int | None:
+        """The most tokens that the encoder can read; None if any number."""
+        return self.max_position_embeddings
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether a dense layer widens the embeddings, as in ALBERT."""
+        return self.embedding_size not in (None, self.hidden_size)
+
+    @property
+    def own_sizes(self) -> dict[str, int]:
+        """Sizes of weights that only this architecture has, by their names in `weights.names`."""
+        return {}
+
+    @property
+    def own_masked_lm_width(self) -> int:
+        """By how much the masked-LM head widens the embeddings with a table of its own."""
+        return 0
 
     @property
     def head_size(self) -> int:
         """The width of an attention head."""
-        return (self.intra_bottleneck_size or self.hidden_size) // self.num_attention_heads
+        return getattr(self, self._divided) // self.num_attention_heads
 
     def kept_heads(self, layer: int) -> list[int]:
         """Returns the attention heads of a layer, without those that were removed."""
@@ -236,7 +236,9 @@ class BertConfig:
             ValueError: a key is unknown, or a value is not supported.
         """
         values = _with_gelu_form(values)
-        own = {field.name for field in dataclasses.fields(cls)}
+        kinds = (kind for kind in cls.__subclasses__() if values.get(kind.key) is not None)
+        kind = next(kinds, cls)
+        own = {field.name for field in dataclasses.fields(kind)}
         for key, value in values.items():
             if key in _FIXED and value != _FIXED[key]:
                 raise ValueError(f"{key} {value!r} is not supported, only {_FIXED[key]!r}")
@@ -245,7 +247,7 @@ class BertConfig:
                 raise ValueError(f"unknown key {key!r}: the keys are {', '.join(sorted(own))}")
         if "vocab_size" not in values:
             raise ValueError("vocab_size is missing: set it to the size of the vocabulary")
-        return cls(**{key: value for key, value in values.items() if key in own})
+        return kind(**{key: value for key, value in values.items() if key in own})
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the keys and values of `bert_config.json`.
@@ -296,59 +298,3 @@ def _with_gelu_form(values: Mapping[str, Any]) -> dict[str, Any]:
             f"gelu_approximate {approximate!r} contradicts hidden_act {values['hidden_act']!r}"
         )
     return values | {"hidden_act": wanted}
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelSpec:
-    """The model that weights belong to.
-
-    Attributes:
-        config: the encoder's configuration.
-        vocab: its vocabulary; None if unknown.
-        lower_case: whether its text is lower-cased; None if unknown.
-    """
-
-    config: BertConfig
-    vocab: Vocabulary | None = None
-    lower_case: bool | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """What the head of a fine-tuned model predicts.
-
-    Attributes:
-        kind: one of `HEADS`.
-        labels: the names of the outputs, in their order; () if unknown.
-        multi_label: whether a "classifier" assigns any number of its classes at once.
-        mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
-            without labels learned. It predicts the output of its dense layer times the deviation,
-            plus the mean.
-
-    Raises:
-        ValueError: a label is empty, or two outputs have the same label, so results could show only
-            one of them.
-    """
-
-    kind: str
-    labels: tuple[str, ...] = ()
-    multi_label: bool = False
-    mean: float = 0.0
-    deviation: float = 1.0
-
-    def __post_init__(self) -> None:
-        for index, label in enumerate(self.labels):
-            if not label.strip():
-                raise ValueError(f"the label of output {index} is empty: name it")
-        if len(set(self.labels)) < len(self.labels):
-            label = max(self.labels, key=self.labels.count)
-            indices = [str(i) for i, other in enumerate(self.labels) if other == label]
-            raise ValueError(
-                f"the outputs {' and '.join(indices)} have the same label, {label!r}: rename all "
-                "but one"
-            )
-
-    @property
-    def reads_pooler(self) -> bool:
-        """Whether the head reads the pooled output, not the sequence output."""
-        return self.kind in ("classifier", "multiple_choice")

@@ -1,5 +1,6 @@
 """Finds the files that flags name, and compares them with their manifests."""
 
+import difflib
 import fnmatch
 import os
 import re
@@ -163,6 +164,12 @@ def shortened(items: Sequence[str], most: int = 5) -> str:
     """Returns the first few items separated by commas, and the number of the others."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
     return ", ".join(items[:most]) + more
+
+
+def similar(name: str, names: Sequence[str]) -> str:
+    """Returns the names most like a wrong one, as the end of a message; "" if there are none."""
+    found = difflib.get_close_matches(name, names)
+    return f"; similar names are {', '.join(found)}" if found else ""
 
 
 def _is_match(file: str, glob: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tfrecords.input_files import shortened, similar
 from tfrecords.progress import counted
 
 BALANCED = "balanced"
@@ -56,7 +57,8 @@ def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
             f"--class_weights: {item!r} is neither `{BALANCED}` nor of the form label=weight"
         )
     if label not in labels:
-        raise ValueError(f"--class_weights: {label!r} is not one of {', '.join(labels)}")
+        known = f"{shortened(labels, 20)}{similar(label, labels)}"
+        raise ValueError(f"--class_weights: {label!r} is not one of {known}")
     try:
         weight = float(number)
     except ValueError:

@@ -20,10 +20,9 @@ from bert_tf.finetuning.lists import (
     split,
 )
 from bert_tf.finetuning.tables import Table, as_number, fold, shown
+from tfrecords.input_files import shortened, similar
 from tfrecords.progress import say
 
-# The most names of classes that a message shows.
-_NAMES_SHOWN = 20
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}
 # Limits of the standard deviation, so that float32 can also hold sums of squares.
@@ -287,9 +286,9 @@ def class_indices(
     for row, names in enumerate(rows):
         for name in names:
             if name not in indices:
-                known = ", ".join(labels[:_NAMES_SHOWN]) + ", ..." * (len(labels) > _NAMES_SHOWN)
                 raise ValueError(
-                    f"{table.at(row)}: label {name!r} is not one of the training labels: {known}"
+                    f"{table.at(row)}: label {name!r} is not one of the training labels: "
+                    f"{shortened(labels, 20)}{similar(name, labels)}"
                 )
     return [[indices[name] for name in names] for names in rows]
 

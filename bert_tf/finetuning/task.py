@@ -3,7 +3,6 @@
 import abc
 import contextlib
 import copy
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
@@ -21,7 +20,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
-from tfrecords.input_files import shortened
+from tfrecords.input_files import shortened, similar
 from tfrecords.progress import say
 
 Outputs = Mapping[str, np.ndarray | list]
@@ -107,11 +106,9 @@ class Task(abc.ABC):
             metrics = self.metrics or (self.metric,)
             # Those of classes, such as f1/spam.
             kinds = dict.fromkeys(re.sub("/.*", "/CLASS", x, flags=re.DOTALL) for x in metrics)
-            known = shortened([*kinds], most=20)
-            similar = "".join(f", {x}" for x in difflib.get_close_matches(name, metrics))
             raise ValueError(
-                f"--metric={name} is not a metric of this task: choose one of {known}"
-                + f"; similar names are {similar[2:]}" * bool(similar)
+                f"--metric={name} is not a metric of this task: choose one of "
+                f"{shortened([*kinds], most=20)}{similar(name, metrics)}"
             )
         task = copy.copy(self)
         # Some tasks are frozen dataclasses.

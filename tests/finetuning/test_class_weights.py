@@ -34,7 +34,8 @@ def test_stated_weights():
     ("value", "match"),
     [
         ("equal", "'equal' is neither `balanced` nor of the form label=weight"),
-        ("eggs=2", "'eggs' is not one of ham, spam, a=b"),
+        ("eggs=2", "'eggs' is not one of ham, spam, a=b$"),
+        ("span=2", "'span' is not one of ham, spam, a=b; similar names are spam$"),
         ("spam=0", "the weight '0' must be a number above 0"),
         ("spam=nan", "the weight 'nan' must be"),
         ("spam=2,ham=1,spam=3", "--class_weights=spam=2,ham=1,spam=3 names a class twice"),

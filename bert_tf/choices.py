@@ -6,7 +6,7 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 REMATERIALIZATIONS = ("none", "selective", "layers")
 
 OPTIMIZERS = ("adamw", "lamb")
-SCHEDULES = ("linear", "polynomial", "cosine", "constant")
+SCHEDULES = ("linear", "cosine", "constant")
 
 # Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
 OBJECTIVES = ("nsp", "sop", "mlm")

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 class DeviceOptions(command.Options):
     """The devices that a command trains on, and the precision."""
 
-    # Flags of google-research/bert.
+    # Flags of `WorkerOptions`; commands without them run on one machine.
+    worker_hosts = task_index = None
+
+    # Flags of google-research/bert, and of `WorkerOptions`.
     absent_flags: ClassVar[Mapping[str, str]] = {
+        "worker_hosts": "the command runs on one machine, so omit it",
         "master": "use --strategy=multi_worker, or --strategy=tpu with --tpu_name",
         "num_tpu_cores": "all cores of the TPU are used, so omit it",
     }
@@ -37,6 +41,16 @@ class DeviceOptions(command.Options):
         "all GPUs, or else the CPU.",
         choices=STRATEGIES,
     )
+    use_tpu: bool = option(False, help="Same as --strategy=tpu.", rare=True)
+    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.", rare=True)
+    tpu_zone: str | None = option(None, help="Zone of --tpu_name.", rare=True)
+    gcp_project: str | None = option(None, help="Project of --tpu_name.", rare=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions(DeviceOptions):
+    """The machines of a command that trains on several."""
+
     worker_hosts: str | None = option(
         None,
         help="host:port of every machine of --strategy=multi_worker, comma-separated and the same "
@@ -49,10 +63,6 @@ class DeviceOptions(command.Options):
         help="Index of this machine in --worker_hosts. Worker 0 writes the files.",
         rare=True,
     )
-    use_tpu: bool = option(False, help="Same as --strategy=tpu.", rare=True)
-    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.", rare=True)
-    tpu_zone: str | None = option(None, help="Zone of --tpu_name.", rare=True)
-    gcp_project: str | None = option(None, help="Project of --tpu_name.", rare=True)
 
 
 def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":

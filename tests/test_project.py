@@ -260,13 +260,21 @@ def test_fish_completes_commands_flags_and_values(tmp_path):
         assert done.stdout.split()[0] == found
 
 
-def test_bert_tf_runs_a_command():
+@pytest.mark.parametrize(
+    ("name", "flag", "answer"),
+    [
+        ("results", "--fold", "did you mean --folder?"),
+        ("ablation", "--do_train", "all rows are trained, so omit it"),
+        ("compress", "--worker_hosts", "the command runs on one machine, so omit it"),
+    ],
+)
+def test_bert_tf_runs_a_command(name, flag, answer):
     """Oracle: the error of the command, with what to type for help."""
-    done = _bert_tf("results", "--fold=x")
+    done = _bert_tf(name, f"{flag}=x")
     assert done.returncode == 2
     assert done.stderr == (
-        "python -m bert_tf results: error: --fold is not a flag of this command: did you mean "
-        "--folder? (see python -m bert_tf results --help)\n"
+        f"python -m bert_tf {name}: error: {flag} is not a flag of this command: {answer} (see "
+        f"python -m bert_tf {name} --help)\n"
     )
 
 

@@ -1,6 +1,5 @@
 """The flags of ablation."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,19 +7,25 @@ from typing import ClassVar
 from bert_tf.ablations.grids import GRIDS as _GRIDS
 from bert_tf.ablations.grids import Row, select_rows
 from bert_tf.choices import GRIDS, PAIR_LENGTH, RATE
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.options import SharedOptions
 from tfrecords.command import option
 
-# Flags of run_pretraining that rows set, or that would make rows start differently.
+# Flags of run_pretraining that rows set.
 _OF_ROWS = ("masking", "objective", "replacements")
-_UNSUITABLE = ("init_checkpoint", "init_vocab_mapping", "phases_file", "worker_hosts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AblationOptions(PretrainingOptions):
+class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
 
-    absent_flags: ClassVar[Mapping[str, str]] = PretrainingOptions.absent_flags | {
+    # The same for all rows.
+    do_train: ClassVar[bool] = True
+    do_eval: ClassVar[bool] = True
+    phases_file: ClassVar[str | None] = None
+    absent_flags: ClassVar[Mapping[str, str]] = SharedOptions.absent_flags | {
+        "do_train": "all rows are trained, so omit it",
+        "do_eval": "all rows are evaluated, so omit it",
+        "init_checkpoint": "rows start with random weights, so omit it",
         "num_train_epochs": "use --finetuning_epochs",
         "task": "use --tasks",
     }
@@ -66,21 +71,11 @@ class AblationOptions(PretrainingOptions):
         None,
         help="The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny.",
     )
-    do_train: bool = option(True, help="Train the rows; always on.", rare=True)
-    do_eval: bool = option(True, help="Evaluate the rows; always on.", rare=True)
-    init_checkpoint: str | None = option(
-        None, help="Not for ablations, whose rows start with random weights.", rare=True
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.do_train and self.do_eval):
-            raise ValueError("ablation trains and evaluates: omit --nodo_train and --nodo_eval")
-        fields = {field.name: field for field in dataclasses.fields(self)}
-        for name in _UNSUITABLE + _OF_ROWS:
-            if getattr(self, name) == fields[name].default:
-                continue
-            if name in _UNSUITABLE or any(name in row.flags for row in _GRIDS[self.grid].rows):
+        for name in _OF_ROWS:
+            if getattr(self, name) and any(name in row.flags for row in _GRIDS[self.grid].rows):
                 raise ValueError(f"--{name} does not suit --grid={self.grid}: omit it")
         if self.grid == "sizes" and (self.preset or self.bert_config_file):
             raise ValueError("--grid=sizes: choose sizes with --rows, not --preset or a file")

@@ -17,7 +17,7 @@ from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.flags import DeviceOptions
 from bert_tf.presets import Size, sized_config
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.options import PretrainingOptions, SharedOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
     check_records,
@@ -150,7 +150,7 @@ def _row_config(row: Row, config: BertConfig) -> BertConfig:
 
 
 def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
-    names = [field.name for field in dataclasses.fields(PretrainingOptions)]
+    names = [field.name for field in dataclasses.fields(SharedOptions)]
     folder = f"{options.folder}/{row.run or row.name}"
     flags = {name: getattr(options, name) for name in names} | row.flags
     flags |= {"output_dir": f"{folder}/pretraining", "bert_config_file": f"{folder}/{_CONFIG}"}
@@ -158,7 +158,7 @@ def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
         # A run that was stopped has checkpoints of other steps as well.
         steps = options.num_train_steps // 5
         flags |= {"save_checkpoints_steps": steps, "keep_checkpoints": options.num_train_steps}
-    return PretrainingOptions(**flags | {"preset": None})
+    return PretrainingOptions(**flags | {"preset": None}, do_train=True, do_eval=True)
 
 
 def _read_tasks(options: AblationOptions) -> dict[str, str | None]:

@@ -32,10 +32,18 @@ Flags have the names and defaults of google-research/bert's run_classifier and r
 differences (docs/differences.md).
 """
 
+from dataclasses import dataclass
+
 from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.flags import WorkerOptions
 from tfrecords import command
 
-Options = FineTuningOptions
+
+@dataclass(frozen=True, kw_only=True)
+class Options(FineTuningOptions, WorkerOptions):
+    """The flags of the command."""
+
+
 run = command.late("bert_tf.finetuning.runs.sweep:fine_tune_all")
 
 if __name__ == "__main__":

@@ -13,10 +13,18 @@ records of other programs, give --vocab_file, --max_seq_length and --max_predict
 and defaults are those of google-research/bert's script of the same name.
 """
 
+from dataclasses import dataclass
+
+from bert_tf.flags import WorkerOptions
 from bert_tf.pretraining.options import PretrainingOptions
 from tfrecords import command
 
-Options = PretrainingOptions
+
+@dataclass(frozen=True, kw_only=True)
+class Options(PretrainingOptions, WorkerOptions):
+    """The flags of the command."""
+
+
 run = command.late("bert_tf.pretraining.run:pretrain")
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ class StudentOptions(command.Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.worker_hosts or self.strategy == "multi_worker":
-            raise ValueError("--worker_hosts: compress runs on one machine")
+        if self.strategy == "multi_worker":
+            raise ValueError("--strategy=multi_worker: compress runs on one machine")
         own = self.init_checkpoint or self.is_random
         if self.recipe == "mobilebert":
             own = own or self.student_layers
@@ -121,13 +121,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         help="Bits of the word embeddings, for qbert. Default: 8.",
         rare=True,
     )
-    weight_groups: int | None = option(
-        None,
-        at_least=1,
-        help="For qbert, the largest number of column groups per matrix; each group has a range of "
-        "its own. Default: 128.",
-        rare=True,
-    )
     do_train: bool = option(True, help="Train the student; always on.", rare=True)
     do_eval: bool = option(
         True,
@@ -156,7 +149,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         self._check_bits()
 
     def _check_bits(self) -> None:
-        for name in ("bits", "embedding_bits", "weight_groups"):
+        for name in ("bits", "embedding_bits"):
             if self.recipe != "qbert" and getattr(self, name):
                 raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
         for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):

@@ -42,11 +42,7 @@ Tensors = Sequence[tf.Tensor]
 
 def quantization(options: CompressionOptions, recipe: Recipe) -> Quantization:
     """Returns how a recipe quantizes weights, with the values of the flags."""
-    flags = {
-        "bits": options.layer_bits,
-        "groups": options.weight_groups,
-        "embedding_bits": options.embedding_bits,
-    }
+    flags = {"bits": options.layer_bits, "embedding_bits": options.embedding_bits}
     given = {name: value for name, value in flags.items() if value}
     return dataclasses.replace(recipe.quantization, **given)
 

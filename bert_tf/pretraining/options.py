@@ -22,8 +22,8 @@ from tfrecords.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(DeviceOptions):
-    """What to pre-train, on which records, and how."""
+class SharedOptions(DeviceOptions):
+    """The flags of all commands that pre-train: which encoder, on which records, and how."""
 
     command: ClassVar[str] = "run_pretraining"
     if_out_of_memory: ClassVar[str] = (
@@ -56,25 +56,6 @@ class PretrainingOptions(DeviceOptions):
         None,
         help="Whether the text of the examples was lower-cased. Needed only if no manifest beside "
         "the records states it; without it, exports will ask for the casing.",
-        rare=True,
-    )
-    phases_file: str | None = option(
-        None,
-        help='JSON list of phases, each with its "share" of --num_train_steps and, if they '
-        "differ from the flags, input_file, eval_input_file, max_seq_length, "
-        "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
-        "then on long ones.",
-        rare=True,
-    )
-    init_checkpoint: str | None = option(
-        None,
-        help="Run folder, a checkpoint in one, or a checkpoint of another program "
-        "(docs/checkpoints.md), whose weights to start from.",
-    )
-    init_vocab_mapping: str | None = option(
-        None,
-        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
-        "tables of --init_checkpoint grow.",
         rare=True,
     )
     max_seq_length: int | None = option(
@@ -117,10 +98,6 @@ class PretrainingOptions(DeviceOptions):
         "order of sentences. mlm: masked tokens only. Default: what the examples were created for.",
         choices=OBJECTIVES,
         rare=True,
-    )
-    do_train: bool = option(False, help="Train.")
-    do_eval: bool = option(
-        False, help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
     )
     eval_input_file: str | None = option(
         None,
@@ -172,9 +149,6 @@ class PretrainingOptions(DeviceOptions):
         choices=SCHEDULES,
         rare=True,
     )
-    learning_rate_power: float | None = option(
-        None, **RATE, help="Power of --learning_rate_schedule=polynomial. Default: 2.", rare=True
-    )
     num_train_steps: int = option(100000, at_least=1, at_most=10**12, help="Total number of steps.")
     num_warmup_steps: int = option(
         10000, at_least=0, help="Steps over which the learning rate rises from 0."
@@ -205,15 +179,6 @@ class PretrainingOptions(DeviceOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (self.do_train or self.do_eval):
-            raise ValueError("nothing to do: give --do_train, --do_eval or both")
-        if self.init_vocab_mapping and not self.init_checkpoint:
-            raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
-        if self.learning_rate_power is not None and self.learning_rate_schedule != "polynomial":
-            raise ValueError(
-                "--learning_rate_power has no effect without --learning_rate_schedule=polynomial: "
-                "omit it"
-            )
         self.replacement_tenths  # noqa: B018 - raises an error
 
     @property
@@ -228,3 +193,39 @@ class PretrainingOptions(DeviceOptions):
             )
         mask, same, random = (number // 10 for number in numbers)
         return mask, same, random
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(SharedOptions):
+    """What a single run does, and what it starts from."""
+
+    do_train: bool = option(False, help="Train.")
+    do_eval: bool = option(
+        False, help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
+    )
+    init_checkpoint: str | None = option(
+        None,
+        help="Run folder, a checkpoint in one, or a checkpoint of another program "
+        "(docs/checkpoints.md), whose weights to start from.",
+    )
+    init_vocab_mapping: str | None = option(
+        None,
+        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
+        "tables of --init_checkpoint grow.",
+        rare=True,
+    )
+    phases_file: str | None = option(
+        None,
+        help='JSON list of phases, each with its "share" of --num_train_steps and, if they '
+        "differ from the flags, input_file, eval_input_file, max_seq_length, "
+        "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
+        "then on long ones.",
+        rare=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (self.do_train or self.do_eval):
+            raise ValueError("nothing to do: give --do_train, --do_eval or both")
+        if self.init_vocab_mapping and not self.init_checkpoint:
+            raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")

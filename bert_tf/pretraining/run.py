@@ -160,7 +160,6 @@ def _make_schedule(options: PretrainingOptions) -> schedules.Schedule:
         options.learning_rate,
         options.num_train_steps,
         options.num_warmup_steps,
-        2.0 if options.learning_rate_power is None else options.learning_rate_power,
     )
 
 

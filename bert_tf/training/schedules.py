@@ -13,7 +13,6 @@ def make_schedule(
     learning_rate: float,
     num_train_steps: int,
     num_warmup_steps: int,
-    power: float = 1.0,
 ) -> Schedule:
     """Returns a linear warm-up to `learning_rate` followed by a decay to 0 at the end of training.
 
@@ -21,15 +20,13 @@ def make_schedule(
     is number 0. After the warm-up, it is `learning_rate` times
 
         linear      1 - step / num_train_steps
-        polynomial  (1 - step / num_train_steps)^power
         cosine      (1 + cos(pi x)) / 2, with x from 0 after the warm-up to 1 at the end
         constant    1
 
-    "linear" and "polynomial" drop slightly where warm-up and decay meet, as in the original.
+    "linear" drops slightly where warm-up and decay meet, as in the original.
 
     Args:
         name: one of `choices.SCHEDULES`.
-        power: exponent of "polynomial".
 
     Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
     equation 5, without restarts.
@@ -40,8 +37,6 @@ def make_schedule(
         left = 1.0 - tf.minimum(step / num_train_steps, 1.0)
         if name == "linear":
             return left
-        if name == "polynomial":
-            return left**power
         if name == "cosine":
             done = tf.minimum((step - num_warmup_steps) / num_decay_steps, 1.0)
             return 0.5 * (1.0 + tf.cos(math.pi * done))

@@ -114,11 +114,9 @@ def test_rows_are_chosen_by_name():
         ("sizes", {"preset": "tiny"}, "--grid=sizes: choose sizes with --rows"),
         ("masking", {"replacements": "100,0,0"}, "--replacements does not suit --grid=masking"),
         ("tasks", {"objective": "mlm"}, "--objective does not suit --grid=tasks"),
-        ("sizes", {"init_checkpoint": "run"}, "--init_checkpoint does not suit --grid=sizes"),
         ("sizes", {"replacements": "80,15,5"}, "--replacements=80,15,5: give three multiples"),
         ("steps", {"num_train_steps": 12}, "--grid=steps needs a multiple of 5"),
         ("entities", {"lexicon_file": None}, "--grid=entities and --lexicon_file go together"),
-        ("tasks", {"do_eval": False}, "omit --nodo_train and --nodo_eval"),
     ],
 )
 def test_impossible_flags_are_named(make_options, grid, change, message):

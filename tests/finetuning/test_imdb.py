@@ -33,7 +33,7 @@ from bert_tf.finetuning.tasks import classification
 from bert_tf.training import optimizers, reports
 optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
 reports.draw_curves = classification.draw_confusion = lambda *_: None
-run_finetuning.command.run(run_finetuning.Options, run_finetuning.run)
+run_finetuning.command.run("bert_tf.run_finetuning")
 """
 
 

@@ -315,7 +315,6 @@ def test_a_manifest_of_an_older_version_still_names_its_vocabulary(created, tmp_
         ({"tpu_name": "a", "strategy": "gpu"}, "--tpu_name and --strategy=gpu contradict"),
         ({"task_index": 0, "strategy": "cpu"}, "--task_index and --strategy=cpu contradict"),
         ({"tpu_zone": "a"}, "--tpu_zone has no effect without --tpu_name"),
-        ({"learning_rate_power": 3.0}, "--learning_rate_power has no effect without"),
         ({"init_checkpoint": "absent"}, "absent: no checkpoint found"),
         ({"do_train": False}, "holds no checkpoint to evaluate: train first"),
     ],

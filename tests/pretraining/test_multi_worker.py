@@ -30,7 +30,7 @@ from bert_tf.training import optimizers, reports
 optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
 run.peak_flops = lambda *_: (1e12, "not measured")
 reports.draw_curves = lambda *_: None
-run_pretraining.command.run(run_pretraining.Options, run_pretraining.run)
+run_pretraining.command.run("bert_tf.run_pretraining")
 """
 _MEASURES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy")
 

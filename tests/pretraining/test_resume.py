@@ -34,7 +34,8 @@ def run(options, real=run_pretraining.run):
     return real(options)
 
 sys.modules.update(tensorflow_text=None, matplotlib=None, sklearn=None)
-run_pretraining.command.run(run_pretraining.Options, run)
+run_pretraining.run = run
+run_pretraining.command.run("bert_tf.run_pretraining")
 """
 _TIMES = ("sequences_per_second", "model_flop_utilisation")
 

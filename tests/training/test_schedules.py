@@ -24,15 +24,14 @@ def test_linear_warmup_and_decay_at_worked_steps(step, rate):
 @pytest.mark.parametrize(
     ("name", "rates"),
     [
-        # (1 - step / 100)^2; (1 + cos(pi (step - 10) / 90)) / 2.
-        ("polynomial", {9: 0.18, 10: 0.162, 40: 0.072, 50: 0.05, 100: 0.0, 120: 0.0}),
+        # (1 + cos(pi (step - 10) / 90)) / 2.
         ("cosine", {9: 0.18, 10: 0.2, 40: 0.15, 55: 0.1, 70: 0.05, 100: 0.0, 120: 0.0}),
         ("constant", {9: 0.18, 10: 0.2, 55: 0.2, 100: 0.2, 120: 0.2}),
     ],
 )
 def test_other_schedules_at_worked_steps(name, rates):
-    """Oracle: values by hand; rate 0.2, 100 steps, 10 of them warm-up, power 2."""
-    schedule = make_schedule(name, 0.2, 100, 10, power=2.0)
+    """Oracle: values by hand; rate 0.2, 100 steps, 10 of them warm-up."""
+    schedule = make_schedule(name, 0.2, 100, 10)
     for step, rate in rates.items():
         assert float(schedule(tf.constant(step))) == pytest.approx(rate, abs=1e-7), step
 
@@ -45,9 +44,6 @@ def assert_coincide(ours, theirs, steps: int = 130) -> None:
 def test_schedules_that_keras_has_too():
     """Oracle: Keras' PolynomialDecay without warm-up, and its CosineDecay with it."""
     schedules = keras.optimizers.schedules
-    for power in (0.5, 1.0, 3.0):
-        theirs = schedules.PolynomialDecay(0.2, 100, end_learning_rate=0.0, power=power)
-        assert_coincide(make_schedule("polynomial", 0.2, 100, 0, power), theirs)
     assert_coincide(make_schedule("linear", 0.2, 100, 0), schedules.PolynomialDecay(0.2, 100, 0.0))
     theirs = schedules.CosineDecay(0.0, 90, warmup_target=0.2, warmup_steps=10)
     assert_coincide(make_schedule("cosine", 0.2, 100, 10), theirs)
@@ -64,7 +60,7 @@ def test_without_warmup_the_rate_starts_at_its_highest(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_compiled_rates_of_int64_steps_are_the_same(name):
     """Oracle: the schedule without XLA."""
-    schedule = make_schedule(name, 1e-4, 1_000_000, 10_000, power=0.5)
+    schedule = make_schedule(name, 1e-4, 1_000_000, 10_000)
     compiled = tf.function(schedule, jit_compile=True)
     for step in (0, 9_999, 10_000, 500_000, 999_999):
         step = tf.constant(step, tf.int64)

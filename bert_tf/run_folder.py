@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
 from bert_tf.json_files import read_json
+from bert_tf.runs.provenance import check_same
 from bert_tf.text.tokenizer_files import (
     CHECKSUM,
     TOKENIZER,
@@ -159,12 +160,10 @@ class RunFolder:
         Raises:
             ValueError: another flag changed.
         """
-        for name, (then, now) in self.changed_flags(flags).items():
-            if name not in free:
-                raise ValueError(
-                    f"{self.path} holds a run with --{name}={then}, not {now}: choose another "
-                    "--output_dir, or use the same flags to resume"
-                )
+        changed = self.changed_flags(flags)
+        then, now = ({x: changed[x][i] for x in changed if x not in free} for i in range(2))
+        advice = "choose another --output_dir, or use the same flags to resume"
+        check_same(self.path, then, now, advice)
 
     def check_command(self, command: str) -> None:
         """Checks that no other command trains the run.

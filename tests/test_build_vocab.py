@@ -192,7 +192,7 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     assert f"{tmp_path}/vocab.txt is complete: nothing to do." in capsys.readouterr().out
     before = (tmp_path / "vocab.txt").read_bytes()
     for text, options in ((b"ab ab ab q q\n", {"vocab_size": 20}), (b"cd cd\n", {})):
-        with pytest.raises(ValueError, match="vocab.txt exists, .* --overwrite"):
+        with pytest.raises(ValueError, match="vocab.txt was made from .* --overwrite"):
             build(tmp_path, text, **options)
     monkeypatch.setattr(building, "count_words", count_words)
     assert (tmp_path / "vocab.txt").read_bytes() == before
@@ -201,7 +201,7 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     (tmp_path / "vocab.txt").unlink()
     assert "ef" in build(tmp_path, b"ef ef\n").ids
     (tmp_path / "vocab.txt").write_text("mine")
-    with pytest.raises(ValueError, match="vocab.txt exists"):
+    with pytest.raises(ValueError, match="vocab.txt has changed"):
         build(tmp_path, b"ef ef\n")
 
 

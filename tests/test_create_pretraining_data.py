@@ -267,7 +267,7 @@ def test_each_wrapped_book_becomes_a_document(files, books, capsys):
     (manifest,) = find_manifests([files["output_file"]]).values()
     settings = manifest["settings"]
     assert (settings["unwrap"], settings["document_separator"]) == (True, "file")
-    with pytest.raises(ValueError, match="with --document_separator=file .now it is .The"):
+    with pytest.raises(ValueError, match="document_separator=file, not .The"):
         run(Options(**files, unwrap=True, document_separator="^The"))
 
 

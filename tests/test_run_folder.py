@@ -98,7 +98,7 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
     changed = run.changed_flags({"strategy": "gpu", "rate": 0.2, "steps": 2, "new": 1})
     assert changed == {"rate": (0.1, 0.2)}
     run.check_flags({"rate": 0.2, "steps": 2}, free={"rate"})
-    with pytest.raises(ValueError, match="run holds a run with --rate=0.1, not 0.2: choose"):
+    with pytest.raises(ValueError, match=r"run was made from .*\(rate=0.1, not 0.2\): choose"):
         run.check_flags({"rate": 0.2, "steps": 3}, free={"steps"})
 
 

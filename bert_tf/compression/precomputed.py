@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.run_folder import RunFolder
+from bert_tf.runs.provenance import check_same
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.files import read_file
 from tfrecords.progress import say
@@ -59,13 +60,11 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
 
     The teacher's checksum is kept in the run folder.
     """
-    path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher).encode()
-    stored = _read(path)
-    if stored and stored != digest and RunFolder(run_folder).has_checkpoint:
-        raise ValueError(
-            f"{teacher.path} has changed since {run_folder} began to learn from it: restore it, or "
-            "choose another --output_dir"
-        )
+    path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher)
+    stored = _read(path).decode(errors="replace")
+    if stored and RunFolder(run_folder).has_checkpoint:
+        then, now = ({teacher.path: {"sha256": x}} for x in (stored, digest))
+        check_same(run_folder, then, now, "restore it, or choose another --output_dir")
     if stored != digest:
         atomic_write(path, digest)
 

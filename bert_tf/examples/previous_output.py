@@ -12,8 +12,11 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.examples.job import Job
 from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
+from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from tfrecords.manifest import file_sha256, is_list_of_inputs, manifest_path, read_manifest
 from tfrecords.progress import progress_bar
+
+_ADVICE = "name another --output_file, or replace it with --overwrite"
 
 
 def describe_job(job: Job, folder: WorkFolder) -> dict:
@@ -29,11 +32,8 @@ def describe_job(job: Job, folder: WorkFolder) -> dict:
         inputs = description.get("inputs", []) if description else []
         if is_list_of_inputs(inputs):
             recorded |= {entry["file"]: entry for entry in inputs}
-    return {
-        "bert_tf": __version__,
-        "settings": job.settings(),
-        "inputs": _fingerprints(job.input_files, recorded),
-    }
+    inputs = _with_checksums(job.input_files, recorded)
+    return {"bert_tf": __version__, "settings": job.settings(), "inputs": inputs}
 
 
 def restore_finished(
@@ -48,24 +48,22 @@ def restore_finished(
         ValueError: the state or the output belongs to another job, and `overwrite` is False.
     """
     unfinished = folder.read_job()
-    if unfinished and not _difference(unfinished, description):
+    if _is_same(unfinished, description):
         return None
     path = manifest_path(job.output_files[0])
-    manifest = _read_previous_manifest(path, overwrite)
-    if manifest and not _difference(manifest, description):
+    manifest = _read_manifest(path)
+    if _is_same(manifest, description):
         folder.clear()
         for shard, entry in enumerate(manifest["shards"]):
             folder.finish_shard(shard, entry)
         complete = all(folder.has_shard(*item) for item in enumerate(job.output_files))
         return manifest if complete else None
     if not overwrite:
-        for where, other in ((folder.path, unfinished), (path, manifest)):
-            if other:
-                raise ValueError(
-                    f"{where} says that the files were created {_difference(other, description)}: "
-                    "name another --output_file, or replace them with --overwrite"
-                )
-        _check_unknown_files(job, os.path.basename(path))
+        now = description_of(description)
+        if unfinished:
+            check_same(folder.path, description_of(unfinished), now, _ADVICE)
+        for file in filter(tf.io.gfile.exists, [path, *job.output_files]):
+            check_same(file, description_of(manifest), now, _ADVICE)
     folder.clear()
     return None
 
@@ -73,8 +71,8 @@ def restore_finished(
 def remove_other_output(job: Job, description: dict) -> None:
     """Removes the manifest of another job, and its shards unless this job replaces them."""
     path = manifest_path(job.output_files[0])
-    manifest = _read_previous_manifest(path, overwrite=True)
-    if manifest and not _difference(manifest, description):
+    manifest = _read_manifest(path)
+    if _is_same(manifest, description):
         return
     entries = manifest["shards"] if manifest else []
     # No manifest can reach into another folder.
@@ -83,69 +81,33 @@ def remove_other_output(job: Job, description: dict) -> None:
     remove_files([path, *(os.path.join(os.path.dirname(path), name) for name in names)])
 
 
-def _check_unknown_files(job: Job, manifest_name: str) -> None:
-    for file in job.output_files:
-        if tf.io.gfile.exists(file):
-            raise ValueError(
-                f"{file} exists, but there is no {manifest_name} beside it that describes it: name "
-                "another --output_file, or replace it with --overwrite"
-            )
-
-
-def _read_previous_manifest(path: str, overwrite: bool) -> dict | None:
-    """Returns the manifest; None if there is none, or a damaged one that may be overwritten."""
-    if not tf.io.gfile.exists(path):
-        return None
+def _read_manifest(path: str) -> dict | None:
+    """Returns a manifest; None if there is none, or a damaged one."""
     try:
-        manifest = read_manifest(path)
-        if not manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"}:
-            raise ValueError(f"{path} does not describe how the files were created")
-    except ValueError as error:
-        if overwrite:
-            return None
-        raise ValueError(f"{error}: replace it with --overwrite") from None
-    return manifest
+        manifest = read_manifest(path) if tf.io.gfile.exists(path) else {}
+    except ValueError:
+        return None
+    return manifest if manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"} else None
 
 
-def _difference(old: dict, new: dict) -> str | None:
-    """Returns the first difference between two jobs; None if they are the same."""
-    if old.get("bert_tf") != new["bert_tf"]:
-        return f"by bert_tf {old.get('bert_tf')} (this is {new['bert_tf']})"
-    settings = old.get("settings", {})
-    for name, value in new["settings"].items():
-        if settings.get(name) != value:
-            return f"with --{name}={settings.get(name)} (now it is {value})"
-    return _input_difference(old.get("inputs", []), new["inputs"])
+def _is_same(manifest: dict | None, description: dict) -> bool:
+    return not any(differences(description_of(manifest), description_of(description)))
 
 
-def _input_difference(old: list[dict], new: list[dict]) -> str | None:
-    if len(old) != len(new):
-        return f"from {len(old)} input files (now there are {len(new)})"
-    for before, now in zip(old, new, strict=True):
-        if before["sha256"] != now["sha256"]:
-            if before["file"] != now["file"]:
-                return f"from {before['file']} (now it is {now['file']})"
-            return f"from {now['file']} before it changed"
-    return None
-
-
-def _fingerprints(files: Sequence[str], recorded: dict[str, dict]) -> list[dict]:
-    """Returns size, time and checksum of every file."""
-    stats = {file: tf.io.gfile.stat(file) for file in files}
-    entries = []
+def _with_checksums(files: Sequence[str], recorded: dict[str, dict]) -> list[dict]:
+    entries = [describe_file(file) for file in files]
     with progress_bar(
-        total=sum(stat.length for stat in stats.values()),
+        total=sum(entry["bytes"] for entry in entries),
         desc="Computing checksums",
         unit="B",
         unit_scale=True,
         delay=2,
     ) as progress:
-        for file, stat in stats.items():
-            entry = {"file": file, "bytes": stat.length, "modified": stat.mtime_nsec}
-            before = recorded.get(file, {})
+        for entry in entries:
+            before = recorded.get(entry["file"], {})
             if entry.items() <= before.items():
-                entries.append(before)
-                progress.update(stat.length)
+                entry |= before
+                progress.update(entry["bytes"])
             else:
-                entries.append(entry | {"sha256": file_sha256(file, progress.update)})
+                entry["sha256"] = file_sha256(entry["file"], progress.update)
     return entries

@@ -13,6 +13,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.folder_lock import LOCK
 from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
+from bert_tf.runs.provenance import check_same
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for whether all steps were taken.
@@ -147,12 +148,11 @@ def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
     if not (saved.get(FINISHED) or run.has_checkpoint):
         return
     before = saved.get(DATA_CHECKSUMS, {})
-    changed = [name for name, value in checksums.items() if before.get(name, value) != value]
-    if changed:
-        raise ValueError(
-            f"the {' and '.join(changed)} examples have changed since {run.path} began to train: "
-            "restore the files, or choose another --output_dir"
-        )
+    then, now = (
+        {f"the {name} examples": {"crc32": x[name]} for name in checksums if name in before}
+        for x in (before, checksums)
+    )
+    check_same(run.path, then, now, "restore the files, or choose another --output_dir")
 
 
 def _names(folder: str) -> set[str]:

@@ -8,13 +8,14 @@ Another --input_file changes the records on purpose, so nothing is compared then
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bert_tf.pretraining.records import NamedRecords
 from bert_tf.run_folder import RECORDS, RunFolder
-from tfrecords.input_files import listed_files, shortened
+from bert_tf.runs.provenance import check_same
+from tfrecords.input_files import listed_files
 from tfrecords.manifest import manifest_path
 from tfrecords.writer import atomic_write
 
@@ -51,13 +52,11 @@ def check_unchanged(run: RunFolder, contents: Contents) -> None:
     """
     before = run.read_json(RECORDS) if run.has_checkpoint else {}
     for pattern in contents.keys() & before.keys():
-        if found := list(_differences(before[pattern], contents[pattern])):
-            raise ValueError(
-                f"{run.path} was trained on other records than {pattern} names now "
-                f"({shortened(found)}): restore them, or start a new run with "
-                f"--init_checkpoint={run.path}, or remove {run.file(RECORDS)} to resume on the "
-                "records as they are"
-            )
+        advice = (
+            f"restore what {pattern} named, or start a new run with --init_checkpoint={run.path}, "
+            f"or remove {run.file(RECORDS)} to resume on the records as they are"
+        )
+        check_same(run.path, before[pattern], contents[pattern], advice)
 
 
 def copies_of_records(run: RunFolder, records: Sequence[NamedRecords]) -> list[str]:
@@ -86,16 +85,3 @@ def _checksum(file: str, entry: dict | None) -> dict[str, str]:
         return {"sha256": entry["sha256"]}
     with tf.io.gfile.GFile(file, "rb") as stream:
         return {"sha256_of_first_bytes": hashlib.sha256(stream.read(_FIRST_BYTES)).hexdigest()}
-
-
-def _differences(before: Mapping[str, dict], now: Mapping[str, dict]) -> Iterator[str]:
-    for file in sorted(before.keys() | now.keys()):
-        if file not in now:
-            yield f"{file} is gone"
-        elif file not in before:
-            yield f"{file} is new"
-        elif before[file]["bytes"] != now[file]["bytes"]:
-            yield f"{file} had {before[file]['bytes']:,} bytes and has {now[file]['bytes']:,}"
-        # The kinds of checksum differ if a manifest was added or removed since.
-        elif any(before[file][key] != now[file][key] for key in before[file].keys() & now[file]):
-            yield f"{file} has other content"

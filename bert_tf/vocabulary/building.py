@@ -1,26 +1,32 @@
 """Builds, extends and measures vocabularies: text in, vocab.txt and a report out."""
 
 import dataclasses
+import hashlib
 import itertools
+import json
 import os
 import shlex
+from typing import Any
 
 import tensorflow as tf
 
+from bert_tf import __version__
 from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.problems import describe_problems
 from bert_tf.corpus.sources import is_json
+from bert_tf.json_files import read_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
+from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.vocabulary.counting import WordCounts, count_words
 from bert_tf.vocabulary.coverage import coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.options import VocabularyOptions
-from bert_tf.vocabulary.previous_output import Provenance
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import expand_files, match_files
+from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.progress import say
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_output_files
@@ -32,6 +38,8 @@ _NUM_UNUSED = 99
 _NUM_NEW_TOKENS = 1000
 # With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20
+# These change where and how fast the vocabulary is written, but not its tokens.
+_IRRELEVANT = ("input_file", "output_file", "report_vocab", "num_workers", "overwrite")
 
 
 def run(options: VocabularyOptions) -> None:
@@ -58,14 +66,14 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
     texts = _texts(options)
     _check_outputs([output_file], texts, [])
-    provenance = Provenance(options, itertools.chain(*texts.values()))
-    if provenance.is_complete():
+    manifest = _describe(options, texts)
+    if _is_complete(options, manifest):
         print(f"{output_file} is complete: nothing to do.")
         _say_next(options)
         return
     counts = _count_words(options, texts)
     vocab = Vocabulary(tuple(learn_vocabulary(counts.all(), size, min_frequency, num_unused)))
-    _write(options, vocab, provenance)
+    _write(options, vocab, manifest)
     say(_coverage(options, output_file, vocab, counts))
     if len(vocab) < size:
         say(
@@ -98,8 +106,8 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
             f"{extend_vocab} has added tokens or accents that {TOKENIZER} beside it states: write "
             f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
         )
-    provenance = Provenance(options, itertools.chain(*texts.values()))
-    if provenance.is_complete() and tf.io.gfile.exists(mapping_file):
+    manifest = _describe(options, texts)
+    if _is_complete(options, manifest) and tf.io.gfile.exists(mapping_file):
         print(f"{output_file} and {mapping_file} are complete: nothing to do.")
         _say_next(options)
         return
@@ -115,7 +123,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
         raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
     extended, mapping = extend(old, new, options.placement or "append")
     atomic_write(mapping_file, mapping.to_json())
-    _write(options, extended, provenance)
+    _write(options, extended, manifest)
     say(_coverage(options, extend_vocab, old, counts))
     say(_coverage(options, output_file, extended, counts))
     say(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
@@ -160,6 +168,40 @@ def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list
         folder.check_tokenizer()
 
 
+def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[str, Any]:
+    """Returns the manifest, but for the checksum of the vocabulary."""
+    settings = dataclasses.asdict(options)
+    # Reading the text may take minutes.
+    inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
+    if old := options.extend_vocab:
+        inputs.append({"file": old, "sha256": file_sha256(old)})
+    settings = {name: settings[name] for name in settings if name not in _IRRELEVANT}
+    return {"bert_tf": __version__, "settings": settings, "inputs": inputs}
+
+
+def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
+    """Returns whether the vocabulary exists and was built as the manifest says.
+
+    Raises:
+        ValueError: it was built in another way, and --overwrite is not given.
+    """
+    file = options.output_file
+    if not tf.io.gfile.exists(file):
+        return False
+    try:
+        recorded = read_json(file + MANIFEST_END)
+    except ValueError:
+        recorded = {}
+    before, now = description_of(recorded), description_of(manifest)
+    if before:
+        before[file] = {"sha256": recorded.get("sha256")}
+    now[file] = {"sha256": file_sha256(file)}
+    if options.overwrite:
+        return not any(differences(before, now))
+    check_same(file, before, now, "name another --output_file, or replace it with --overwrite")
+    return True
+
+
 def _count_words(
     options: VocabularyOptions, texts: dict[str, list[str]], vocab: Vocabulary | None = None
 ) -> WordCounts:
@@ -201,9 +243,10 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
     return vocab, dataclasses.replace(options, do_lower_case=lower_case)
 
 
-def _write(options: VocabularyOptions, vocab: Vocabulary, provenance: Provenance) -> None:
+def _write(options: VocabularyOptions, vocab: Vocabulary, manifest: dict[str, Any]) -> None:
     """Writes what describes a vocabulary and, last, the vocabulary itself."""
-    provenance.write(vocab)
+    manifest |= {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
+    atomic_write(options.output_file + MANIFEST_END, json.dumps(manifest, indent=2) + "\n")
     if folder := _tokenizer_folder(options.output_file):
         folder.write_tokenizer(vocab, options.do_lower_case)
     write_vocab(options.output_file, vocab)

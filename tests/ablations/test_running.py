@@ -110,7 +110,7 @@ def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypa
     assert run_ablation(other)["text"] == resumed["text"]
     assert len(run_ablation(make_options("masking", rows="0-0-100"))["rows"]) == 1
     changed = make_options("masking", num_train_steps=20)
-    with pytest.raises(ValueError, match="holds a run with --num_train_steps=10, not 20"):
+    with pytest.raises(ValueError, match="num_train_steps=10, not 20"):
         run_ablation(changed)
 
 

@@ -117,7 +117,7 @@ def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
     assert bert_tf.load(options.output_dir).config == checkpoint.spec.config
     run(options)
     assert "holds a finished run: not training again" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="holds a run with --sparsity=0.5, not 0.34"):
+    with pytest.raises(ValueError, match="sparsity=0.5, not 0.34"):
         run(dataclasses.replace(options, sparsity=0.34))
     again = dataclasses.replace(
         options, teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again")

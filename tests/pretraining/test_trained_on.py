@@ -22,29 +22,29 @@ def test_other_records_under_the_same_name_are_named(tmp_path, monkeypatch):
         return describe_records(name_records(Options(**options | changes)))
 
     def differences(message, **changes):
-        with pytest.raises(ValueError, match=f"run was trained on other records.*{message}"):
-            check_unchanged(run, contents(**changes))
+        with pytest.raises(ValueError, match=f"run was made from .*{message}"):
+            check_unchanged(RunFolder("run"), contents(**changes))
 
     remember_records(run, contents())
     files[0].write_text("longer records of a")
-    check_unchanged(run, contents())  # there is no checkpoint to resume from
+    check_unchanged(RunFolder("run"), contents())  # there is no checkpoint to resume from
     (tmp_path / "run" / "ckpt-1.index").touch()
-    differences(r"than \*.tfrecord names now \(./a.tfrecord had 21 bytes and has 19\): restore")
+    differences(r"\(./a.tfrecord had 21 bytes and has 19\): restore what \*.tfrecord")
     files[0].write_text("RECORDS of " + files[0].name)
-    differences(r"\(./a.tfrecord has other content\)")
+    differences(r"\(./a.tfrecord has changed\)")
     files[2].write_text("more")
     files[1].unlink()
-    differences("content, ./b.tfrecord is gone, ./c.tfrecord is new")
+    differences("changed, ./c.tfrecord is new, ./b.tfrecord is gone")
     # Another --input_file is a decision, and does not make the run forget the first.
-    check_unchanged(run, contents(input_file="c.tfrecord"))
+    check_unchanged(RunFolder("run"), contents(input_file="c.tfrecord"))
     remember_records(run, contents(input_file="c.tfrecord"))
     differences("b.tfrecord is gone")
     # The manifest knows the checksum of the whole file.
     write_manifest("c.manifest.json", {"shards": [shard_entry("c.tfrecord", 1)]})
-    check_unchanged(run, contents(input_file="c.tfrecord"))
+    check_unchanged(RunFolder("run"), contents(input_file="c.tfrecord"))
     remember_records(run, contents(input_file="c.tfrecord"))
     entry = shard_entry("c.tfrecord", 1) | {"sha256": "0" * 64}
     write_manifest("c.manifest.json", {"shards": [entry]})
-    differences("c.tfrecord has other content", input_file="c.tfrecord")
+    differences("c.tfrecord has changed", input_file="c.tfrecord")
     (tmp_path / "run" / "records.json").unlink()
-    check_unchanged(run, contents(input_file="c.tfrecord"))
+    check_unchanged(RunFolder("run"), contents(input_file="c.tfrecord"))

@@ -1,0 +1,76 @@
+"""What output was made from: described beside it, and compared with what a command would use now.
+
+A description maps the names of flags to their values, and those of files and other data to
+mappings: "bytes" and a checksum such as "sha256", or else when the file was "modified".
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tfrecords.files import named_errors
+from tfrecords.input_files import shortened
+
+Description = Mapping[str, Any]
+
+
+def describe_file(file: str) -> dict[str, Any]:
+    """Describes a file as `inputs` of a manifest do, without reading it.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    with named_errors(f"cannot read {file}"):
+        stat = tf.io.gfile.stat(file)
+    return {"file": file, "bytes": stat.length, "modified": stat.mtime_nsec}
+
+
+def description_of(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Returns the description that a manifest contains; {} without one."""
+    if not manifest:
+        return {}
+    # By their numbers: the same files under other names give the same output.
+    files = {f"input {n}": entry for n, entry in enumerate(manifest.get("inputs", []), start=1)}
+    return {"bert_tf": manifest.get("bert_tf")} | manifest.get("settings", {}) | files
+
+
+def differences(before: Description, now: Description) -> Iterator[str]:
+    """Names what differs between two descriptions, each in a few words."""
+    if now and not before:
+        yield "nothing says from which"
+        return
+    for name in {**now, **before}:
+        old, new = before.get(name), now.get(name)
+        if not isinstance(new or old, Mapping):
+            if old != new:
+                yield f"{name}={old}, not {new}"
+        elif change := _change(old, new):
+            file = (new or old).get("file")
+            yield f"{name}{f' ({file})' if file else ''} {change}"
+
+
+def _change(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str | None:
+    if before is None or now is None:
+        return "is gone" if before else "is new"
+    sizes = before.get("bytes"), now.get("bytes")
+    if sizes[0] != sizes[1]:
+        return f"had {sizes[0]:,} bytes and has {sizes[1]:,}"
+    # The kinds of checksum differ if a manifest was added or removed since.
+    compared = before.keys() & now.keys() - {"file", "bytes", "modified"} or {"modified"}
+    return "has changed" if any(before.get(x) != now.get(x) for x in compared) else None
+
+
+def check_same(path: str, before: Description, now: Description, advice: str) -> None:
+    """Checks that output was made from what a command would use now.
+
+    Args:
+        path: the output.
+        before: what it was made from; {} if nothing says so.
+        advice: what to do otherwise.
+
+    Raises:
+        ValueError: it was made from something else; names the first few differences.
+    """
+    if found := shortened(list(differences(before, now))):
+        raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")

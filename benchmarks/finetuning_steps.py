@@ -83,11 +83,11 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     )
     dev = task.dev_splits[0]
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
-    session = Session(flags, strategy, init)
+    run = RunFolder(flags.output_dir)
+    session = Session(flags, strategy, run, init)
     tuner = FineTuner(session, task, config, splits)
     tuner.set_weights()
 
-    run = RunFolder(str(folder / RUN))
     run.write(spec)
     run.write_head(task.head)
     Checkpointer(run.path, tuner.model, {"step": tuner.trainer.step}).save()

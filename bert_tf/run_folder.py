@@ -35,7 +35,7 @@ from bert_tf.text.tokenizer_files import (
     read_lower_case,
     read_vocab,
 )
-from bert_tf.training.checkpoints import check_name
+from bert_tf.training.checkpoints import BEST, check_name
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -199,6 +199,11 @@ class RunFolder:
         path = self.path
         vars(self).clear()
         self.path = path
+
+    @cached_property
+    def best(self) -> "RunFolder":
+        """The best weights of a fine-tuning run."""
+        return RunFolder(self.file(BEST))
 
     def best_of_several(self) -> str | None:
         """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""

@@ -45,13 +45,13 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
             yield strategy
 
 
-def open_init_checkpoint(options: DeviceOptions) -> Checkpoint | None:
+def open_init_checkpoint(options: DeviceOptions, run: RunFolder) -> Checkpoint | None:
     """Opens --init_checkpoint; returns None without one, or if the run resumes.
 
     Raises:
         ValueError, OSError: see `open_checkpoint`.
     """
-    if not options.init_checkpoint or RunFolder(options.output_dir).has_checkpoint:
+    if not options.init_checkpoint or run.has_checkpoint:
         return None
     file = options.bert_config_file
     return open_checkpoint(
@@ -69,12 +69,14 @@ class Session:
     Attributes:
         options: the flags.
         strategy: the devices.
+        run: the output folder.
         init: the initial checkpoint; None for random weights, or if the run resumes.
         mapping: grows the vocabulary of the initial checkpoint.
     """
 
     options: DeviceOptions
     strategy: tf.distribute.Strategy
+    run: RunFolder
     init: Checkpoint | None = None
     mapping: VocabularyMapping | None = None
 
@@ -83,6 +85,7 @@ class Session:
         cls,
         options: DeviceOptions,
         strategy: tf.distribute.Strategy,
+        run: RunFolder,
         init: Checkpoint | None = None,
     ) -> Self:
         """Opens what the flags name; `init` replaces --init_checkpoint.
@@ -91,12 +94,7 @@ class Session:
             ValueError, OSError: a checkpoint or a mapping cannot be used.
         """
         mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-        return cls(options, strategy, init or open_init_checkpoint(options), mapping)
-
-    @cached_property
-    def run(self) -> RunFolder:
-        """The output folder."""
-        return RunFolder(self.options.output_dir)
+        return cls(options, strategy, run, init or open_init_checkpoint(options, run), mapping)
 
     @cached_property
     def is_chief(self) -> bool:

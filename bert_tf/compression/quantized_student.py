@@ -116,11 +116,12 @@ def measure_sensitivity(
     """
     if len(quantization.bits) == 1:
         return None
-    if RunFolder(options.output_dir).has_checkpoint:
+    run = RunFolder(options.output_dir)
+    if run.has_checkpoint:
         return np.zeros([num_layers(teacher.spec.config), 2])
     set_precision("float32")
     model = load_task_model(task, teacher)
-    spec = model_spec(Session(options, tf.distribute.get_strategy(), teacher))
+    spec = model_spec(Session(options, tf.distribute.get_strategy(), run, teacher))
     features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
     batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
     found = moments(layer_eigenvalues(model, task.objective, batches, options.random_seed))

@@ -209,8 +209,8 @@ def _describe_weights(values: Mapping[str, Any]) -> None:
 
 def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:
     """Returns the teacher's metrics on the dev set."""
-    dev, ours = task.dev_splits[0], RunFolder(options.output_dir).spec
-    spec = known_spec(teacher, ours.vocab, ours.lower_case)
+    run, dev = RunFolder(options.output_dir), task.dev_splits[0]
+    spec = known_spec(teacher, run.vocab, run.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
-    session = Session(options, make_strategy(options))
+    session = Session(options, make_strategy(options), run)
     return load_evaluator(session, task, teacher, splits).evaluate(dev)

@@ -14,7 +14,7 @@ from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.run_folder import RunFolder
-from bert_tf.training.checkpoints import BEST, latest_checkpoint
+from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.checkpoint import Checkpoint
 
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
@@ -52,7 +52,7 @@ def open_fine_tuned(
     folder = RunFolder(path)
     if "task" in folder.flags:
         _warn_if_unfinished(folder)
-        checkpoint = open_checkpoint(folder.file(BEST), any_encoder=True, vocab_file=vocab_file)
+        checkpoint = open_checkpoint(folder.best.path, any_encoder=True, vocab_file=vocab_file)
     else:
         checkpoint = open_checkpoint(path, any_encoder=True, vocab_file=vocab_file)
         folder = run_of(checkpoint)
@@ -76,12 +76,12 @@ def open_fine_tuned(
 
 def _warn_if_unfinished(folder: RunFolder) -> None:
     if not folder.flags.get(FINISHED, True):
-        if not RunFolder(folder.file(BEST)).has_checkpoint:
+        if not folder.best.has_checkpoint:
             raise ValueError(
                 f"{folder.path} is unfinished and has no evaluated weights yet: run the same "
                 "run_finetuning command to finish it"
             )
-        newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.file(BEST))
+        newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.best.path)
         print(
             f"WARNING: {folder.path} is unfinished: its best weights so far are {best}, and its "
             f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."

@@ -81,7 +81,7 @@ def _fine_tune(
     trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
-    session = Session.open(options, strategy, init)
+    session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init)
     if trained and trained is session.init:
         options = with_lengths_of(options, run_of(trained))
@@ -102,7 +102,7 @@ def _fine_tune(
     checksums = data_checksums({name: splits[name] for name in compared})
     check_same_data(run, checksums)
     if trained:
-        results = _earlier_results(options, run)
+        results = {} if trained is session.init else _earlier_results(options, run)
         evaluator = load_evaluator(session, task, trained, splits)
     else:
         results, evaluator = _train(session, task, spec, splits, checksums)
@@ -145,9 +145,8 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     Raises:
         ValueError: neither has a head.
     """
-    best = RunFolder(run.file(BEST))
-    if best.has_checkpoint:
-        return open_checkpoint(best.path, any_encoder=True)
+    if run.best.has_checkpoint:
+        return open_checkpoint(run.best.path, any_encoder=True)
     if several := run.best_of_several():
         raise ValueError(
             f"{run.path} holds several runs and no model of its own: use the best run, {several}"
@@ -165,10 +164,7 @@ def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, fl
 
     Leaves out those that this run computes again, and those of other test data.
     """
-    best = RunFolder(run.file(BEST))
-    if not best.has_checkpoint:
-        return {}
-    results = run.read_json(EVAL_RESULTS_JSON) | read_results(best.file(EVAL_RESULTS))
+    results = run.read_json(EVAL_RESULTS_JSON) | read_results(run.best.file(EVAL_RESULTS))
     saved = run.flags
     other_test = any(
         getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")
@@ -208,11 +204,10 @@ def _train(
     flags |= {COMMAND: session.options.command, DATA_CHECKSUMS: checksums}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
-        best = RunFolder(run.file(BEST))
-        best.write(spec)
+        run.best.write(spec)
         if task.head:
             run.write_head(task.head)
-            best.write_head(task.head)
+            run.best.write_head(task.head)
     results = tuner.train()
     if session.is_chief:
         run.write(spec, flags | {FINISHED: True})

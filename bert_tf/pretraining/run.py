@@ -68,7 +68,7 @@ def pretrain(
     named = name_records(options)
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
-        session = Session.open(options, strategy, init)
+        session = Session.open(options, strategy, RunFolder(options.output_dir), init)
         return _pretrain(session, task or PretrainingTask(), named)
 
 

@@ -205,7 +205,7 @@ def test_files_of_unknown_origin_are_not_replaced(folder, options):
     (folder / "out").mkdir()
     strange = folder / "out" / "data.tfrecord-00001-of-00003"
     strange.write_bytes(b"mine")
-    with pytest.raises(ValueError, match="00001-of-00003 was made from .*nothing says.*--overwrite"):
+    with pytest.raises(ValueError, match="00001-of-00003 was made .*nothing says.*--overwrite"):
         run(options())
     assert _bytes(folder) == {strange.name: b"mine"}
     run(options(overwrite=True))

@@ -43,6 +43,8 @@ CONFIG = "bert_config.json"
 FLAGS = "flags.json"
 # The key in flags.json for the command that trains the run; earlier versions did not write it.
 COMMAND = "command"
+# The key in flags.json for whether a fine-tuning run took all its steps.
+FINISHED = "finished"
 RECORDS = "records.json"
 HEAD = "head.json"
 # In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
@@ -141,6 +143,16 @@ class RunFolder:
                 "finetuning.json): fine-tune again, in another --output_dir"
             )
         return read_json(self.file(FLAGS), _ADVICE)
+
+    @property
+    def resumed_flags(self) -> dict[str, Any]:
+        """The flags of a run that can be resumed; {} if there is no checkpoint."""
+        return self.flags if self.has_checkpoint else {}
+
+    @property
+    def finished(self) -> bool | None:
+        """Whether a fine-tuning run took all its steps; None if the folder holds none."""
+        return self.flags.get(FINISHED)
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Returns the flags that changed since the last start: name -> (then, now).

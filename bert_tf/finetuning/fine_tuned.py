@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from bert_tf.checkpoint import open_checkpoint, run_of
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
-from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
@@ -75,7 +74,7 @@ def open_fine_tuned(
 
 
 def _warn_if_unfinished(folder: RunFolder) -> None:
-    if not folder.flags.get(FINISHED, True):
+    if folder.finished is False:
         if not folder.best.has_checkpoint:
             raise ValueError(
                 f"{folder.path} is unfinished and has no evaluated weights yet: run the same "

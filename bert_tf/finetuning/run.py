@@ -17,18 +17,17 @@ from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, wit
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
     DATA_CHECKSUMS,
-    FINISHED,
+    LENGTHS,
     check_resumable,
     check_same_data,
     compared_splits,
     data_checksums,
-    with_lengths_of,
     with_saved_flags,
     with_values_of,
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.run_folder import COMMAND, RunFolder
+from bert_tf.run_folder import COMMAND, FINISHED, RunFolder
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -77,14 +76,14 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = RunFolder(options.output_dir), chief_say(strategy)
-    options = with_saved_flags(with_values_of(options, run), run)
+    options = with_saved_flags(with_values_of(options, run.resumed_flags), run)
     trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init)
-    if trained and trained is session.init:
-        options = with_lengths_of(options, run_of(trained))
+    if trained and trained is session.init and (its_run := run_of(trained)):
+        options = with_values_of(options, its_run.flags, LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)
@@ -130,9 +129,8 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     """
     run = RunFolder(options.output_dir)
     # A command may find the seed itself.
-    options = dataclasses.replace(
-        with_values_of(options, run), hold_out_seed=run.flags.get("hold_out_seed")
-    )
+    options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
+    options = with_values_of(options, run.resumed_flags)
     task = task or make_task(options, run.head)
     names = compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)

@@ -3,7 +3,8 @@
 import dataclasses
 import functools
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +17,6 @@ from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 from bert_tf.runs.provenance import check_same
 from bert_tf.training.checkpoints import BEST
 
-# The key in flags.json for whether all steps were taken.
-FINISHED = "finished"
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
 # The folder of the results that `compress` computes before training.
@@ -29,7 +28,7 @@ _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_thres
 # Flags that say where the training and dev examples are.
 _TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
-_LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
+LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
 # Flags whose defaults a run has found in its training file or its model.
 _FOUND = ("text_column", "label_column", "max_seq_length")
 # Flags that may differ in addition if the run is only evaluated.
@@ -46,7 +45,7 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
         ValueError: a flag contradicts the run.
     """
     saved = run.flags
-    if options.do_train or FINISHED not in saved:
+    if options.do_train or run.finished is None:
         return options
     values = {}
     if not any(getattr(options, name) for name in _TRAINED_ON):
@@ -67,23 +66,12 @@ def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOp
     return dataclasses.replace(options, **values)
 
 
-def with_values_of(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
-    """Returns the flags; if none are given, columns and length are those of the run."""
-    saved = run.flags if run.has_checkpoint else {}
-    unset = [name for name in _FOUND if getattr(options, name) is None]
-    return dataclasses.replace(options, **{name: saved.get(name) for name in unset})
-
-
-def with_lengths_of(options: FineTuningOptions, run: RunFolder | None) -> FineTuningOptions:
-    """Returns the flags for an evaluation of another run's model: its lengths, if none are given.
-
-    Args:
-        run: that run; None for a model of another program.
-    """
-    saved = run.flags if run else {}
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    unset = [name for name in _LENGTHS if getattr(options, name) == defaults[name]]
-    return dataclasses.replace(options, **{name: saved[name] for name in unset if name in saved})
+def with_values_of(
+    options: FineTuningOptions, saved: Mapping[str, Any], names: Iterable[str] = _FOUND
+) -> FineTuningOptions:
+    """Returns the flags; those of these names that are not given take the saved values."""
+    unset = [x.name for x in dataclasses.fields(options) if getattr(options, x.name) == x.default]
+    return dataclasses.replace(options, **{x: saved[x] for x in names if x in unset and x in saved})
 
 
 def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
@@ -92,15 +80,14 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     Raises:
         ValueError: the folder holds something else, or a run with different flags.
     """
-    saved = run.flags
-    if FINISHED not in saved:
+    if run.finished is None:
         if tf.io.gfile.isdir(run.path) and _names(run.path) - {LOCK, PRECOMPUTED}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
         return False
     if not run.has_checkpoint:
-        if saved[FINISHED]:
+        if run.finished:
             raise ValueError(
                 f"{run.path} holds a finished run whose checkpoint ckpt-* is gone: give "
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
@@ -108,7 +95,7 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
         return False  # stopped before its first checkpoint: there is nothing to resume
     run.check_command(options.command)
     run.check_flags(dataclasses.asdict(options), free=_FREE | _READING)
-    return saved[FINISHED]
+    return run.finished
 
 
 def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> list[str]:
@@ -118,7 +105,7 @@ def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> l
     """
     dev, saved = task.dev_splits[0], run.flags
     if options.do_train:
-        return [dev] if saved.get(FINISHED) and options.changes_examples else [TRAIN, dev]
+        return [dev] if run.finished and options.changes_examples else [TRAIN, dev]
     if not options.do_eval or task.has_dev:
         return []
     # A tenth of changed training examples would hold some that the model was trained on.
@@ -144,10 +131,7 @@ def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
     Raises:
         ValueError: they are others.
     """
-    saved = run.flags
-    if not (saved.get(FINISHED) or run.has_checkpoint):
-        return
-    before = saved.get(DATA_CHECKSUMS, {})
+    before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
     then, now = (
         {f"the {name} examples": {"crc32": x[name]} for name in checksums if name in before}
         for x in (before, checksums)

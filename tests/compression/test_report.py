@@ -10,10 +10,9 @@ from bert_tf.compression import report as reporting
 from bert_tf.compression.options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import Head
-from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.run_folder import FINISHED, FLAGS, RunFolder
 
 
 @pytest.fixture

@@ -20,13 +20,12 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.run import _earlier_results, _summary
-from bert_tf.finetuning.saved_run import FINISHED
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
-from bert_tf.run_folder import RunFolder
+from bert_tf.run_folder import FINISHED, RunFolder
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints

@@ -12,8 +12,8 @@ from bert_tf.finetuning.options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.saved_run import DATA_CHECKSUMS, FINISHED
-from bert_tf.run_folder import COMMAND, FLAGS, LOCATION_FLAGS, RunFolder
+from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
+from bert_tf.run_folder import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, RunFolder
 from bert_tf.training.metrics import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
@@ -99,27 +99,26 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
         ValueError: there are no finished runs, or a file is damaged.
         OSError: a file cannot be read.
     """
-    groups: dict[tuple, list[str]] = {}
+    groups: dict[tuple, list[RunFolder]] = {}
     unfinished = []
-    for path in sorted(_run_folders(folder)):
-        run = RunFolder(path)
-        flags = run.flags
-        if flags[FINISHED] and _results(run):
-            key = sorted((name, str(x)) for name, x in flags.items() if name not in _VARYING)
-            groups.setdefault(tuple(key), []).append(path)
+    for run in sorted(_runs(folder), key=lambda run: run.path):
+        if run.finished and _results(run):
+            key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
+            groups.setdefault(tuple(key), []).append(run)
         else:
-            unfinished.append(path)
+            unfinished.append(run.path)
     if not groups:
         found = f", only unfinished ones, such as {unfinished[0]}" if unfinished else ""
         raise ValueError(f"{folder} holds no finished runs of run_finetuning{found}")
-    return [_group(folder, paths) for paths in groups.values()], unfinished
+    return [_group(folder, runs) for runs in groups.values()], unfinished
 
 
-def _run_folders(folder: str) -> Iterator[str]:
+def _runs(folder: str) -> Iterator[RunFolder]:
     for path, folders, files in tf.io.gfile.walk(folder):
-        if FLAGS in files and {FINISHED, "task"} <= RunFolder(path).flags.keys():
+        run = RunFolder(path)
+        if FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
             folders.clear()
-            yield path
+            yield run
 
 
 def _results(run: RunFolder) -> dict[str, float]:
@@ -133,16 +132,15 @@ def _results(run: RunFolder) -> dict[str, float]:
     return results
 
 
-def _group(folder: str, paths: Sequence[str]) -> Group:
-    results = [_results(RunFolder(path)) for path in paths]
+def _group(folder: str, runs: Sequence[RunFolder]) -> Group:
+    results = [_results(run) for run in runs]
     scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summarize(results).items()}
-    common = os.path.commonpath([os.path.relpath(path, folder) for path in paths]) or "."
-    run = RunFolder(paths[0])
+    common = os.path.commonpath([os.path.relpath(run.path, folder) for run in runs]) or "."
     try:
-        metrics = [name for name in task_of_run(run).reported_metrics if name in scores]
+        metrics = [name for name in task_of_run(runs[0]).reported_metrics if name in scores]
     except ValueError:
         metrics = list(scores)
-    return Group(common, run.flags, paths, scores, metrics)
+    return Group(common, runs[0].flags, [run.path for run in runs], scores, metrics)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:

@@ -16,7 +16,7 @@ from bert_tf.finetuning.run import fine_tune, next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
-from bert_tf.finetuning.saved_run import FINISHED, with_values_of
+from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.task import Task
 from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
 from bert_tf.training.metrics import rank
@@ -152,8 +152,8 @@ def _check_folder(path: str) -> None:
 def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = RunFolder(options.output_dir)
-    flags = dataclasses.asdict(with_values_of(options, run))
-    if not run.flags.get(FINISHED) or run.changed_flags(flags):
+    flags = dataclasses.asdict(with_values_of(options, run.resumed_flags))
+    if not run.finished or run.changed_flags(flags):
         return None
     files = {name: run.read_json(name) for name in options.result_files}
     return files[EVAL_RESULTS_JSON] if all(files.values()) else None

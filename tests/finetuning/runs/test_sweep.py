@@ -23,8 +23,7 @@ from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
 from bert_tf.finetuning.runs.tables import aligned, as_csv, markdown
-from bert_tf.finetuning.saved_run import FINISHED
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.run_folder import FINISHED, FLAGS, RunFolder
 from tfrecords.writer import atomic_write, make_folder
 
 

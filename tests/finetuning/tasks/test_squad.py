@@ -10,13 +10,13 @@ import tensorflow as tf
 from bert_tf import run_finetuning
 from bert_tf.finetuning.options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
-from bert_tf.finetuning.saved_run import FINISHED, with_saved_flags
+from bert_tf.finetuning.saved_run import with_saved_flags
 from bert_tf.finetuning.squad.answers import Limits, find_answers
 from bert_tf.finetuning.squad.files import Question, SquadExamples
 from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import squad
-from bert_tf.run_folder import RunFolder
+from bert_tf.run_folder import FINISHED, RunFolder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -65,14 +65,14 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
     from bert_tf.config import ModelSpec
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.presets import preset_config
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Tensor, save_tensors
     from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
     config = preset_config(options.preset)
     words = (f"w{i}" for i in range(config.vocab_size - len(SPECIAL_TOKENS)))
     run = folder / "run"
-    RunFolder(str(run)).write(ModelSpec(config, Vocabulary((*SPECIAL_TOKENS, *words)), True))
+    Run(str(run)).write(ModelSpec(config, Vocabulary((*SPECIAL_TOKENS, *words)), True))
     save_tensors(
         str(run / "ckpt-0"),
         {

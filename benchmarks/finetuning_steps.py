@@ -64,7 +64,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.run import load_evaluator, read_features
     from bert_tf.finetuning.task import TRAIN
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
     from bert_tf.session import Session
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import make_strategy
@@ -83,7 +83,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     )
     dev = task.dev_splits[0]
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
-    run = RunFolder(flags.output_dir)
+    run = Run(flags.output_dir)
     session = Session(flags, strategy, run, init)
     tuner = FineTuner(session, task, config, splits)
     tuner.set_weights()

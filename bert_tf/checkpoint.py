@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.run_folder import CONFIG, FLAGS, VOCAB, RunFolder
+from bert_tf.runs.run import CONFIG, FLAGS, VOCAB, Run
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
@@ -112,11 +112,11 @@ def _open_run(
     try:
         checkpoint = chosen_checkpoint(path)
     except FileNotFoundError:
-        if best := RunFolder(path).best_of_several():
+        if best := Run(path).best_of_several():
             message = f"{path} holds several runs and no model of its own: use the best run, {best}"
             raise FileNotFoundError(message) from None
         raise
-    folder = RunFolder(os.path.dirname(checkpoint))
+    folder = Run(os.path.dirname(checkpoint))
     spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
     if not (spec.config.has_layers or any_encoder):
         raise ValueError(
@@ -147,13 +147,13 @@ def _open_run(
     return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), lambda: folder.vocab)
 
 
-def _is_pretraining(folder: RunFolder) -> bool:
+def _is_pretraining(folder: Run) -> bool:
     # Models without a head of ours may have names of their own, but not those of pre-training.
     flags = folder.flags
     return bool(flags) and "task" not in flags
 
 
-def run_of(checkpoint: Checkpoint) -> RunFolder | None:
+def run_of(checkpoint: Checkpoint) -> Run | None:
     """Returns the run that a checkpoint is part of; None for one of another program."""
     if checkpoint.format:
         return None
@@ -161,6 +161,6 @@ def run_of(checkpoint: Checkpoint) -> RunFolder | None:
     # The best weights are in a subfolder of the run folder, which has no flags of its own.
     name = os.path.basename(os.path.abspath(folder))
     if name != BEST or tf.io.gfile.exists(os.path.join(folder, FLAGS)):
-        return RunFolder(folder)
+        return Run(folder)
     named = folder.endswith(BEST)
-    return RunFolder(os.path.dirname(folder) if named else os.path.join(folder, os.pardir))
+    return Run(os.path.dirname(folder) if named else os.path.join(folder, os.pardir))

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.run_folder import CONFIG, TOKENIZER, VOCAB, RunFolder
+from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
@@ -33,7 +33,7 @@ _TRAINING_VALUES = frozenset(
 
 
 def resolve_model(
-    run: RunFolder,
+    run: Run,
     *,
     bert_config_file: str | None = None,
     preset: str | None = None,
@@ -104,7 +104,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def _config(
-    resumed: RunFolder | None,
+    resumed: Run | None,
     init: Checkpoint | None,
     bert_config_file: str | None,
     preset: str | None,
@@ -127,9 +127,7 @@ def _config(
     raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
 
 
-def _resumed_config(
-    run: RunFolder, config: BertConfig, source: str, preset: str | None
-) -> BertConfig:
+def _resumed_config(run: Run, config: BertConfig, source: str, preset: str | None) -> BertConfig:
     """Returns the configuration of a run that resumes; raises a ValueError if another is wanted."""
     saved = run.config
     # A preset names a size; how the weights started is what the run says.
@@ -271,7 +269,7 @@ def flag_values(
         path, name = vocab_file, ""
     elif name not in (VOCAB, WHOLE):
         return {source: load_vocab(vocab_file)}, casings
-    folder = RunFolder(path)
+    folder = Run(path)
     casings[folder.file(TOKENIZER)] = folder.lower_case
     replaces = replace_vocab and name == VOCAB
     vocab = load_vocab(vocab_file) if replaces else folder.vocab

@@ -14,7 +14,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.flags import DeviceOptions, make_strategy
 from bert_tf.folder_lock import locked
 from bert_tf.resolution import flag_values, resolve_model
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
 from bert_tf.training.schedules import Schedule
 from bert_tf.training.strategy import chief_say, explain_lost_workers, is_chief, set_precision
@@ -45,7 +45,7 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
             yield strategy
 
 
-def open_init_checkpoint(options: DeviceOptions, run: RunFolder) -> Checkpoint | None:
+def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
     """Opens --init_checkpoint; returns None without one, or if the run resumes.
 
     Raises:
@@ -76,7 +76,7 @@ class Session:
 
     options: DeviceOptions
     strategy: tf.distribute.Strategy
-    run: RunFolder
+    run: Run
     init: Checkpoint | None = None
     mapping: VocabularyMapping | None = None
 
@@ -85,7 +85,7 @@ class Session:
         cls,
         options: DeviceOptions,
         strategy: tf.distribute.Strategy,
-        run: RunFolder,
+        run: Run,
         init: Checkpoint | None = None,
     ) -> Self:
         """Opens what the flags name; `init` replaces --init_checkpoint.

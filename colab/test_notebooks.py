@@ -31,7 +31,7 @@ def _write_encoder(folder: pathlib.Path) -> None:
     from bert_tf import BertConfig, BertPretrainer, Vocabulary
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.config import ModelSpec
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.weights.formats import huggingface
 
@@ -43,7 +43,7 @@ def _write_encoder(folder: pathlib.Path) -> None:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocab = Vocabulary((*special, *dict.fromkeys([*pieces, *sorted(words)])))
     config = BertConfig(len(vocab), 32, 2, 2, 64, max_position_embeddings=512)
-    run = RunFolder(str(folder.with_name("run")))
+    run = Run(str(folder.with_name("run")))
     run.write(ModelSpec(config, vocab, lower_case=True))
     step = tf.Variable(0, dtype=tf.int64)
     Checkpointer(run.path, BertPretrainer(config), {"step": step}).save()

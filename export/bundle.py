@@ -141,7 +141,7 @@ def _export(options: Options, folder: str) -> list[str]:
 
 def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: list[str]) -> None:
     """Writes the files that stand alone."""
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
     from export.card import CARD, model_card
     from tfrecords.vocabulary import write_vocab
     from tfrecords.writer import atomic_write
@@ -149,7 +149,7 @@ def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: li
     spec = encoder.spec
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
     if spec.vocab.tokenizer_values():
-        RunFolder(folder).write_tokenizer(spec.vocab, spec.lower_case)
+        Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
     config = json.dumps(spec.config.to_dict(), indent=2) + "\n"
     atomic_write(f"{folder}/bert_config.json", config)
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in names)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_tf import __version__
 from bert_tf.config import BertConfig
-from bert_tf.run_folder import RECORDS, RunFolder
+from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.vocabulary import Vocabulary
 
@@ -31,7 +31,7 @@ def model_card(
     vocab: Vocabulary,
     lower_case: bool,
     config: BertConfig | None = None,
-    run: RunFolder | None = None,
+    run: Run | None = None,
     converted_from: str | None = None,
 ) -> str:
     """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
@@ -70,7 +70,7 @@ def model_card(
     return "\n\n".join(filter(None, sections))
 
 
-def _sections_of(run: RunFolder) -> Iterable[str]:
+def _sections_of(run: Run) -> Iterable[str]:
     flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
     for pattern, files in run.read_json(RECORDS).items():

@@ -30,7 +30,7 @@ from tfrecords.progress import say
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
     from tfrecords.vocabulary import Vocabulary
 
 _UNUSED = "next_sentence"
@@ -144,7 +144,7 @@ def export_encoder(
     *,
     do_lower_case: bool,
     license: str = UNKNOWN_LICENSE,
-    run: "RunFolder | None" = None,
+    run: "Run | None" = None,
     converted_from: str | None = None,
     int8: bool = False,
 ) -> None:

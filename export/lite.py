@@ -132,10 +132,10 @@ def run(options: Options) -> None:
 def _open(options: Options) -> _Source:
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
 
     path, length = options.checkpoint, options.max_seq_length
-    if "task" not in RunFolder(path).flags:
+    if "task" not in Run(path).flags:
         checkpoint = open_checkpoint(path)
         if not checkpoint.head and not options.pairs:
             return _encoder(checkpoint, length)
@@ -194,9 +194,9 @@ def _dev_features(path: str, source: _Source) -> "Features":
 
     from bert_tf.finetuning.registry import options_of_run
     from bert_tf.finetuning.run import read_features
-    from bert_tf.run_folder import RunFolder
+    from bert_tf.runs.run import Run
 
-    options = dataclasses.replace(options_of_run(RunFolder(path)), max_seq_length=source.length)
+    options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)
     dev, spec = source.task.dev_splits[0], source.checkpoint.spec
     return read_features(options, source.task, spec, [dev], say)[dev]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
+from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write, check_new_folder, whole_folder, write_records
@@ -27,7 +27,7 @@ def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
     """
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files = RunFolder(folder)
+    files = Run(folder)
     write_vocab(files.file(VOCAB), vocab)
     module.vocab_file = tf.saved_model.Asset(files.file(VOCAB))
     if vocab.tokenizer_values():

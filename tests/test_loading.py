@@ -18,7 +18,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.registration import MODULES
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.runs.run import FLAGS, Run
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -28,7 +28,7 @@ CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 
 
 def save(folder: str, model, spec: ModelSpec) -> None:
-    RunFolder(folder).write(spec)
+    Run(folder).write(spec)
     Checkpointer(folder, model, {"step": tf.Variable(3, dtype=tf.int64)}).save()
 
 

@@ -12,7 +12,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.runs.published import GLUE, TABLES
 from bert_tf.results import Options, run
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.runs.run import FLAGS, Run
 from tfrecords.writer import atomic_write, make_folder
 
 
@@ -26,7 +26,7 @@ def add_run(tmp_path):
             task=task, output_dir=path, **{"do_train": True, "init_checkpoint": "small"} | flags
         )
         make_folder(path)
-        RunFolder(path).write_head(Head("classifier", ("a", "b")))
+        Run(path).write_head(Head("classifier", ("a", "b")))
         values = dataclasses.asdict(options) | {"finished": finished}
         atomic_write(f"{path}/{FLAGS}", json.dumps(values))
         if results is not None:

@@ -10,7 +10,7 @@ import pytest
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
@@ -20,11 +20,11 @@ CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 
 
 @pytest.fixture
-def run(tmp_path) -> RunFolder:
-    return RunFolder(str(tmp_path / "run"))
+def run(tmp_path) -> Run:
+    return Run(str(tmp_path / "run"))
 
 
-def save_checkpoint(run: RunFolder) -> None:
+def save_checkpoint(run: Run) -> None:
     """Leaves the file by which a checkpoint is recognized."""
     with open(run.file("ckpt-1.index"), "w"):
         pass
@@ -102,9 +102,9 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
         run.check_flags({"rate": 0.2, "steps": 3}, free={"steps"})
 
 
-def opened(run: RunFolder, replace_vocab: bool = False) -> Checkpoint:
+def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:
     """Returns the checkpoint of a run, without weights."""
-    run = RunFolder(run.path)
+    run = Run(run.path)
     spec = ModelSpec(run.config, None if replace_vocab else run.vocab, run.lower_case)
     vocab_file = run.file("vocab.txt") if spec.vocab else None
     return Checkpoint(run.path, "", spec, {}, None, run.file("bert_config.json"), vocab_file)
@@ -130,7 +130,7 @@ def test_a_fine_tuning_run_of_an_earlier_version_is_named(run):
 
 def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_path):
     """Oracle: flags, then the run itself, then the run that gives the weights."""
-    init = RunFolder(str(tmp_path / "init"))
+    init = Run(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
     nothing = dict(vocabs={}, casings={})
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
@@ -145,9 +145,9 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
         resolve_model(run, **nothing)
     save_checkpoint(run)
-    assert resolve_model(RunFolder(run.path), **nothing).config == CONFIG
+    assert resolve_model(Run(run.path), **nothing).config == CONFIG
     vocabs = {"--vocab_file=v": VOCAB}
-    fresh = RunFolder(str(tmp_path / "fresh"))
+    fresh = Run(str(tmp_path / "fresh"))
     found = resolve_model(fresh, preset="tiny", vocabs=vocabs, casings={})
     assert found == ModelSpec(preset_config("tiny", len(VOCAB)), VOCAB, None)
 
@@ -178,11 +178,11 @@ def test_contradictions_name_both_sources(run, tmp_path):
     config = str(tmp_path / "config.json")
     CONFIG.to_json_file(config)
     with pytest.raises(ValueError, match="--vocab_file=v has 8 tokens, more than the vocab_size 7"):
-        empty = RunFolder(str(tmp_path / "empty"))
+        empty = Run(str(tmp_path / "empty"))
         resolve_model(empty, bert_config_file=config, vocabs=larger, casings={})
     deeper = dataclasses.replace(CONFIG, num_hidden_layers=2, layer_norm_eps=0.5)
     deeper.to_json_file(config)
-    start = RunFolder(str(tmp_path / "start"))
+    start = Run(str(tmp_path / "start"))
     values = re.escape(
         f"{tmp_path}/config.json in num_hidden_layers ({CONFIG.num_hidden_layers}, not 2), "
         f"layer_norm_eps (1e-12, not 0.5): "
@@ -200,7 +200,7 @@ def test_contradictions_name_both_sources(run, tmp_path):
 
 def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     """Oracle: the mapping's sizes."""
-    init = RunFolder(str(tmp_path / "init"))
+    init = Run(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
     longer = Vocabulary((*VOCAB.tokens, "c"))
     mapping = VocabularyMapping(7, 8, {7: (1,)}, {7: "c"})
@@ -226,7 +226,7 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     write_vocab(path, swapped)
     for read in (
         lambda: opened(run),
-        lambda: resolve_model(RunFolder(run.path), vocabs={}, casings={}),
+        lambda: resolve_model(Run(run.path), vocabs={}, casings={}),
         lambda: flag_values(path, None),
     ):
         with pytest.raises(ValueError, match="run/vocab.txt has changed .*restore it"):
@@ -244,7 +244,7 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     # Older runs have no checksum.
     with open(run.file("tokenizer_config.json"), "w") as file:
         json.dump({"do_lower_case": False}, file)
-    assert RunFolder(run.path).vocab == swapped
+    assert Run(run.path).vocab == swapped
 
 
 def test_agreed_ignores_sources_that_do_not_know():
@@ -266,7 +266,7 @@ def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
     alone.write_text("\n".join(VOCAB.tokens))
     for casing in (None, True):
         assert resolve_vocab(None, str(alone), casing) == (VOCAB, True)
-    bare = RunFolder(str(tmp_path / "bare"))
+    bare = Run(str(tmp_path / "bare"))
     bare.write(ModelSpec(CONFIG))
     with pytest.raises(ValueError, match="bare comes without a vocabulary: give --vocab_file"):
         resolve_vocab(opened(bare), None, True)

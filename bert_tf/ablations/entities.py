@@ -15,7 +15,7 @@ from bert_tf.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from tfrecords.order import records_in_order
 from tfrecords.record_set import RecordSet
 from tfrecords.records import layout_of, serialized_records
@@ -41,7 +41,7 @@ def evaluate_entities(
     Raises:
         ValueError: the records hold no such phrase.
     """
-    spec = RunFolder(options.output_dir).spec
+    spec = Run(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())
     model, tokenizer, _ = load(options.output_dir)
     lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)

@@ -28,7 +28,7 @@ from bert_tf.pretraining.records import (
 )
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import flag_values, resolve_model
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from tfrecords.manifest import lines_sha256
 from tfrecords.record_set import RecordSet
 
@@ -73,7 +73,7 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         config = _row_config(row, spec.config)
         pretraining = _pretraining(options, row)
         (phase,) = check_records(pretraining, dataclasses.replace(spec, config=config), named, ())
-        check_unchanged(RunFolder(pretraining.output_dir), contents)
+        check_unchanged(Run(pretraining.output_dir), contents)
         plans.append(
             RowPlan(
                 row=row,
@@ -127,7 +127,7 @@ def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> Mo
     """Returns the encoder of the flags with the vocabulary and casing of the records."""
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
     spec = resolve_model(
-        RunFolder(f"{options.folder}/none"),
+        Run(f"{options.folder}/none"),
         bert_config_file=options.bert_config_file,
         preset=options.preset or (None if options.bert_config_file else "tiny"),
         vocabs=vocabs | stored_vocabularies(named),

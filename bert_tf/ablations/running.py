@@ -12,7 +12,7 @@ from bert_tf.ablations.plan import RowPlan, changed_flags, make_plan
 from bert_tf.ablations.table import write_tables
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.sweep import sweep
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.runs.run import FLAGS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.command_line import command_line
 from tfrecords.progress import say
@@ -38,7 +38,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
-    RunFolder(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
+    Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
     plans = make_plan(options)
     _remember_flags(options)
     values: dict[str, Any] = {}
@@ -72,7 +72,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
 
 
 def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
-    row = RunFolder(f"{options.folder}/{plan.row.name}")
+    row = Run(f"{options.folder}/{plan.row.name}")
     if not row.read_json(ENTITIES):
         say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
         name = "bert_tf.ablations.entities:evaluate_entities"
@@ -81,4 +81,4 @@ def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
 
 def _remember_flags(options: AblationOptions) -> None:
     flags = json.dumps(dataclasses.asdict(options), indent=2)
-    atomic_write(RunFolder(options.folder).file(FLAGS), f"{flags}\n")
+    atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")

@@ -13,7 +13,7 @@ from bert_tf.ablations.plan import RowPlan
 from bert_tf.finetuning.runs.comparison import Score
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.plots.steps import draw_steps
-from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
+from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.writer import atomic_write
 
@@ -31,7 +31,7 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
     evaluation = read_results(f"{run.output_dir}/{EVAL_RESULTS}")
     if evaluation.get("global_step") == run.num_train_steps:
         scores[PERPLEXITY] = Score(evaluation["masked_lm_perplexity"])
-    entities = RunFolder(run.output_dir.rpartition("/")[0]).read_json(ENTITIES)
+    entities = Run(run.output_dir.rpartition("/")[0]).read_json(ENTITIES)
     shares = [name for name in GRIDS["entities"].results if name in entities]
     scores |= {name: Score(100 * entities[name]) for name in shares}
     for column, options in plan.finetuning.items():
@@ -41,7 +41,7 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
 
 
 def _fine_tuned(column: Column, folder: str, num_seeds: int) -> Score | None:
-    results = RunFolder(folder).read_json(SWEEP_RESULTS)
+    results = Run(folder).read_json(SWEEP_RESULTS)
     if not results:
         return None
     (setting,) = results["settings"]

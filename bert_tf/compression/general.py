@@ -19,7 +19,7 @@ from bert_tf.pretraining.records import masked_lm_prob, name_records
 from bert_tf.pretraining.run import pretrain
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import OPTIONAL, load_weights
 from bert_tf.weights.names import part_of
@@ -35,7 +35,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     Returns:
         the metrics of the last evaluation; see `pretrain`, also for what it raises.
     """
-    recipe, run = GENERAL_RECIPES[options.recipe], RunFolder(options.output_dir)
+    recipe, run = GENERAL_RECIPES[options.recipe], Run(options.output_dir)
     resumes = run.has_checkpoint
     if resumes:
         _check_same_run(options, recipe, run)
@@ -57,7 +57,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     return results
 
 
-def _check_same_run(options: GeneralOptions, recipe: Recipe, run: RunFolder) -> None:
+def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
     """Raises a ValueError if the output folder holds another run, or one with other stages."""
     if "recipe" not in run.flags:
         raise ValueError(f"{run.path} holds a run of run_pretraining: choose another --output_dir")

@@ -12,7 +12,7 @@ from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective
@@ -33,7 +33,7 @@ def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoin
     ):
         if matters:
             raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
-    run = RunFolder(options.output_dir)
+    run = Run(options.output_dir)
     spec = model_spec(Session(options, tf.distribute.get_strategy(), run, checkpoint))
     features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
     model = load_task_model(task, checkpoint)

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.saved_run import PRECOMPUTED
-from bert_tf.run_folder import RunFolder
 from bert_tf.runs.provenance import check_same
+from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.files import read_file
 from tfrecords.progress import say
@@ -62,7 +62,7 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
     """
     path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher)
     stored = _read(path).decode(errors="replace")
-    if stored and RunFolder(run_folder).has_checkpoint:
+    if stored and Run(run_folder).has_checkpoint:
         then, now = ({teacher.path: {"sha256": x}} for x in (stored, digest))
         check_same(run_folder, then, now, "restore it, or choose another --output_dir")
     if stored != digest:

@@ -22,7 +22,7 @@ from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
@@ -116,7 +116,7 @@ def measure_sensitivity(
     """
     if len(quantization.bits) == 1:
         return None
-    run = RunFolder(options.output_dir)
+    run = Run(options.output_dir)
     if run.has_checkpoint:
         return np.zeros([num_layers(teacher.spec.config), 2])
     set_precision("float32")

@@ -18,7 +18,7 @@ from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.metrics import rank
 from bert_tf.weights.loading import load_weights
 from tfrecords.progress import progress_bar, say
@@ -127,7 +127,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
 
 
 def _facts(path: str) -> dict[str, Any]:
-    return RunFolder(path).read_json(COMPRESSION)
+    return Run(path).read_json(COMPRESSION)
 
 
 def _student(group: Group, groups: Sequence[Group]) -> Student:

@@ -29,7 +29,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_readable
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.metrics import rank
 from bert_tf.weights.checkpoint import Checkpoint
@@ -51,7 +51,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     """
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
-    recipe, run = RECIPES[options.recipe], RunFolder(options.output_dir)
+    recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     _check_stages(options)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
@@ -158,7 +158,7 @@ def _report(
     options: CompressionOptions, task: Task, teacher: Checkpoint, results: dict[str, float]
 ) -> str:
     """Writes `compression.json` and returns the line that compares student and teacher."""
-    run, metric = RunFolder(options.output_dir), f"eval_{task.metric}"
+    run, metric = Run(options.output_dir), f"eval_{task.metric}"
     values = run.read_json(COMPRESSION)
     if not values:
         student, recipe = open_checkpoint(run.path, any_encoder=True), RECIPES[options.recipe]
@@ -209,7 +209,7 @@ def _describe_weights(values: Mapping[str, Any]) -> None:
 
 def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> dict[str, float]:
     """Returns the teacher's metrics on the dev set."""
-    run, dev = RunFolder(options.output_dir), task.dev_splits[0]
+    run, dev = Run(options.output_dir), task.dev_splits[0]
     spec = known_spec(teacher, run.vocab, run.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options), run)

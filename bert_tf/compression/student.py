@@ -23,7 +23,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.trained_head import load_task_model
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.session import open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.iteration import with_progress
@@ -45,7 +45,7 @@ def initial_student(
     """
     if options.is_random:
         return None
-    given = open_init_checkpoint(options, RunFolder(options.output_dir))
+    given = open_init_checkpoint(options, Run(options.output_dir))
     source = given or teacher
     if recipe.bilstm:
         return bilstm_student(source, pairs)

@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion.options import ConversionOptions
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
@@ -55,7 +55,7 @@ class _Target:
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a run folder without the state of an optimizer."""
-    run = RunFolder(folder)
+    run = Run(folder)
     run.write(checkpoint.spec)
     if checkpoint.head:
         run.write_head(checkpoint.head)

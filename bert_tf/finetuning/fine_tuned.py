@@ -12,7 +12,7 @@ from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.checkpoint import Checkpoint
 
@@ -48,7 +48,7 @@ def open_fine_tuned(
             `threshold` does not suit the model.
         OSError: a file cannot be read.
     """
-    folder = RunFolder(path)
+    folder = Run(path)
     if "task" in folder.flags:
         _warn_if_unfinished(folder)
         checkpoint = open_checkpoint(folder.best.path, any_encoder=True, vocab_file=vocab_file)
@@ -73,7 +73,7 @@ def open_fine_tuned(
     return checkpoint, task, length
 
 
-def _warn_if_unfinished(folder: RunFolder) -> None:
+def _warn_if_unfinished(folder: Run) -> None:
     if folder.finished is False:
         if not folder.best.has_checkpoint:
             raise ValueError(

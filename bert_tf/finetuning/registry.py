@@ -10,7 +10,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, squad, swag, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from tfrecords.progress import say
 
 # Tasks without options.
@@ -94,7 +94,7 @@ def _official(task: Task, head: Head | None) -> Task:
     return task
 
 
-def task_of_run(run: RunFolder) -> Task:
+def task_of_run(run: Run) -> Task:
     """Creates the task of a fine-tuning run from its flags and its head.
 
     Raises:
@@ -103,7 +103,7 @@ def task_of_run(run: RunFolder) -> Task:
     return make_task(options_of_run(run), run.head)
 
 
-def options_of_run(run: RunFolder) -> FineTuningOptions:
+def options_of_run(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run.
 
     Raises:

@@ -27,7 +27,7 @@ from bert_tf.finetuning.saved_run import (
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.run_folder import COMMAND, FINISHED, RunFolder
+from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -75,7 +75,7 @@ def _fine_tune(
     init: Checkpoint | None,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
-    run, say = RunFolder(options.output_dir), chief_say(strategy)
+    run, say = Run(options.output_dir), chief_say(strategy)
     options = with_saved_flags(with_values_of(options, run.resumed_flags), run)
     trains = options.do_train and not check_resumable(options, run)
     if options.do_train and not trains:
@@ -127,7 +127,7 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     Raises:
         ValueError: see `check_same_data`.
     """
-    run = RunFolder(options.output_dir)
+    run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
     options = with_values_of(options, run.resumed_flags)
@@ -137,7 +137,7 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
     check_same_data(run, data_checksums(splits))
 
 
-def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
+def _open_trained(run: Run, init: Checkpoint | None) -> Checkpoint:
     """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
 
     Raises:
@@ -157,7 +157,7 @@ def _open_trained(run: RunFolder, init: Checkpoint | None) -> Checkpoint:
     return init
 
 
-def _earlier_results(options: FineTuningOptions, run: RunFolder) -> dict[str, float]:
+def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
     """Returns the saved results of the run's best weights.
 
     Leaves out those that this run computes again, and those of other test data.

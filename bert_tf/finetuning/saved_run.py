@@ -13,8 +13,8 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.folder_lock import LOCK
-from bert_tf.run_folder import LOCATION_FLAGS, RunFolder
 from bert_tf.runs.provenance import check_same
+from bert_tf.runs.run import LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for the checksums of the training and dev examples.
@@ -35,7 +35,7 @@ _FOUND = ("text_column", "label_column", "max_seq_length")
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 
 
-def with_saved_flags(options: FineTuningOptions, run: RunFolder) -> FineTuningOptions:
+def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     """Returns the flags for an evaluation: those of the training run where none are given.
 
     Training and dev data are those of the training run if no flag says where others are. Returns
@@ -74,7 +74,7 @@ def with_values_of(
     return dataclasses.replace(options, **{x: saved[x] for x in names if x in unset and x in saved})
 
 
-def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
+def check_resumable(options: FineTuningOptions, run: Run) -> bool:
     """Returns whether the run in the output folder took all its steps.
 
     Raises:
@@ -98,7 +98,7 @@ def check_resumable(options: FineTuningOptions, run: RunFolder) -> bool:
     return run.finished
 
 
-def compared_splits(options: FineTuningOptions, run: RunFolder, task: Task) -> list[str]:
+def compared_splits(options: FineTuningOptions, run: Run, task: Task) -> list[str]:
     """Returns the splits whose examples must be those that a run began with.
 
     The training examples of a finished run are left out if the command changes them.
@@ -125,7 +125,7 @@ def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
     return checksums
 
 
-def check_same_data(run: RunFolder, checksums: Mapping[str, int]) -> None:
+def check_same_data(run: Run, checksums: Mapping[str, int]) -> None:
     """Checks that splits hold the examples that a run began with, given their `data_checksums`.
 
     Raises:

@@ -11,7 +11,7 @@ from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
 from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_chunks
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 
 _TABLE = re.compile(r".*\.(csv|tsv)(\.(gz|bz2|xz|zst|zip))?", re.IGNORECASE | re.DOTALL)
 
@@ -23,7 +23,7 @@ class Row(NamedTuple):
     id: Any
 
 
-def columns_of_run(run: RunFolder | None) -> Columns:
+def columns_of_run(run: Run | None) -> Columns:
     """Returns the columns of texts and labels that a fine-tuning run was trained on."""
     flags = run.flags if run else {}
     names = ("text_column", "text_b_column", "label_column", "label_type")

@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.reader import sample_batch
@@ -123,7 +123,7 @@ class Baseline:
         )
 
 
-def summary(options: PretrainingOptions, run: RunFolder, results: Mapping[str, float]) -> str:
+def summary(options: PretrainingOptions, run: Run, results: Mapping[str, float]) -> str:
     """Describes the results of the last evaluation, if there was one, and what the run wrote."""
     names = [name for name in results if name.endswith("accuracy")] or ["loss"]
     metrics = [f"{name} {results[name]:.4f}" for name in names if name in results]
@@ -136,7 +136,7 @@ def summary(options: PretrainingOptions, run: RunFolder, results: Mapping[str, f
     )
 
 
-def next_step(spec: ModelSpec, run: RunFolder) -> str:
+def next_step(spec: ModelSpec, run: Run) -> str:
     """Describes what to run next."""
     export = command_line("export.encoder", checkpoint=run.path, output_dir=unused_name("encoder"))
     # What the run does not know, the export needs.

@@ -31,7 +31,7 @@ from bert_tf.pretraining.trained_on import (
     remember_records,
 )
 from bert_tf.resolution import check_length
-from bert_tf.run_folder import COMMAND, FLAGS, RunFolder
+from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.training import optimizers, schedules
 from bert_tf.training.driver import Driver
@@ -68,13 +68,13 @@ def pretrain(
     named = name_records(options)
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
-        session = Session.open(options, strategy, RunFolder(options.output_dir), init)
+        session = Session.open(options, strategy, Run(options.output_dir), init)
         return _pretrain(session, task or PretrainingTask(), named)
 
 
 def _check_folder(options: PretrainingOptions) -> None:
     """Raises a ValueError if the output folder holds a run of another command."""
-    run = RunFolder(options.output_dir)
+    run = Run(options.output_dir)
     if "task" in run.flags:
         raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
     if options.do_train:
@@ -192,7 +192,7 @@ def _set_weights(
 
 
 def _flags(
-    options: PretrainingOptions, run: RunFolder, phases: Sequence[PhaseRecords]
+    options: PretrainingOptions, run: Run, phases: Sequence[PhaseRecords]
 ) -> dict[str, object]:
     """Returns the flags to store, and the files whose held-out records stay held out for good."""
     split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
@@ -201,7 +201,7 @@ def _flags(
     return flags | {HELD_OUT_FROM: sorted(held_out_from)}
 
 
-def _held_out_from(run: RunFolder) -> list[str]:
+def _held_out_from(run: Run) -> list[str]:
     """Returns the files of which the run has held out records so far."""
     files = run.flags.get(HELD_OUT_FROM, [])
     if not isinstance(files, list) or not all(isinstance(file, str) for file in files):

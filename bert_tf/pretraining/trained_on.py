@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from bert_tf.pretraining.records import NamedRecords
-from bert_tf.run_folder import RECORDS, RunFolder
 from bert_tf.runs.provenance import check_same
+from bert_tf.runs.run import RECORDS, Run
 from tfrecords.input_files import listed_files
 from tfrecords.manifest import manifest_path
 from tfrecords.writer import atomic_write
@@ -44,7 +44,7 @@ def describe_records(records: Sequence[NamedRecords]) -> Contents:
     return contents
 
 
-def check_unchanged(run: RunFolder, contents: Contents) -> None:
+def check_unchanged(run: Run, contents: Contents) -> None:
     """Checks that the files of a run that resumes are those that it was trained on.
 
     Raises:
@@ -59,7 +59,7 @@ def check_unchanged(run: RunFolder, contents: Contents) -> None:
         check_same(run.path, before[pattern], contents[pattern], advice)
 
 
-def copies_of_records(run: RunFolder, records: Sequence[NamedRecords]) -> list[str]:
+def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
     """Returns the files that have the size and checksum of one that the run was trained on.
 
     Raises:
@@ -70,7 +70,7 @@ def copies_of_records(run: RunFolder, records: Sequence[NamedRecords]) -> list[s
     return [name for files in contents.values() for name, x in files.items() if x in known]
 
 
-def remember_records(run: RunFolder, contents: Contents) -> None:
+def remember_records(run: Run, contents: Contents) -> None:
     """Writes what the run is trained on; keeps entries for every other --input_file.
 
     Raises:

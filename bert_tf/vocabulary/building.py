@@ -16,8 +16,8 @@ from bert_tf.corpus.problems import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.json_files import read_json
 from bert_tf.resolution import read_vocab_file
-from bert_tf.run_folder import TOKENIZER, VOCAB, RunFolder
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
+from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words
 from bert_tf.vocabulary.coverage import coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
@@ -252,10 +252,10 @@ def _write(options: VocabularyOptions, vocab: Vocabulary, manifest: dict[str, An
     write_vocab(options.output_file, vocab)
 
 
-def _tokenizer_folder(output_file: str) -> RunFolder | None:
+def _tokenizer_folder(output_file: str) -> Run | None:
     """Returns the folder whose tokenizer_config.json describes the file, if its name allows one."""
     folder, name = os.path.split(output_file)
-    return RunFolder(folder) if name == VOCAB else None
+    return Run(folder) if name == VOCAB else None
 
 
 def _with_casing(options: VocabularyOptions) -> str:

@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.runs.run_process import Diverged, resolve
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.options import PretrainingOptions
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.reports import write_results
 from tfrecords.vocabulary import load_vocab
@@ -206,7 +206,7 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     """Oracle: the row's file of results; the pre-training run is finished and not repeated."""
     options = make_options("entities", rows="entity", tasks="none")
     row = pathlib.Path(options.output_dir, "entities", "entity")
-    run, vocab = RunFolder(str(row / "pretraining")), load_vocab(str(data / "vocab.txt"))
+    run, vocab = Run(str(row / "pretraining")), load_vocab(str(data / "vocab.txt"))
     config = BertConfig.from_json_file(options.bert_config_file)
     run.write(ModelSpec(config, vocab, lower_case=True))
     step = tf.Variable(10, dtype=tf.int64)

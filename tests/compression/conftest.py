@@ -15,7 +15,7 @@ from bert_tf.config import BertConfig, Head, MobileBertConfig, ModelSpec
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from tfrecords.vocabulary import Vocabulary
 
@@ -75,8 +75,8 @@ def files(tmp_path_factory) -> pathlib.Path:
 def teacher(tmp_path_factory) -> str:
     """A fine-tuned model for SST-2."""
     folder = str(tmp_path_factory.mktemp("teacher"))
-    RunFolder(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    RunFolder(folder).write_head(Head("classifier", ("negative", "positive")))
+    Run(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    Run(folder).write_head(Head("classifier", ("negative", "positive")))
     model = BertTaskModel(CONFIG, 2)
     Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
     return folder

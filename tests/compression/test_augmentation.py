@@ -27,7 +27,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -41,7 +41,7 @@ def masked_lm(tmp_path_factory) -> str:
     """A run folder with a random masked LM."""
     folder = str(tmp_path_factory.mktemp("masked_lm"))
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=0.5)
-    RunFolder(folder).write(ModelSpec(config, VOCAB, lower_case=True))
+    Run(folder).write(ModelSpec(config, VOCAB, lower_case=True))
     model = BertPretrainer(config)
     Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
     return folder

@@ -34,7 +34,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.weights.formats import huggingface
@@ -78,7 +78,7 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, files, tmp_pat
     """Oracle: the teacher's own accuracy, for a student that is the teacher."""
     other = str(shutil.copytree(teacher, tmp_path / "other"))
     labels = open_checkpoint(teacher).head.labels
-    RunFolder(other).write_head(Head("classifier", labels[::-1]))
+    Run(other).write_head(Head("classifier", labels[::-1]))
     options = make_options(
         other, files, tmp_path / "student", student_layers="0-2", num_train_epochs=0.0
     )
@@ -106,7 +106,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
     np.testing.assert_array_equal(words, table)
     assert len(model.weights) == len(model.student.weights)
 
-    run, folder = RunFolder(str(tmp_path)), str(tmp_path)
+    run, folder = Run(str(tmp_path)), str(tmp_path)
     run.write(student.spec)
     run.write_head(TASKS["sst2"].head)
     Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
@@ -335,7 +335,7 @@ def test_a_bert_is_no_student_of_albert(teacher, files, tmp_path):
     )
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(options)
-    assert not RunFolder(options.output_dir).has_checkpoint
+    assert not Run(options.output_dir).has_checkpoint
 
 
 def test_augmentation_needs_a_masked_lm(teacher, files, tmp_path):

@@ -19,9 +19,9 @@ from bert_tf.finetuning.registry import TASKS
 from bert_tf.loading import load
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.weights.loading import OPTIONAL, load_weights
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
@@ -50,7 +50,7 @@ def examples(rows: int) -> dict[str, np.ndarray]:
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, teacher, config) -> str:
     folder = str(tmp_path_factory.mktemp("pretrained"))
-    RunFolder(folder).write(RunFolder(teacher).spec)
+    Run(folder).write(Run(teacher).spec)
     step = tf.Variable(1, dtype=tf.int64)
     Checkpointer(folder, BertPretrainer(config), {"step": step}).save()
     return folder
@@ -203,7 +203,7 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
                 dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes)),
                 "none",
             )
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     run.write(source.spec, {"recipe": "distilbert", "teacher": "big"})
     with pytest.raises(ValueError, match=f"a run with --teacher=big, not {pretrained}: choose"):
         general._check_same_run(make_options(pretrained, records), DISTILBERT, run)

@@ -20,7 +20,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint, saved_tensors
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
@@ -239,7 +239,7 @@ def test_the_distance_is_that_of_projected_weights():
 def pretrained(tmp_path_factory) -> str:
     """A pre-trained teacher."""
     folder = str(tmp_path_factory.mktemp("pretrained"))
-    RunFolder(folder).write(ROWS.teacher)
+    Run(folder).write(ROWS.teacher)
     step = tf.Variable(1, dtype=tf.int64)
     Checkpointer(folder, BertPretrainer(TEACHER), {"step": step}).save()
     return folder

@@ -20,7 +20,7 @@ from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 
 
@@ -36,7 +36,7 @@ def stop(*_):
 def masked_lm(teacher, config, tmp_path) -> str:
     """A run folder with a random masked LM that has the vocabulary of the teacher."""
     folder = str(tmp_path / "masked_lm")
-    RunFolder(folder).write(open_checkpoint(teacher).spec)
+    Run(folder).write(open_checkpoint(teacher).spec)
     model = BertPretrainer(config)
     Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
     return folder

@@ -12,7 +12,7 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import Head
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
-from bert_tf.run_folder import FINISHED, FLAGS, RunFolder
+from bert_tf.runs.run import FINISHED, FLAGS, Run
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def add_student(tmp_path):
     """A function that writes the files of a run of compress that the comparison reads."""
 
     def add(folder, value, recipe, student_bytes=500, facts=None, **flags):
-        run = RunFolder(str(tmp_path / folder))
+        run = Run(str(tmp_path / folder))
         options = CompressionOptions(
             recipe=recipe, teacher="big", task="sst2", output_dir=run.path, **flags
         )

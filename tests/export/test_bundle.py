@@ -19,7 +19,7 @@ import tf_keras
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 from export import bundle, classifier
 from export.archive import write_archive
@@ -47,7 +47,7 @@ def _write_something(run_folder: str, output_dir: str, license: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     run = tmp_path_factory.mktemp("run")
-    RunFolder(str(run)).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
+    Run(str(run)).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     keras.utils.set_random_seed(0)
     model = BertPretrainer(CONFIG)
     Checkpointer(str(run), model, {"step": tf.Variable(7, dtype=tf.int64)}).save()

@@ -3,7 +3,7 @@
 import json
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from export.card import model_card
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -14,7 +14,7 @@ CONFIG = BertConfig(6, 16, 1, 2, 32)
 
 def test_the_card_says_what_the_run_knows(tmp_path):
     """Oracle: the values in the files of the run; quotes in the YAML are those of JSON."""
-    run = RunFolder(str(tmp_path))
+    run = Run(str(tmp_path))
     run.write(ModelSpec(CONFIG, VOCAB, True), {"input_file": "x*", "learning_rate": 0.25})
     write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
     records = {"x*": {"x1": {"bytes": 600}, "x2": {"bytes": 700}}}
@@ -28,7 +28,7 @@ def test_the_card_says_what_the_run_knows(tmp_path):
         vocab=VOCAB,
         lower_case=True,
         config=CONFIG,
-        run=RunFolder(run.path),
+        run=Run(run.path),
     )
     _, front, body = card.split("---\n", 2)
     assert json.loads(front.splitlines()[0].removeprefix("license: ")) == 'other: "mine"'

@@ -17,7 +17,7 @@ from bert_tf.finetuning.registry import MAKERS, TASKS, with_length
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
@@ -70,7 +70,7 @@ def test_classifies_pairs_of_any_length(tmp_path):
 
 def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     """Oracles: the model; the code of the card."""
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     model = BertTaskModel(CONFIG, 1)
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     run.write_head(Head("classifier", ("LABEL_0",)))
@@ -94,7 +94,7 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
 )
 def test_weights_in_16_bits(kind, inputs, tmp_path):
     """Oracles: the export in float32; the types of the stored weights."""
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
     run.write(ModelSpec(config, VOCAB, lower_case=True))
     run.write_head(Head(kind))
@@ -123,7 +123,7 @@ def test_weights_in_16_bits(kind, inputs, tmp_path):
 
 def test_weights_in_8_bits(tmp_path):
     """Oracle: a float32 model with the rounded weights."""
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     model = BertTaskModel(CONFIG, 3)
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     run.write_head(Head("classifier"))
@@ -158,7 +158,7 @@ def test_weights_in_8_bits(tmp_path):
 def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_path):
     """Oracle: the task that the head is of, with the model that was converted."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
-    run, other = RunFolder(str(tmp_path / "run")), str(tmp_path / "other")
+    run, other = Run(str(tmp_path / "run")), str(tmp_path / "other")
     model = BertTaskModel(config, size, kind)
     run.write(ModelSpec(config, VOCAB, lower_case=True))
     run.write_head(Head(kind, labels))
@@ -186,7 +186,7 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
 
 def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
     """Oracle: the predictions of the same model with its own vocabulary and casing."""
-    run, other = RunFolder(str(tmp_path / "run")), tmp_path / "other"
+    run, other = Run(str(tmp_path / "run")), tmp_path / "other"
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     run.write_head(Head("classifier", ("x", "y")))
     step = tf.Variable(0, dtype=tf.int64)
@@ -210,7 +210,7 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
 
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypatch):
     """Oracles: the model, for the card's code and saved_model_cli; the labels of the head."""
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     model = BertTaskModel(CONFIG, 3)
     run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()

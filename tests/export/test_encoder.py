@@ -21,7 +21,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.inference.lite import runner
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 from export import check, encoder, int8_weights
 from export.encoder_module import EncoderModule
@@ -49,7 +49,7 @@ MOBILE = dict(
 def run_folder(tmp_path_factory) -> pathlib.Path:
     """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
     folder = tmp_path_factory.mktemp("run")
-    RunFolder(str(folder)).write(ModelSpec(CONFIG, Vocabulary(tuple(VOCAB)), lower_case=True))
+    Run(str(folder)).write(ModelSpec(CONFIG, Vocabulary(tuple(VOCAB)), lower_case=True))
     return folder
 
 
@@ -380,8 +380,8 @@ def test_float16_computes_with_its_own_weights(model):
 
 def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
     """Oracle: the encoder of the model. Models of other programs may have no such heads."""
-    folder, modules = RunFolder(str(tmp_path / "run")), []
-    folder.write(RunFolder(str(run_folder)).spec)
+    folder, modules = Run(str(tmp_path / "run")), []
+    folder.write(Run(str(run_folder)).spec)
     step = tf.Variable(1, dtype=tf.int64)
     Checkpointer(folder.path, model.encoder, {"step": step}).save()
     monkeypatch.setattr(

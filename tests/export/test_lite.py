@@ -18,7 +18,7 @@ from bert_tf.inference.lite import CLASSIFIER, LiteModel, open_lite, runner
 from bert_tf.inference.predictor import load_predictor
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -31,7 +31,7 @@ CONFIG = BertConfig(400, 64, 1, 2, 128, max_position_embeddings=20, initializer_
 
 
 def save(folder: str, model: keras.Model, head: Head | None = None) -> str:
-    run = RunFolder(folder)
+    run = Run(folder)
     run.write(ModelSpec(model.config, VOCAB if head else None, True))
     if head:
         run.write_head(head)
@@ -131,7 +131,7 @@ def test_metrics_on_the_dev_set(tmp_path, capsys, task, header):
     outputs = 2 if task == "sst2" else 1
     head = Head("classifier", ("negative", "positive") if task == "sst2" else ())
     model = BertTaskModel(CONFIG, outputs)
-    run = RunFolder(f"{tmp_path}/run")
+    run = Run(f"{tmp_path}/run")
     flags = dict(task=task, data_dir=str(tmp_path), output_dir=run.path, max_seq_length=8)
     flags["do_train"] = True
     if task == "csv":

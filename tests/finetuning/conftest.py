@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training import checkpoints
 from tfrecords.vocabulary import Vocabulary
 
@@ -74,7 +74,7 @@ def pretrained(tmp_path_factory) -> str:
     """A run folder of run_pretraining with another dropout rate and a cased vocabulary."""
     folder = str(tmp_path_factory.mktemp("pretrained"))
     model = BertPretrainer(CONFIG_TRAINED)
-    RunFolder(folder).write(ModelSpec(CONFIG_TRAINED, VOCAB, lower_case=False))
+    Run(folder).write(ModelSpec(CONFIG_TRAINED, VOCAB, lower_case=False))
     step = tf.Variable(9, dtype=tf.int64)
     checkpoints.Checkpointer(folder, model, {"step": step}).save()
     return folder

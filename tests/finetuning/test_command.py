@@ -25,7 +25,7 @@ from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
-from bert_tf.run_folder import FINISHED, RunFolder
+from bert_tf.runs.run import FINISHED, Run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
@@ -171,7 +171,7 @@ def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
 def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):
     """Oracle: the steps of the best and of the newest weights, by hand."""
     folder = str(shutil.copytree(finished.output_dir, tmp_path / "run"))
-    run_folder = RunFolder(folder)
+    run_folder = Run(folder)
     flags = run_folder.flags | {"finished": False}
     run_folder.write(run_folder.spec, flags)
     for path, step in ((folder, 40), (f"{folder}/best", 20)):
@@ -232,7 +232,7 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     assert results == read_results(f"{folder}/eval_results.txt")
     # The model of another program may have its classes in another order.
     other = pathlib.Path(shutil.copytree(run_folder / "best", tmp_path / "other"))
-    RunFolder(str(other)).write_head(Head("classifier", ("POSITIVE", "negative")))
+    Run(str(other)).write_head(Head("classifier", ("POSITIVE", "negative")))
     elsewhere = f"{tmp_path}/swapped"
     swapped = run(
         dataclasses.replace(
@@ -252,9 +252,9 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     assert run(dataclasses.replace(again, data_dir=None)) == results | test
     # Predictions of a test set without labels replace those to which a metric belonged.
     unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
-    assert _earlier_results(unlabelled, RunFolder(folder)) == results
+    assert _earlier_results(unlabelled, Run(folder)) == results
     new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
-    assert _earlier_results(new, RunFolder(folder)) == results
+    assert _earlier_results(new, Run(folder)) == results
     for index in pathlib.Path(folder).glob("ckpt-*"):
         index.unlink()
     with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):
@@ -290,7 +290,7 @@ def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
 def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     """Oracle: the results of the run whose copies they are; one lost its results in a kill."""
     for seed in (12345, 12346):
-        folder = RunFolder(shutil.copytree(finished.output_dir, tmp_path / f"seed-{seed}"))
+        folder = Run(shutil.copytree(finished.output_dir, tmp_path / f"seed-{seed}"))
         folder.write(folder.spec, folder.flags | {"random_seed": seed})
     lost = tmp_path / "seed-12345" / "eval_results.json"
     expected = json.loads(lost.read_text())
@@ -312,7 +312,7 @@ def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
     The same goes for the run alone, which would be evaluated on other examples.
     """
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
-    folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
+    folder = Run(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
     folder.write(folder.spec, folder.flags | {"data_dir": str(data)})
     (file,) = data.rglob("dev.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
@@ -328,7 +328,7 @@ def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
 def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
     """Oracle: the files; a run with unchanged ones resumes, even if they were moved."""
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
-    folder = RunFolder(str(shutil.copytree(finished.output_dir, tmp_path / "run")))
+    folder = Run(str(shutil.copytree(finished.output_dir, tmp_path / "run")))
     options = dataclasses.replace(finished, output_dir=folder.path, data_dir=str(data))
     flags = folder.flags | {"data_dir": str(data), FINISHED: False}
     folder.write(folder.spec, flags)
@@ -356,7 +356,7 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
         raise KeyboardInterrupt
 
     def save(self, real=checkpoints.Checkpointer.save):
-        if RunFolder(folder).has_checkpoint:
+        if Run(folder).has_checkpoint:
             raise KeyboardInterrupt
         real(self)
 
@@ -393,7 +393,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         num_train_epochs=1.0,
     )
     run(options)
-    spec = RunFolder(pretrained).spec
+    spec = Run(pretrained).spec
     expected = BertPretrainer(spec.config)
     load_weights(
         path := checkpoints.latest_checkpoint(pretrained),
@@ -407,7 +407,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     assert re.search(r"randomly: task_model/head/\S+, task_model/head/\S+\.$", printed, re.M)
     assert "Left out of the checkpoint: pretrainer/" in printed
     for folder in (options.output_dir, f"{options.output_dir}/best"):
-        assert RunFolder(folder).spec == spec
+        assert Run(folder).spec == spec
     # The best weights start another run, which brings the casing along.
     second = make_options(
         files,
@@ -471,17 +471,17 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
     printed = capsys.readouterr().out
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
-    assert RunFolder(str(tmp_path / "run")).flags["max_seq_length"] == 32
+    assert Run(str(tmp_path / "run")).flags["max_seq_length"] == 32
 
 
 def test_dropout_may_differ_from_pretraining(files, pretrained, tmp_path, config, monkeypatch):
     """Oracle: the file of --bert_config_file."""
     monkeypatch.setattr(fine_tuner.FineTuner, "train", lambda self: 1 / 0)
-    assert RunFolder(pretrained).config.hidden_dropout_prob != config.hidden_dropout_prob
+    assert Run(pretrained).config.hidden_dropout_prob != config.hidden_dropout_prob
     options = make_options(files, tmp_path / "out", init_checkpoint=pretrained)
     with contextlib.suppress(ZeroDivisionError):
         run(options)
-    assert RunFolder(options.output_dir).config == config
+    assert Run(options.output_dir).config == config
 
 
 def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):

@@ -11,7 +11,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training import optimizers
 from bert_tf.training.strategy import make_strategy
@@ -31,7 +31,7 @@ class _Features:
 def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
     values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
     options = FineTuningOptions(**values | flags)
-    session = Session(options, make_strategy("cpu"), RunFolder(options.output_dir))
+    session = Session(options, make_strategy("cpu"), Run(options.output_dir))
     return FineTuner(session, task, CONFIG, {TRAIN: _Features()})
 
 

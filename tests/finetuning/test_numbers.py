@@ -13,7 +13,7 @@ from bert_tf import compress, convert_checkpoint, predict
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.registry import make_task
 from bert_tf.run_finetuning import Options, run
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.reports import read_results
 from export import classifier
 
@@ -57,7 +57,7 @@ def predicted(path: str, texts: list[str], capsys) -> np.ndarray:
 
 def test_the_unit_of_the_numbers_does_not_matter(runs):
     """Oracle: the run on the standardized numbers, in which every step is the same."""
-    head = RunFolder(runs["prices"].output_dir).head
+    head = Run(runs["prices"].output_dir).head
     assert (head.mean, head.deviation) == pytest.approx((MEAN, DEVIATION), rel=1e-6)
     found, plain = map(dev_predictions, runs.values())
     np.testing.assert_allclose((found - MEAN) / DEVIATION, plain, atol=1e-3)
@@ -81,9 +81,9 @@ def test_other_runs_know_the_unit(runs, tmp_path):
         student_layers="0", max_seq_length=24, num_train_epochs=1.0, **flags,
     )  # fmt: skip
     found = compress.run(student)
-    head = RunFolder(options.output_dir).head
+    head = Run(options.output_dir).head
     assert make_task(Options(task="stsb", output_dir="unused", do_eval=True), head).head == head
-    assert RunFolder(student.output_dir).head == head
+    assert Run(student.output_dir).head == head
     assert found["eval_loss"] == pytest.approx(results["eval_loss"], abs=0.1)
 
 
@@ -99,8 +99,8 @@ def test_a_run_without_a_checkpoint_says_nothing_of_the_next(runs, tmp_path, mon
         for options in (prices, plain):
             with pytest.raises(InterruptedError):
                 run(options)
-    head = RunFolder(str(tmp_path)).head
-    assert head == RunFolder(runs["plain"].output_dir).head and abs(head.mean) < 1
+    head = Run(str(tmp_path)).head
+    assert head == Run(runs["plain"].output_dir).head and abs(head.mean) < 1
 
 
 @pytest.mark.parametrize("target", ["huggingface", "google", "run"])

@@ -13,7 +13,7 @@ from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.saved_run import compared_splits
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.run_folder import FLAGS, RunFolder
+from bert_tf.runs.run import FLAGS, Run
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -93,7 +93,7 @@ def test_which_examples_must_be_those_of_training(
     monkeypatch.setattr(FineTuningOptions, "changes_examples", "recipe" in saved)
     (tmp_path / FLAGS).write_text(json.dumps(saved))
     options = FineTuningOptions(task=task, output_dir=str(tmp_path), **flags)
-    assert compared_splits(options, RunFolder(str(tmp_path)), TASKS[task]) == expected
+    assert compared_splits(options, Run(str(tmp_path)), TASKS[task]) == expected
 
 
 def test_hold_out_takes_a_tenth_of_every_group():

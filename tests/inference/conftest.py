@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -25,6 +25,6 @@ def pretrained(tmp_path_factory) -> tuple[str, BertPretrainer]:
     """A run folder, and the model that it holds."""
     folder = str(tmp_path_factory.mktemp("pretrained"))
     model = BertPretrainer(CONFIG)
-    RunFolder(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=False))
+    Run(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=False))
     Checkpointer(folder, model, {"step": tf.Variable(9, dtype=tf.int64)}).save()
     return folder, model

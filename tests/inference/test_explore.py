@@ -21,7 +21,7 @@ from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.page import page_of
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"
@@ -70,7 +70,7 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     folder, model = pretrained
     encoder = BertEncoder(model.config)
     encoder.set_weights(model.encoder.get_weights())
-    RunFolder(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
+    Run(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
     step = tf.Variable(9, dtype=tf.int64)
     Checkpointer(str(tmp_path), encoder, {"step": step}).save()
     text = b"the [MASK] sat"

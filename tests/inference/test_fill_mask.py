@@ -13,7 +13,7 @@ from bert_tf.config import ModelSpec
 from bert_tf.fill_mask import Options, run
 from bert_tf.inference.masks import target_ids
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer
 
@@ -139,7 +139,7 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
 def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):
     """Oracle: the line."""
     model = pretrained[1]
-    RunFolder(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
+    Run(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
     step = tf.Variable(9, dtype=tf.int64)
     Checkpointer(str(tmp_path), BertEncoder(model.config), {"step": step}).save()
     with pytest.raises(ValueError, match=f"{tmp_path} has no masked-LM head, which predicts the"):

@@ -31,7 +31,7 @@ from bert_tf.inference.predictor import Predictor
 from bert_tf.inference.table_files import read_rows, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST, Checkpointer
 
@@ -45,7 +45,7 @@ def fine_tuned(pretrained, vocab, tmp_path_factory):
     """A function (task, head) -> a run folder with random weights, and its exported module."""
 
     def save(task: str, head: Head, **flags):
-        folder = RunFolder(str(tmp_path_factory.mktemp(task)))
+        folder = Run(str(tmp_path_factory.mktemp(task)))
         config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
         spec = ModelSpec(config, vocab, lower_case=False)
         flags |= {"task": task, "do_train": True, "output_dir": folder.path}
@@ -53,7 +53,7 @@ def fine_tuned(pretrained, vocab, tmp_path_factory):
         folder.write_head(head)
         trained = task_of_run(folder)
         model = trained.build_model(config)
-        best = RunFolder(folder.file(BEST))
+        best = Run(folder.file(BEST))
         best.write(spec)
         best.write_head(head)
         Checkpointer(best.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
@@ -101,7 +101,7 @@ def test_weights_that_give_no_numbers_are_an_error(
     (tmp_path / "lines.txt").write_text("the cat [MASK]\n")
     lines = str(tmp_path / "lines.txt")
     model = BertPretrainer(pretrained[1].config)
-    RunFolder(folder := f"{tmp_path}/run").write(ModelSpec(model.config, vocab, lower_case=False))
+    Run(folder := f"{tmp_path}/run").write(ModelSpec(model.config, vocab, lower_case=False))
     for weight in model.weights:
         if weight.path.endswith("layer_0/intermediate_kernel"):
             weight.assign(tf.fill(weight.shape, value))

@@ -14,7 +14,7 @@ from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub
@@ -197,7 +197,7 @@ def test_files_keep_every_weight_and_the_configuration(model, checkpoint, tmp_pa
     """Oracles: the weights, read back from a run folder and from Keras' file; the messages of
     formats that have no place for them.
     """
-    run = RunFolder(str(tmp_path))
+    run = Run(str(tmp_path))
     run.write(checkpoint.spec)
     Checkpointer(run.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
     found = open_checkpoint(run.path)

@@ -12,8 +12,8 @@ from bert_tf.presets import preset_config
 from bert_tf.pretraining.advice import Baseline, announce_duration, next_step, record_warnings
 from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
+from bert_tf.runs.run import Run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.record_set import RecordSet
 from tfrecords.records import serialized_records
@@ -142,7 +142,7 @@ def test_the_perplexity_of_a_diverged_run_is_finite():
 
 def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):
     """Oracle: the line itself: it can be pasted, and says what to add."""
-    assert next_step(ModelSpec(config), RunFolder(str(tmp_path))) == (
+    assert next_step(ModelSpec(config), Run(str(tmp_path))) == (
         "Next (add --vocab_file and --do_lower_case or --nodo_lower_case): "
         f"python -m export.encoder --checkpoint={tmp_path} --output_dir=encoder"
     )

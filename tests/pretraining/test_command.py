@@ -23,8 +23,8 @@ from bert_tf.pretraining.records import (
     stored_vocabularies,
 )
 from bert_tf.resolution import resolve_model
-from bert_tf.run_folder import RunFolder
 from bert_tf.run_pretraining import Options, run
+from bert_tf.runs.run import Run
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab
 
@@ -149,7 +149,7 @@ def test_masks_dynamic_records(flags, data):
     flags |= {"replacements": "100,0,0"}
     options = Options(**flags)
     assert run(options)["masked_lm_accuracy"] == 1.0
-    spec = RunFolder(options.output_dir).spec
+    spec = Run(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())
     for records in (phase.train, phase.evaluation):
         assert records.masking.units == "whole_word"
@@ -215,7 +215,7 @@ def test_the_manifest_replaces_flags(created, tmp_path, masking):
     )
     (records,) = name_records(options)
     spec = resolve_model(
-        RunFolder(str(tmp_path)),
+        Run(str(tmp_path)),
         preset="tiny",
         vocabs=stored_vocabularies([records]),
         casings=stored_casings([records]),
@@ -335,7 +335,7 @@ def test_a_vocabulary_larger_than_the_tables_is_refused(flags, data, tmp_path):
 
 def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, config):
     """Oracle: flags.json names a task."""
-    RunFolder(flags["output_dir"]).write(ModelSpec(config), {"task": "sst2"})
+    Run(flags["output_dir"]).write(ModelSpec(config), {"task": "sst2"})
     with pytest.raises(ValueError, match="run holds a fine-tuning run: choose another"):
         run(Options(**flags))
 

@@ -11,7 +11,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.report import report
 from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 
 _CONFIG = BertConfig(
     vocab_size=40,
@@ -130,7 +130,7 @@ def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
         )
     )
     assert results["eval_accuracy"] > 0.95
-    values = RunFolder(str(tmp_path / "albert")).read_json("compression.json")
+    values = Run(str(tmp_path / "albert")).read_json("compression.json")
     counts = [BertTaskModel(config, 2).count_params() for config in (teacher, _CONFIG)]
     assert [values["teacher_parameters"], values["student_parameters"]] == counts
     report(compress.ReportOptions(report=str(tmp_path)))

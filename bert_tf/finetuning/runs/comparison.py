@@ -13,7 +13,7 @@ from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
-from bert_tf.run_folder import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, RunFolder
+from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
 from bert_tf.training.metrics import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
@@ -99,7 +99,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
         ValueError: there are no finished runs, or a file is damaged.
         OSError: a file cannot be read.
     """
-    groups: dict[tuple, list[RunFolder]] = {}
+    groups: dict[tuple, list[Run]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
         if run.finished and _results(run):
@@ -113,15 +113,15 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     return [_group(folder, runs) for runs in groups.values()], unfinished
 
 
-def _runs(folder: str) -> Iterator[RunFolder]:
+def _runs(folder: str) -> Iterator[Run]:
     for path, folders, files in tf.io.gfile.walk(folder):
-        run = RunFolder(path)
+        run = Run(path)
         if FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
             folders.clear()
             yield run
 
 
-def _results(run: RunFolder) -> dict[str, float]:
+def _results(run: Run) -> dict[str, float]:
     results = run.read_json(EVAL_RESULTS_JSON)
     for name, value in results.items():
         if not isinstance(value, int | float):
@@ -132,7 +132,7 @@ def _results(run: RunFolder) -> dict[str, float]:
     return results
 
 
-def _group(folder: str, runs: Sequence[RunFolder]) -> Group:
+def _group(folder: str, runs: Sequence[Run]) -> Group:
     results = [_results(run) for run in runs]
     scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summarize(results).items()}
     common = os.path.commonpath([os.path.relpath(run.path, folder) for run in runs]) or "."

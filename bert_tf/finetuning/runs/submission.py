@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from bert_tf.finetuning.tasks.glue import OFFICIAL, SUBMISSION
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from tfrecords.files import read_file
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
@@ -47,7 +47,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
 
 
 def _without_predictions(run: str) -> str:
-    if best := RunFolder(run).best_of_several():
+    if best := Run(run).best_of_several():
         return f"{run} holds several runs: use one of them, such as the best, {best}"
     return (
         f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK --do_predict "

@@ -18,7 +18,7 @@ from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.task import Task
-from bert_tf.run_folder import SWEEP_RESULTS, RunFolder
+from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.metrics import rank
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
@@ -151,7 +151,7 @@ def _check_folder(path: str) -> None:
 
 def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
-    run = RunFolder(options.output_dir)
+    run = Run(options.output_dir)
     flags = dataclasses.asdict(with_values_of(options, run.resumed_flags))
     if not run.finished or run.changed_flags(flags):
         return None

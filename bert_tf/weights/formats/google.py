@@ -12,7 +12,7 @@ from collections.abc import Collection
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import albert
@@ -66,7 +66,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     theirs = tensors_by_key(prefix)
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
-    folder = RunFolder(os.path.dirname(prefix))
+    folder = Run(os.path.dirname(prefix))
     names = (CONFIG, albert.GOOGLE_CONFIG)
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
     if config_file == folder.file(albert.GOOGLE_CONFIG):
@@ -114,7 +114,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
             shape_and_slices=[""] * len(arrays),
             tensors=list(arrays.values()),
         )
-    run = RunFolder(folder)
+    run = Run(folder)
     run.write(spec)
     atomic_write(run.file(CONFIG), json.dumps(_config_values(spec.config), indent=2) + "\n")
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.json_files import read_json
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import (
     FILES,
     TOKENIZER,
@@ -144,7 +144,7 @@ def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
         return
     write_vocab(os.path.join(folder, VOCAB), spec.vocab)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    RunFolder(folder).write_tokenizer(
+    Run(folder).write_tokenizer(
         spec.vocab,
         spec.lower_case,
         model_max_length=spec.config.max_position_embeddings,

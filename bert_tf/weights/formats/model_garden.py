@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.names import weights
@@ -69,7 +69,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     Without a configuration, it follows from the shapes of the weights.
     """
     prefix = _prefix(path)
-    folder = RunFolder(os.path.dirname(prefix))
+    folder = Run(os.path.dirname(prefix))
     theirs = variables(prefix)
     has_config = tf.io.gfile.exists(folder.file(CONFIG))
     config = folder.config if has_config else config or config_of(prefix, theirs)

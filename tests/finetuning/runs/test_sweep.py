@@ -23,7 +23,7 @@ from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
 from bert_tf.finetuning.runs.tables import aligned, as_csv, markdown
-from bert_tf.run_folder import FINISHED, FLAGS, RunFolder
+from bert_tf.runs.run import FINISHED, FLAGS, Run
 from tfrecords.writer import atomic_write, make_folder
 
 
@@ -249,7 +249,7 @@ def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
         make_options(tmp_path, num_seeds=2, random_seed=2**32 - 1)
     with pytest.raises(ValueError, match="--grid tries several values of --learning_rate: omit"):
         sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))
-    RunFolder(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
+    Run(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
     with pytest.raises(
         ValueError, match="runs holds head.json, which --num_seeds and --grid do not"
     ):

@@ -22,7 +22,7 @@ from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
@@ -152,7 +152,7 @@ def test_a_run_keeps_the_columns_of_its_training_file(write, tmp_path):
     assert task.columns == {"text_column": "v2", "label_column": "v1"}
     options = FineTuningOptions(task="csv", output_dir=str(tmp_path), do_train=True)
     (tmp_path / "ckpt-1.index").touch()
-    run = RunFolder(str(tmp_path))
+    run = Run(str(tmp_path))
     (tmp_path / "flags.json").write_text(json.dumps(dataclasses.asdict(options) | task.columns))
     assert with_values_of(options, run.resumed_flags).label_column == "v1"
 
@@ -584,7 +584,7 @@ def test_a_trained_model_outlives_its_files(write, files, config, tmp_path):
     assert lines[2].startswith("1\t\t")
 
     pathlib.Path(path).unlink()
-    run = RunFolder(str(tmp_path))
+    run = Run(str(tmp_path))
     run.write(ModelSpec(config, tokenizer.vocab, lower_case=True), dataclasses.asdict(options))
     run.write_head(task.head)
     module = task_of_run(run).serving(model, tokenizer, 16)

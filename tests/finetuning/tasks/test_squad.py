@@ -16,7 +16,7 @@ from bert_tf.finetuning.squad.files import Question, SquadExamples
 from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import squad
-from bert_tf.run_folder import FINISHED, RunFolder
+from bert_tf.runs.run import FINISHED, Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -136,7 +136,7 @@ def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, n
 
 def test_the_threshold_may_change_after_training(tmp_path):
     """The number of windows may not, because the model was trained for them."""
-    run = RunFolder(str(tmp_path))
+    run = Run(str(tmp_path))
     saved = dict(task="squad2", output_dir=run.path, max_answer_length=9, doc_stride=64)
     saved |= {"null_score_diff_threshold": -1.5}
     (tmp_path / "flags.json").write_text(json.dumps(saved | {FINISHED: True}))

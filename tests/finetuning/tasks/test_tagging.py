@@ -24,7 +24,7 @@ from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.models import feature_tagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.weights.loading import load_weights
@@ -250,7 +250,7 @@ def test_conll_end_to_end(sentences, files, tmp_path):
     right = np.mean([gold == predicted for _, gold, predicted in triples])
     assert right == pytest.approx(results["test_accuracy"])
     (tmp_path / "train.txt").unlink()
-    assert task_of_run(RunFolder(options.output_dir)).labels == ("O", "B-NEG", "B-POS")
+    assert task_of_run(Run(options.output_dir)).labels == ("O", "B-NEG", "B-POS")
 
 
 def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
@@ -267,7 +267,7 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
         open_fine_tuned(alone, None, None, pairs=False)
     tensors = saved_tensors(best := latest_checkpoint(f"{options.output_dir}/best"))
     keras.utils.set_random_seed(options.random_seed)
-    task = task_of_run(RunFolder(options.output_dir))
+    task = task_of_run(Run(options.output_dir))
     model = task.build_model(BertConfig.from_json_file(options.bert_config_file))
     for weight in model.encoder.weights:
         np.testing.assert_array_equal(tensors[weight.path].read(), weight.numpy())

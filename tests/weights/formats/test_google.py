@@ -13,7 +13,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.presets import preset_config
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google
@@ -174,7 +174,7 @@ def folder(tmp_path):
     """A folder as Google publishes it, without the checkpoint."""
     path = tmp_path / "uncased_L-2_H-8_A-2"
     path.mkdir()
-    RunFolder(str(path)).write(ModelSpec(CONFIG, VOCAB))
+    Run(str(path)).write(ModelSpec(CONFIG, VOCAB))
     return path
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.resolution import read_vocab_file, resolve_model, resolve_vocab
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
@@ -458,8 +458,8 @@ def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
         resolve_vocab(checkpoint)
     sources = dict(vocabs={"the records": VOCAB}, casings={}, init=checkpoint)
     with pytest.raises(ValueError, match=message):
-        resolve_model(RunFolder(str(tmp_path / "run")), **sources)
-    spec = resolve_model(RunFolder(str(tmp_path / "run")), **sources, replace_vocab=True)
+        resolve_model(Run(str(tmp_path / "run")), **sources)
+    spec = resolve_model(Run(str(tmp_path / "run")), **sources, replace_vocab=True)
     assert spec.vocab == VOCAB
     assert "seems to be cased" in capsys.readouterr().out
 

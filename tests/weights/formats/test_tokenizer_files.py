@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.run_folder import RunFolder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.tokenizer_files import read_lower_case, read_vocab
 
@@ -25,6 +25,6 @@ def test_ids_equal_those_of_transformers(tmp_path, name):
         WordPieceTokenizer(vocab, lower_case).tokenize_flat(TEXTS).to_list()
         == (GOLDEN[name]["ids"])
     )
-    run = RunFolder(str(tmp_path / "run"))
+    run = Run(str(tmp_path / "run"))
     run.write(ModelSpec(BertConfig(99, 4, 1, 1, 4), vocab, lower_case))
     assert (run.vocab, run.lower_case) == (vocab, lower_case)

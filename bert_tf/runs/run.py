@@ -1,4 +1,4 @@
-"""The run folder: everything that a run keeps on disk.
+"""A run on disk: everything that its folder keeps.
 
     bert_config.json        the encoder's configuration
     vocab.txt               its vocabulary
@@ -57,7 +57,7 @@ LOCATION_FLAGS = frozenset(
 )
 
 
-class RunFolder:
+class Run:
     """A run on disk; see the module's docstring for the files.
 
     Each file is read once, when it is first needed. Reading raises a ValueError if the file is
@@ -213,13 +213,13 @@ class RunFolder:
         self.path = path
 
     @cached_property
-    def best(self) -> "RunFolder":
+    def best(self) -> "Run":
         """The best weights of a fine-tuning run."""
-        return RunFolder(self.file(BEST))
+        return Run(self.file(BEST))
 
     def best_of_several(self) -> str | None:
         """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
-        best = RunFolder(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
+        best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
         return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
 
     @cached_property

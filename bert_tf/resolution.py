@@ -33,7 +33,7 @@ _TRAINING_VALUES = frozenset(
 
 
 def resolve_model(
-    run: Run,
+    run: Run | None,
     *,
     bert_config_file: str | None = None,
     preset: str | None = None,
@@ -50,7 +50,7 @@ def resolve_model(
     from any source that states them; all such sources must agree.
 
     Args:
-        run: the output folder.
+        run: the output folder, if the model is trained.
         vocabs, casings: the values that flags and data state, by the name of their source.
         init: the initial checkpoint.
         mapping: grows the vocabulary of `init`.
@@ -63,7 +63,7 @@ def resolve_model(
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     # What a start that failed before its first checkpoint left in the output folder does not count.
-    resumed = run if run.has_checkpoint else None
+    resumed = run if run and run.has_checkpoint else None
     if resumed:
         casings = {**casings, run.file(TOKENIZER): run.lower_case}
         if not replace_vocab:
@@ -75,7 +75,7 @@ def resolve_model(
             vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
         if not replace_vocab:
             check_readable(init)
-    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, init is not None)
+    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, can_grow=bool(run and init))
     lower_case = agreed_casing(casings, vocab, init.path if init else None)
     if mapping and not replace_vocab:
         mapping.check_vocabs(init.spec.vocab if init else None, vocab)
@@ -175,7 +175,7 @@ def check_readable(checkpoint: Checkpoint) -> None:
 
 
 def _agreed_vocab(
-    vocabs: Mapping[str, Vocabulary | None], replace_vocab: bool, can_grow: bool = False
+    vocabs: Mapping[str, Vocabulary | None], replace_vocab: bool, can_grow: bool
 ) -> tuple[str | None, Vocabulary | None]:
     if replace_vocab:
         return next(iter(vocabs.items()))
@@ -318,19 +318,13 @@ def resolve_vocab(
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:
-        if not replace_vocab:
-            check_readable(checkpoint)
-            vocabs[checkpoint.vocab_file or checkpoint.path] = checkpoint.spec.vocab
-        casings[checkpoint.path] = checkpoint.stated_casing
-    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab)
-    if not vocab_source:
-        raise ValueError(f"{checkpoint.path} comes without a vocabulary: give --vocab_file")
-    if checkpoint and len(vocab) > (size := checkpoint.spec.config.vocab_size):
-        raise ValueError(
-            f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size {size} of "
-            f"{checkpoint.config_file or checkpoint.path}: use the vocabulary it was trained with"
-        )
-    path = vocab_file or checkpoint.vocab_file
-    lower_case = agreed_casing(casings, vocab, checkpoint.path if checkpoint else path)
+        arguments = dict(vocabs=vocabs, casings=casings, replace_vocab=replace_vocab)
+        spec = resolve_model(None, init=checkpoint, **arguments)
+        vocab, lower_case, path = spec.vocab, spec.lower_case, vocab_file or checkpoint.vocab_file
+        if not vocab:
+            raise ValueError(f"{checkpoint.path} comes without a vocabulary: give --vocab_file")
+    else:
+        vocab, path = next(iter(vocabs.values())), vocab_file
+        lower_case = agreed_casing(casings, vocab, path)
     warn_about_casing(vocab, lower_case, path)
     return vocab, lower_case

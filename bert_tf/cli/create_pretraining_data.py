@@ -25,7 +25,7 @@ from bert_tf.examples.options import DataOptions
 from tfrecords import command
 
 Options = DataOptions
-run = command.late("bert_tf.examples.run:create_pretraining_data")
+run = command.late("bert_tf.examples.creation:create_pretraining_data")
 
 if __name__ == "__main__":
     command.run(__name__)

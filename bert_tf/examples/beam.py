@@ -44,7 +44,7 @@ class BeamRunner:
                 | "Spread groups" >> beam.Reshuffle()
                 | "Read" >> beam.FlatMap(lambda group: read_group(job, folder, group))
                 | "Spread blocks" >> beam.Reshuffle()
-                | "Tokenize" >> beam.Map(lambda numbered: tokenize_block(job, folder, numbered))
+                | "Tokenize" >> beam.Map(lambda numbered: tokenize_block(job, folder, *numbered))
             )
 
     def make_shards(

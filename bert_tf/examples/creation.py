@@ -17,56 +17,55 @@ kill or a power cut, the same call creates only what is missing. The manifest is
 """
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import Protocol
 
 import tensorflow as tf
 
 from bert_tf.examples.documents import TextCounts
-from bert_tf.examples.job import Job
+from bert_tf.examples.estimate import estimate
+from bert_tf.examples.job import Job, make_job
+from bert_tf.examples.options import DataOptions
 from bert_tf.examples.pipeline import ExampleCounts
-from bert_tf.examples.plan import ShardPart, plan_shards
+from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.previous_output import describe_job, remove_other_output, restore_finished
-from bert_tf.examples.text_report import longer_documents, text_report
+from bert_tf.examples.report import (
+    CreationStatistics,
+    example_report,
+    longer_documents,
+    next_steps,
+    text_report,
+)
+from bert_tf.examples.runner import LocalRunner, open_runner, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, remove_files
+from bert_tf.workers import num_processes
+from tfrecords.casing import warn_about_casing
 from tfrecords.manifest import manifest_path, write_manifest
 from tfrecords.progress import say
 
 
-@dataclass
-class CreationStatistics:
-    """Counts of what was read and created.
+def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
+    """Creates the files and prints statistics; with --dry_run, only prints an estimate.
 
-    Attributes:
-        long_sentences: sentences that are longer than any example.
+    Raises:
+        ValueError, OSError: one line that names the flag or file and says what to do.
     """
-
-    text: TextCounts = field(default_factory=TextCounts)
-    long_sentences: int = 0
-    examples: ExampleCounts = field(default_factory=ExampleCounts)
-
-    @classmethod
-    def from_dict(cls, values: dict) -> "CreationStatistics":
-        return cls(
-            TextCounts(**values["text"]),
-            values["long_sentences"],
-            ExampleCounts(**values["examples"]),
-        )
-
-
-class Runner(Protocol):
-    """Runs the steps on this machine (`local.LocalRunner`) or on Beam (`beam.BeamRunner`)."""
-
-    def tokenize(self, job: Job, folder: WorkFolder) -> None:
-        """Turns every block of the input into a chunk."""
-
-    def make_shards(
-        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
-    ) -> None:
-        """Creates shards, each given as a list of its parts."""
+    job = make_job(options)
+    warn_about_casing(job.examples.vocab, job.text.lower_case, options.vocab_file)
+    num_workers = num_processes(options.num_workers, useful_workers(job))
+    if options.dry_run:
+        print(estimate(job, num_workers))
+        return None
+    with open_runner(options.runner, num_workers, options.beam_options) as runner:
+        statistics = _create(job, runner, options.overwrite)
+    say(example_report(statistics, job))
+    first, *others = job.output_files
+    written = f"{first} ... {others[-1]}" if others else first
+    print(f"Wrote {written} and {manifest_path(first)}.")
+    files = options.output_file + ("-*" if options.num_shards else "")
+    say(next_steps(job, files, statistics.examples.examples))
+    return statistics
 
 
-def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatistics:
+def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text.
 
     Args:
@@ -106,7 +105,7 @@ def create(job: Job, runner: Runner, overwrite: bool = False) -> CreationStatist
         return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _make_files(job: Job, folder: WorkFolder, runner: Runner, description: dict) -> dict:
+def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
     """Creates the shards and the manifest; returns the latter."""
     runner.tokenize(job, folder)
     chunks = folder.chunk_counts()

@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import tensorflow as tf
 
@@ -13,24 +13,11 @@ from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
-from bert_tf.examples.text_report import label_warnings, text_warnings
+from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 
 _SAMPLES = 8
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """The results of one pass over a sample of the text, and the CPU seconds of its two steps."""
-
-    bytes: int
-    documents: int
-    text: TextCounts
-    examples: ExampleCounts
-    record_bytes: int
-    tokenizing: float
-    making: float
 
 
 def estimate(job: Job, num_workers: int) -> str:
@@ -42,34 +29,38 @@ def estimate(job: Job, num_workers: int) -> str:
         ValueError: the sample holds no text.
         OSError: an input cannot be read.
     """
-    sample = _measure(job)
-    total = max(estimate_content_bytes(job.input_files), sample.bytes)
-    scale = total / sample.bytes
+    chunks, text, tokenizing = _tokenize(job)
+    started = time.process_time()
+    examples, record_bytes = _make_examples(job, chunks)
+    making = time.process_time() - started
+    total = max(estimate_content_bytes(job.input_files), text.bytes)
+    scale = total / text.bytes
     passes = scale * job.dupe_factor
-    seconds = (scale * sample.tokenizing + passes * sample.making) / num_workers
+    seconds = (scale * tokenizing + passes * making) / num_workers
     num_files = len(job.output_files)
-    disk = passes * sample.record_bytes
+    disk = passes * record_bytes
     what = "file" if num_files == 1 else "files"
-    unknown = sample.text.unknown_tokens / sample.text.tokens
     scope = " (the size of a TFDS dataset is unknown: all figures are for the sample)"
     return "\n".join(
         [
-            f"Sample: {sample.bytes / 1e6:.1f} MB of about {total / 1e6:,.1f} MB of text"
-            f"{scope if job.tfds else ''}, {sample.documents:,} documents, {unknown:.3%} [UNK].",
-            f"Output: about {sample.text.tokens * scale:,.0f} tokens of text and, with "
-            f"--dupe_factor={job.dupe_factor}, {sample.examples.examples * passes:,.0f} examples "
-            f"in {num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
+            f"Sample: {text.bytes / 1e6:.1f} MB of about {total / 1e6:,.1f} MB of text"
+            f"{scope if job.tfds else ''}, {text.documents:,} documents, "
+            f"{text.unknown_tokens / text.tokens:.3%} [UNK].",
+            f"Output: about {text.tokens * scale:,.0f} tokens of text and, with "
+            f"--dupe_factor={job.dupe_factor}, {examples.examples * passes:,.0f} examples in "
+            f"{num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
             f"Time: about {_duration(seconds)} with --num_workers={num_workers}.",
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
             "the job runs.",
-            *text_warnings(sample.text, job),
-            *label_warnings(sample.examples, sample.text, job),
+            *text_warnings(text, job),
+            *label_warnings(examples, text, job),
             "Nothing was written (--dry_run).",
         ]
     )
 
 
-def _measure(job: Job) -> _Sample:
+def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
+    """Returns the chunks of a sample, their counts and the seconds that they took on one core."""
     tokenizer = WordPieceTokenizer(job.examples.vocab, lower_case=job.text.lower_case)
     blocks = _sample_blocks(job)
     if not blocks:
@@ -78,21 +69,11 @@ def _measure(job: Job) -> _Sample:
     make_chunk(replace(blocks[0], data=blocks[0].data[:10_000]), tokenizer, job.text)
     started = time.process_time()
     made = [make_chunk(block, tokenizer, job.text) for block in blocks]
-    tokenizing = time.process_time() - started
+    seconds = time.process_time() - started
     chunks = [chunk for chunk, _ in made if chunk.num_documents]
     if not chunks:
         raise ValueError(f"no text in the first blocks of {job.source}")
-    started = time.process_time()
-    examples, record_bytes = _make_examples(job, chunks)
-    return _Sample(
-        bytes=sum(len(block.data) for block in blocks),
-        documents=sum(chunk.num_documents for chunk in chunks),
-        text=sum((counts for _, counts in made), TextCounts()),
-        examples=examples,
-        record_bytes=record_bytes,
-        tokenizing=tokenizing,
-        making=time.process_time() - started,
-    )
+    return chunks, sum((counts for _, counts in made), TextCounts()), seconds
 
 
 def _sample_blocks(job: Job) -> list[Block]:
@@ -114,9 +95,8 @@ def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
     with tf.io.TFRecordWriter(os.devnull) as writer:
         for index, chunk in enumerate(chunks):
             partner = chunks[index - 1] if len(chunks) > 1 else None
-            arrays, chunk_counts = make_examples(
-                chunk, partner, pass_seed(0, index, 0), job.examples
-            )
+            seed = pass_seed(0, index, 0)
+            arrays, chunk_counts = make_examples(chunk, partner, seed, job.examples)
             for record in serialize_examples(arrays):
                 writer.write(record)
                 size += len(record) + 16  # TFRecord adds a length and two checksums.

@@ -1,17 +1,139 @@
-"""Describes the examples that data creation made, and what to do with them."""
+"""Describes the text and the examples of data creation, and warns of problems with them."""
+
+from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from bert_tf.examples.creation import CreationStatistics
+from bert_tf.corpus.problems import describe_problems
+from bert_tf.corpus.sources import is_json
+from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.job import Job
-from bert_tf.examples.text_report import MAX_LOST, label_warnings
+from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.presets import suggest_start
 from tfrecords.command_line import command_line, unused_name
-from tfrecords.manifest import manifest_path
+from tfrecords.statistics import label_warning
+
+# A larger share of [UNK] suggests a wrong vocabulary.
+_MAX_UNKNOWN = 0.1
+# Larger shares of the text that are lost suggest other flags.
+_MAX_LOST = 0.1
+# Below this share of wrapped lines, most lines are sentences or paragraphs.
+_MIN_WRAPPED = 0.4
+
+
+@dataclass
+class CreationStatistics:
+    """Counts of what was read and created.
+
+    Attributes:
+        long_sentences: sentences that are longer than any example.
+    """
+
+    text: TextCounts = field(default_factory=TextCounts)
+    long_sentences: int = 0
+    examples: ExampleCounts = field(default_factory=ExampleCounts)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> "CreationStatistics":
+        text, examples = TextCounts(**values["text"]), ExampleCounts(**values["examples"])
+        return cls(text, values["long_sentences"], examples)
+
+
+def text_report(text: TextCounts, job: Job) -> str:
+    """Returns the counts of the text as readable lines, with the warnings."""
+    lines = [
+        f"Read {text.documents:,} documents, {text.sentences:,} sentences, {text.tokens:,} tokens "
+        f"({text.unknown_tokens / text.tokens:.3%} [UNK])."
+    ]
+    if text.left_out:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in text.left_out.items())
+        lines.append(f"Cleaning dropped lines or sentences: {rules}.")
+    if text.empty_documents or text.empty_sentences:
+        lines.append(
+            f"Skipped {text.empty_sentences:,} lines and {text.empty_documents:,} documents "
+            "without tokens."
+        )
+    return "\n".join([*lines, *text_warnings(text, job)])
+
+
+def text_warnings(text: TextCounts, job: Job) -> list[str]:
+    """Returns warnings about the text, or about flags that do not suit it."""
+    lines = describe_problems(job.input_files, text.invalid_lines)
+    files, separator = len(job.input_files), job.text.layout.document_separator
+    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
+        lines.append(
+            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
+            "language and that --do_lower_case matches the vocabulary."
+        )
+    if text.wrapped_lines > _MIN_WRAPPED * text.lines:
+        lines.append(
+            f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
+            "are full and end in mid-sentence. Every line was read as a sentence or paragraph, "
+            f"which made {text.documents:,} documents of {files:,} files. --unwrap joins the lines "
+            "of each paragraph and reads each file as one document."
+        )
+    if text.left_out_characters > _MAX_LOST * text.characters:
+        share = text.left_out_characters / text.characters
+        lines.append(
+            f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
+            f"{text.characters:,} characters). --noclean keeps everything."
+        )
+    if separator not in ("blank_line", "file") and text.documents <= files:
+        lines.append(
+            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
+            "files was read as one document."
+        )
+    if problem := _pair_problem(text, job):
+        lines.append(f"WARNING: {problem} --objective=mlm needs no pairs of sentences.")
+    return lines
+
+
+def _pair_problem(text: TextCounts, job: Job) -> str | None:
+    """Returns why the documents yield few pairs of sentences, or only one kind of pair."""
+    objective, single = job.examples.objective, text.single_sentences
+    few = f"{single:,} of {text.documents:,} documents are a single sentence"
+    if objective == "nsp" and text.documents == 1:
+        advice = ""
+        if not _all_json(job):
+            blank = ", or put blank lines between them" if _blank_lines_count(job) else ""
+            advice = f" Name what separates documents with --document_separator{blank}."
+        return (
+            "the text is one document, so there are no random next segments, and the next-sentence "
+            f"task teaches nothing.{advice}"
+        )
+    if objective == "nsp" and single > text.documents / 2:
+        return f"{few}, which only random segments follow.{longer_documents(text, job)}"
+    if objective == "sop" and single > _MAX_LOST * text.sentences:
+        return f"{few}, so they have no order and are left out.{longer_documents(text, job)}"
+    return None
+
+
+def longer_documents(text: TextCounts, job: Job) -> str:
+    """Returns advice on making documents of several sentences."""
+    advice = ""
+    # Files of one line each have no blank lines.
+    if _blank_lines_count(job) and text.documents > len(job.input_files):
+        lines = "every line" if text.single_sentences == text.documents else "many lines"
+        advice += (
+            f" A blank line, which ends a document, follows {lines}: remove those between lines "
+            "that belong together."
+        )
+    if not job.text.split_sentences:
+        advice += " --split_sentences divides lines that hold several sentences."
+    return advice
+
+
+def _blank_lines_count(job: Job) -> bool:
+    """Returns whether blank lines end documents."""
+    return job.text.layout.document_separator == "blank_line" and not _all_json(job)
+
+
+def _all_json(job: Job) -> bool:
+    return all(map(is_json, job.input_files))
 
 
 def example_report(statistics: CreationStatistics, job: Job) -> str:
-    """Returns the statistics of the examples as readable lines."""
+    """Returns the statistics of the examples as readable lines, with the warnings."""
     examples, settings = statistics.examples, job.examples
     fill = examples.tokens / examples.examples / settings.max_seq_length
     predictions = f"{examples.predictions / examples.examples:.2f} predictions each"
@@ -26,7 +148,13 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
         f"Created {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
         f"--max_seq_length filled, {predictions}{labels[settings.objective]}."
     ]
-    lines += _truncation_lines(statistics, job)
+    if settings.objective == "mlm":
+        lines.append(
+            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
+            "without losing a token."
+        )
+    else:
+        lines += _truncation_lines(statistics, job)
     if examples.documents_without_pairs:
         lines.append(
             f"Skipped one-sentence documents without a second segment "
@@ -35,11 +163,30 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
     return "\n".join([*lines, *label_warnings(examples, statistics.text, job)])
 
 
-def written(job: Job) -> str:
-    """Names the files that were written."""
-    first, *others = job.output_files
-    files = f"{first} ... {others[-1]}" if others else first
-    return f"Wrote {files} and {manifest_path(first)}."
+def _truncation_lines(statistics: CreationStatistics, job: Job) -> list[str]:
+    examples = statistics.examples
+    lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
+    lines = [
+        f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
+        f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
+    ]
+    if lost > _MAX_LOST:
+        split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
+        lines.append(
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
+            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
+        )
+    return lines
+
+
+def label_warnings(examples: ExampleCounts, text: TextCounts, job: Job) -> list[str]:
+    """Returns a warning if nearly all pairs are of one kind."""
+    # `text_warnings` has said it of a text of one document.
+    if job.examples.objective == "mlm" or text.documents == 1:
+        return []
+    positive = examples.random_next + examples.swapped
+    warning = label_warning(positive, examples.examples, "the examples")
+    return [warning] if warning else []
 
 
 def next_steps(job: Job, input_file: str, num_examples: int) -> str:
@@ -50,7 +197,9 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
         input_file: the names or the glob of the output files.
         num_examples: the number of examples in them.
     """
-    device = _device_type()
+    # The fastest of this machine.
+    found = {device.device_type for device in tf.config.list_physical_devices()}
+    device = next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)
     start = suggest_start(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
     inspect = command_line("tfrecords.inspect", input_file=input_file)
     train = command_line(
@@ -66,30 +215,3 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
         f"Next, inspect the examples and train on them:\n  {inspect}\n  {train}\n"
         f"The flags suit this amount of text and a {device}; training says how long it will take."
     )
-
-
-def _device_type() -> str:
-    """Returns the kind of the fastest devices of this machine."""
-    found = {device.device_type for device in tf.config.list_physical_devices()}
-    return next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)
-
-
-def _truncation_lines(statistics: CreationStatistics, job: Job) -> list[str]:
-    examples = statistics.examples
-    if job.examples.objective == "mlm":
-        return [
-            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
-            "without losing a token."
-        ]
-    lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
-    lines = [
-        f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
-        f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
-    ]
-    if lost > MAX_LOST:
-        split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
-        lines.append(
-            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
-            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
-        )
-    return lines

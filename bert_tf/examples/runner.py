@@ -1,26 +1,77 @@
-"""Opens the runner of a job: processes on this machine, or Apache Beam."""
+"""Runs the steps of data creation in processes on this machine, or on Apache Beam."""
 
 import contextlib
+from collections import deque
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-from bert_tf.examples.creation import Runner
+from bert_tf.corpus.compression import estimate_content_bytes
 from bert_tf.examples.job import Job
-from bert_tf.examples.local import LocalRunner
-from bert_tf.workers import Workers, available_cores
+from bert_tf.examples.plan import ShardPart
+from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
+from bert_tf.examples.work_folder import WorkFolder
+from bert_tf.workers import Task, Workers, available_cores
+from tfrecords.progress import progress_bar
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).
 _BYTES_PER_WORKER = 2**27
 
 
+class LocalRunner:
+    """Runs the steps on `workers` and shows their progress."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def tokenize(self, job: Job, folder: WorkFolder) -> None:
+        """Turns every block of the input into a chunk."""
+        size = estimate_content_bytes(job.input_files) or None
+        with progress_bar(total=size, desc="Tokenizing", unit="B", unit_scale=True) as progress:
+            tasks = (
+                (tokenize_block, job, folder, *numbered)
+                for group in range(len(job.groups))
+                for numbered in read_group(job, folder, group)
+            )
+            for (*_, block), _ in self._workers.results(tasks):
+                progress.update(len(block.data))
+
+    def make_shards(
+        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
+    ) -> None:
+        """Creates shards, each given as a list of its parts."""
+        parts_of = {parts[0].shard: parts for parts in shards}
+        parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
+        all_parts = [part for parts in shards for part in parts]
+        examples = 0
+        with progress_bar(
+            total=sum(part.tokens for part in all_parts),
+            desc="Creating examples",
+            unit=" tokens",
+            unit_scale=True,
+        ) as progress:
+            # Joins go first, because until then, the parts of a shard double its disk space.
+            joins: deque[Task] = deque()
+            tasks = ((make_part, job, folder, chunk_names, part) for part in all_parts)
+            for task, result in self._workers.results(tasks, first=joins):
+                if task[0] is not make_part:
+                    continue
+                part = task[-1]
+                examples += result
+                progress.set_postfix(examples=f"{examples:,}", refresh=False)
+                progress.update(part.tokens)
+                parts_left[part.shard] -= 1
+                if not parts_left[part.shard]:
+                    joins.append((join_shard, job, folder, parts_of[part.shard]))
+
+
 @contextlib.contextmanager
-def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[Runner]:
+def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[LocalRunner]:
     """Yields the runner, with its worker processes running.
 
     Args:
-        name: "local", or the name of a runner of Apache Beam.
+        name: "local", or the name of a runner of Apache Beam, for a `BeamRunner` instead.
         num_workers: processes of the local runner.
         beam_options: further Beam options, as on its command line.
 

@@ -7,7 +7,6 @@ already exists. Runners decide where the steps run.
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,21 +24,8 @@ from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import join_files, write_records
 
 
-@dataclass(frozen=True)
-class NumberedBlock:
-    """Block `index` of input group `group`."""
-
-    group: int
-    index: int
-    block: Block
-
-    @property
-    def chunk_name(self) -> str:
-        return f"{self.group:06}-{self.index:06}"
-
-
-def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlock]:
-    """Yields the blocks of an input group that have not been tokenized yet.
+def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, Block]]:
+    """Yields the blocks of an input group that have not been tokenized yet, and their names.
 
     Raises:
         OSError: an input cannot be read.
@@ -49,22 +35,22 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[NumberedBlo
     else:
         blocks = read_blocks(job.groups[group], job.block_bytes, job.text.layout)
     for index, block in enumerate(blocks):
-        numbered = NumberedBlock(group, index, block)
-        if not folder.has_chunk(numbered.chunk_name):
-            yield numbered
+        name = f"{group:06}-{index:06}"
+        if not folder.has_chunk(name):
+            yield name, block
 
 
-def tokenize_block(job: Job, folder: WorkFolder, numbered: NumberedBlock) -> None:
-    """Turns a block into a chunk."""
+def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> None:
+    """Turns a block into the chunk of this name."""
     tokenizer = _tokenizer(job.examples.vocab, job.text.lower_case)
-    chunk, text = make_chunk(numbered.block, tokenizer, job.text)
+    chunk, text = make_chunk(block, tokenizer, job.text)
     lengths = np.diff(chunk.sentence_starts)
     counts = {
         "tokens": len(chunk.token_ids),
         "long_sentences": int(np.count_nonzero(lengths > job.examples.max_seq_length - 3)),
         "text": dataclasses.asdict(text),
     }
-    folder.save_chunk(numbered.chunk_name, chunk, counts)
+    folder.save_chunk(name, chunk, counts)
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:

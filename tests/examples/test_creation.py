@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.create_pretraining_data import run
-from bert_tf.examples import creation, local, plan, steps
+from bert_tf.examples import creation, plan, runner, steps
 
 INPUTS = b'{"shards": [], "inputs": ["text.txt"]}'
 
@@ -123,21 +123,21 @@ def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, funct
         return real(*arguments)
 
     # The runner tells parts from joins by the function, so both must change.
-    monkeypatch.setattr(local, function, breaking)
+    monkeypatch.setattr(runner, function, breaking)
     with pytest.raises(OSError, match="No space left"):
         run(options(overwrite=True))
     assert (folder / "out" / "data.unfinished").exists()
     # The old files stay until the new text proves to be good.
     assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
-    monkeypatch.setattr(local, function, counting)
+    monkeypatch.setattr(runner, function, counting)
     run(options())
     assert _bytes(folder) == finished
-    monkeypatch.setattr(local, function, real)
+    monkeypatch.setattr(runner, function, real)
     if function == "tokenize_block":
         blocks = calls["after"] + at
         calls["after"] = 0
         shutil.rmtree(folder / "out")
-        monkeypatch.setattr(local, function, counting)
+        monkeypatch.setattr(runner, function, counting)
         run(options())
         assert calls["after"] == blocks
 
@@ -271,7 +271,7 @@ def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, dam
     """Oracle: the bytes of the undisturbed run."""
     shutil.rmtree(folder / "out")
     with monkeypatch.context() as patch:
-        patch.setattr(local, "join_shard", None)
+        patch.setattr(runner, "join_shard", None)
         with pytest.raises(TypeError):
             run(options())
     for path in (folder / "out" / "data.unfinished").glob(damage):
@@ -351,10 +351,10 @@ def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypa
     shutil.rmtree(folder / "out")
     for error in (OSError("No space left"), ValueError("no such segmenter")):
         with monkeypatch.context() as patch:
-            patch.setattr(local, "make_part", lambda *_, error=error: _raise(error))
+            patch.setattr(runner, "make_part", lambda *_, error=error: _raise(error))
             with pytest.raises(type(error), match=str(error)):
                 run(options())
-    monkeypatch.setattr(local, "tokenize_block", None)
+    monkeypatch.setattr(runner, "tokenize_block", None)
     run(options())
     assert _bytes(folder) == finished
 

@@ -168,7 +168,8 @@ def shortened(items: Sequence[str], most: int = 5) -> str:
 
 def similar(name: str, names: Sequence[str]) -> str:
     """Returns the names most like a wrong one, as the end of a message; "" if there are none."""
-    found = difflib.get_close_matches(name, names)
+    known = {other.lower(): other for other in names}
+    found = [known[x] for x in difflib.get_close_matches(name.lower(), known)]
     return f"; similar names are {', '.join(found)}" if found else ""
 
 

@@ -22,7 +22,7 @@ CONLL_FORM = (
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
 # The line with which Excel states the delimiter.
-_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?(?=\n)', re.IGNORECASE)
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
 _COMPRESSED = {"gz", "bz2", "xz", "zst", "zip"}
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')

@@ -42,7 +42,7 @@ def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
-@pytest.mark.parametrize("first", ["sep={}\r\n", '\ufeff"sep={}"\n', "SEP={}\n"])
+@pytest.mark.parametrize("first", ["sep={}\r\n", '\ufeff"sep={}"\n', "SEP={0}{0}{0}\n"])
 def test_delimiters_that_excel_states(tmp_path, name, delimiter, first):
     """Oracle: by hand; lines keep their numbers, and fields may be quoted."""
     rows = 'text,x;y\n"a ""b""",1\n'.replace(",", delimiter)

@@ -115,6 +115,8 @@ def test_scores_and_files_do_not_depend_on_windows(length, tmp_path, monkeypatch
         abs=1e-5,
     )
     assert {*_task().metrics} == {*scores} - {"f1_Y", "invalid_tags"}
+    with pytest.raises(ValueError, match="accuracy, loss, f1_X; similar names are f1_X"):
+        _task().with_metric("f1_x")
     assert _task().with_metric("f1_X").check_metric(features) is None
     assert _task().write_predictions(str(tmp_path), "dev", outputs, features) == [
         "predictions_dev.tsv",

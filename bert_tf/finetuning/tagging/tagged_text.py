@@ -2,8 +2,9 @@
 
 import functools
 import itertools
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from tfrecords.progress import counted, say
 
 # The most tags that a message shows.
 _TAGS_SHOWN = 9
+# Where a second tag begins, as in B-PER|I-LOC.
+_SEVERAL = re.compile(r"[^\w-] ?[BIMESLUW]-")
 
 
 class Sentence(NamedTuple):
@@ -95,34 +98,6 @@ class TaggedText:
         sentence = next(sentence for sentence in self.sentences if tag in sentence.tags)
         return sentence.lines[list(sentence.tags).index(tag)]
 
-    def with_tags(self, change: Callable[[Sequence[str]], Sequence[str]]) -> "TaggedText":
-        """Returns the text with other tags, from those of each sentence."""
-        documents = [[s._replace(tags=change(s.tags)) for s in x] for x in self.documents]
-        return replace(self, documents=documents)
-
-    def spelled(self) -> "TaggedText":
-        """Returns the text with tags of entities in the usual spelling, such as "B-PER"."""
-        names = spellings(set(self.tags))
-        return self.with_tags(lambda tags: [names.get(tag, tag) for tag in tags])
-
-    def in_bio(self) -> "TaggedText":
-        """Returns the text with tags of entities, in the usual spelling, in BIO.
-
-        Raises:
-            ValueError: a tag is of no scheme.
-        """
-        for tag in odd_tags(set(self.tags)):
-            raise ValueError(
-                f'{self.path}, line {self.line_of(tag)}: the tag "{tag}" is neither "O" nor '
-                'of the form "B-TYPE" or "I-TYPE", as other tags are'
-            )
-        return self if self.scheme == "BIO" else self.with_tags(to_bio)
-
-    @functools.cached_property
-    def scheme(self) -> str:
-        """The scheme of tags of entities."""
-        return scheme_of([sentence.tags for sentence in self.sentences])
-
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
     """Returns the tags of a training set, in BIO if they are of entities, with "O" first.
@@ -130,9 +105,9 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
     Raises:
         ValueError: there are no tags, all are the same, or one is malformed.
     """
-    text = text.spelled()
-    has_entities = tag_entities(text.tags)
-    tags = set(text.in_bio().tags if has_entities else text.tags)
+    tags = {*text.tags}
+    if has_entities := tag_entities(tags) or bool(spellings(tags)):
+        tags = {*_in_bio(text)[0].tags}
     names = sorted(sorted_classes(tags), key=lambda tag: tag != "O")
     if not names:
         raise ValueError(
@@ -149,6 +124,11 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
             f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
             "them, replace each number n by names[n]; in Hugging Face datasets, names is "
             "dataset.features['ner_tags'].feature.names."
+        )
+    elif several := [name for name in names if has_entities and _SEVERAL.search(name)]:
+        say(
+            f"WARNING: {text.path}: tags such as {several[0]} hold several tags, and each "
+            "combination counts as a type of its own: keep one tag for each word."
         )
     elif "O" in names and not has_entities:
         say(
@@ -168,9 +148,11 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     Raises:
         ValueError: a tag is malformed, or none is known.
     """
-    spelled = text.spelled()
-    if tag_entities(labels) and any(map(is_entity_tag, spelled.tags)):
-        text = _to_bio(text, spelled)
+    tags = {*text.tags}
+    if tag_entities(labels) and (any(map(is_entity_tag, tags)) or spellings(tags)):
+        text, messages = _in_bio(text)
+        for message in messages:
+            say(message)
     _warn_about_words(text)
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
@@ -187,23 +169,39 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     return text
 
 
-def _to_bio(text: TaggedText, spelled: TaggedText) -> TaggedText:
-    """Returns the text in BIO; prints what is converted and what breaks the scheme."""
-    in_bio, scheme = spelled.in_bio(), spelled.scheme
-    changed = next((x for x in zip(text.tags, spelled.tags, strict=True) if x[0] != x[1]), None)
-    if changed:
-        say(f'{text.path}: read the tag "{changed[0]}" as "{changed[1]}", and others likewise.')
+def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
+    """Returns the text in BIO, and messages on what is converted and what breaks the scheme.
+
+    Raises:
+        ValueError: a tag is of no scheme.
+    """
+    names = spellings({*text.tags})
+    tags = [[names.get(tag, tag) for tag in sentence.tags] for sentence in text.sentences]
+    for tag in odd_tags({*itertools.chain(*tags)}):
+        raise ValueError(
+            f'{text.path}, line {text.line_of(tag)}: the tag "{tag}" is neither "O" nor of the '
+            'form "B-TYPE" or "I-TYPE", as other tags are'
+        )
+    scheme, messages = scheme_of(tags), []
+    if names:
+        tag = next(tag for tag in text.tags if tag in names)
+        messages.append(
+            f'{text.path}: read the tag "{tag}" as "{names[tag]}", and others likewise.'
+        )
     if scheme != "BIO":
-        say(f"{text.path}: converted the tags from {scheme} to BIO.")
-    found = [(s.lines[i], s.tags[i]) for s in spelled.sentences for i in breaks(s.tags)]
+        messages.append(f"{text.path}: converted the tags from {scheme} to BIO.")
+    pairs = zip(text.sentences, tags, strict=True)
+    found = [(s.lines[i], x[i]) for s, x in pairs for i in breaks(x)]
     if found and scheme not in ("IOB1", "IOE"):
         line, tag = found[0]
-        say(
+        messages.append(
             f"WARNING: {text.path}: {len(found):,} of {len(text.tags):,} tags break {scheme}, the "
             f'first in line {line}: "{tag}" follows no tag of its type. As in conlleval, it begins '
             "an entity."
         )
-    return in_bio
+    rest = iter(tags if scheme == "BIO" else map(to_bio, tags))
+    documents = [[s._replace(tags=next(rest)) for s in document] for document in text.documents]
+    return replace(text, documents=documents), messages
 
 
 def _warn_about_words(text: TaggedText) -> None:

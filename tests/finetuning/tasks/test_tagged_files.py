@@ -109,6 +109,7 @@ def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
             "PER O",
             "tags such as PER do not say where entities begin",
         ),
+        ("train", "a B-X/I-Y|b O", "O B-X/I-Y", "B-X/I-Y O", "tags such as B-X/I-Y hold several"),
         ("train", "a 3|b 10", "3 10", "3 10", "the tags are numbers"),
         ("train", "0-2 O|3-4 B-X", "O B-X", "O B-X", 'words have no letter, such as "0-2"'),
         ("train", "a B-X|, O|文 O|5 O", "O B-X", "B-X O O O", ""),

@@ -1,7 +1,6 @@
 """The table of fine-tuning tasks."""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 
 from bert_tf.config import BertConfig, Head
@@ -15,11 +14,11 @@ from tfrecords.progress import say
 
 # Tasks without options.
 TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS, *swag.TASKS)}
-# Tasks made from the flags and, if the model is trained already, from its head.
-MAKERS: dict[str, Callable[[FineTuningOptions, Head | None], Task]] = {
-    "ner": functools.partial(tagged_files.make_tagging, "ner"),
-    "squad": squad.squad,
-    "squad2": squad.squad2,
+# Tasks made from their name, the flags and, if the model is trained already, from its head.
+MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
+    "ner": tagged_files.make_tagging,
+    "squad": squad.make_squad,
+    "squad2": squad.make_squad,
     csv_tables.NAME: csv_tables.make_task,
 }
 # Source: google-research/bert run_classifier.py and run_squad.py.
@@ -82,7 +81,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """
     name = task_name(options.task)
     options = with_length(options, name)
-    task = _official(TASKS[name], head) if name in TASKS else MAKERS[name](options, head)
+    task = _official(TASKS[name], head) if name in TASKS else MAKERS[name](name, options, head)
     check_task_flags(options, task.flags)
     return task.with_metric(options.metric) if options.metric else task
 

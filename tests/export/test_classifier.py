@@ -171,7 +171,7 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
     if kind != "multiple_choice":
         name = {"tagger": "ner", "span": "squad"}[kind]
         options = FineTuningOptions(task=name, output_dir="x", do_predict=True)
-        task = MAKERS[name](with_length(options, name), Head(kind, labels))
+        task = MAKERS[name](name, with_length(options, name), Head(kind, labels))
     module = task.serving(model, WordPieceTokenizer(VOCAB), 128)
     inputs = [tf.constant(x) for x in inputs]
     expected, found = module.__call__(*inputs), tf.saved_model.load(folder)(*inputs)

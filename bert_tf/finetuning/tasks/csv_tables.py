@@ -27,7 +27,7 @@ _FLAGS = (
 _TEST = "test"
 
 
-def make_task(options: FineTuningOptions, head: Head | None) -> Task:
+def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     """Creates the task of the user's files.
 
     Args:
@@ -38,11 +38,11 @@ def make_task(options: FineTuningOptions, head: Head | None) -> Task:
         OSError: the training file cannot be read.
     """
     if options.label_type == "tags":
-        return make_tagging(NAME, options, head)
+        return make_tagging(name, options, head)
     reader = _Reader(options)
     head = head or reader.head(options.train_file)
     shared = dict(
-        name=NAME,
+        name=name,
         pairs=bool(options.text_b_column),
         has_dev=bool(options.dev_file or not options.train_file),
         # Reading shows whether it has targets; without them, it is predicted all the same.

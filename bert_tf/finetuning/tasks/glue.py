@@ -73,11 +73,7 @@ _MNLI = GlueFiles(
     **_SENTENCES,
     label="gold_label",
     labels=_NLI,
-    names={
-        "dev": ("dev_matched.tsv",),
-        "test": ("test_matched.tsv",),
-        _AX: _AX_FILES,
-    },
+    names={"dev": ("dev_matched.tsv",), "test": ("test_matched.tsv",), _AX: _AX_FILES},
 )
 _QNLI = GlueFiles(folder="QNLI", text_a="question", text_b="sentence", labels=_ENTAILMENT)
 _RTE = GlueFiles(folder="RTE", **_SENTENCES, labels=_ENTAILMENT)

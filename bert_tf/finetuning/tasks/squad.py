@@ -22,14 +22,8 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.writer import atomic_write
 
 _FLAGS = (
-    "data_dir",
-    "train_file",
-    "dev_file",
-    "test_file",
-    "doc_stride",
-    "max_query_length",
-    "n_best_size",
-    "max_answer_length",
+    *("data_dir", "train_file", "dev_file", "test_file"),
+    *("doc_stride", "max_query_length", "n_best_size", "max_answer_length"),
 )
 
 
@@ -160,18 +154,10 @@ def _json(content: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def squad(options: FineTuningOptions, head: Head | None = None) -> SquadTask:
-    """Creates the task for SQuAD 1.1 from the flags."""
-    return _make(options, None)
-
-
-def squad2(options: FineTuningOptions, head: Head | None = None) -> SquadTask:
-    """Creates the task for SQuAD 2.0, with unanswerable questions, from the flags."""
-    return _make(options, options.null_score_diff_threshold or 0.0)
-
-
-def _make(options: FineTuningOptions, threshold: float | None) -> SquadTask:
+def make_squad(name: str, options: FineTuningOptions, head: Head | None = None) -> SquadTask:
+    """Creates the task from the flags: "squad", or "squad2" with unanswerable questions."""
     check_lengths(options.max_seq_length, options.max_query_length)
     windows = WindowOptions(options.doc_stride, options.max_query_length)
     limits = Limits(options.n_best_size or 20, options.max_answer_length or 30)
+    threshold = None if name == "squad" else options.null_score_diff_threshold or 0.0
     return SquadTask(windows, limits, threshold, bool(options.test_file))

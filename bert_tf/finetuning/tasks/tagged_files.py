@@ -26,10 +26,7 @@ _NAMES = {
     "test": ("test.txt", "eng.testb"),
 }
 _FLAGS = ("train_file", "dev_file", "test_file", "text_column", "label_column")
-_OWN_FLAGS = {
-    _NER: ("data_dir", "document_context", "feature_based"),
-    "csv": ("label_type",),
-}
+_OWN_FLAGS = {_NER: ("data_dir", "document_context", "feature_based"), "csv": ("label_type",)}
 
 
 def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> TaggingTask:

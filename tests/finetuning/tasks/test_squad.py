@@ -92,10 +92,7 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     assert not any(name.startswith("test_") for name in results)
     _write(tmp_path / "scored.json", 20, seed=2)
     scored = Options(
-        task="squad2",
-        output_dir=str(run),
-        do_eval=True,
-        test_file=str(tmp_path / "scored.json"),
+        task="squad2", output_dir=str(run), do_eval=True, test_file=str(tmp_path / "scored.json")
     )
     evaluated = run_finetuning.run(scored)
     assert evaluated["eval_best_f1"] == results["eval_best_f1"] and evaluated["test_f1"] > 0.9

@@ -7,6 +7,7 @@ from tqdm import tqdm
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SHORTEST_BAR = 10  # columns
+_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # In the environment, because processes that a command starts are as quiet as it is.
 _QUIET = "BERT_TF_QUIET"
 
@@ -52,6 +53,14 @@ class _Lines(tqdm):
 def counted(count: int, noun: str) -> str:
     """Returns a count with its noun, such as "1 example" or "2,000 examples"."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """Returns a duration in its largest suitable unit, such as "2.5 hours"."""
+    for unit, size in _UNITS:
+        if seconds >= 1.5 * size:
+            return f"{round(seconds / size, 1 if seconds < 10 * size else None):,} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 def progress_bar(

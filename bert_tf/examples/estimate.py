@@ -16,6 +16,7 @@ from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
 from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
+from tfrecords.progress import duration
 
 _SAMPLES = 8
 
@@ -49,7 +50,7 @@ def estimate(job: Job, num_workers: int) -> str:
             f"Output: about {text.tokens * scale:,.0f} tokens of text and, with "
             f"--dupe_factor={job.dupe_factor}, {examples.examples * passes:,.0f} examples in "
             f"{num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
-            f"Time: about {_duration(seconds)} with --num_workers={num_workers}.",
+            f"Time: about {duration(max(2, seconds))} with --num_workers={num_workers}.",
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
             "the job runs.",
             *text_warnings(text, job),
@@ -102,10 +103,3 @@ def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
                 size += len(record) + 16  # TFRecord adds a length and two checksums.
             counts += chunk_counts
     return counts, size
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(2, round(seconds))} seconds"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} hours {minutes} minutes" if hours else f"{minutes} minutes"

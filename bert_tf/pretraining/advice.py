@@ -13,6 +13,7 @@ from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import shortened
+from tfrecords.progress import duration
 from tfrecords.reader import sample_batch
 from tfrecords.statistics import label_warning, prediction_warning
 from tfrecords.vocabulary import Vocabulary
@@ -20,7 +21,6 @@ from tfrecords.vocabulary import Vocabulary
 # The share of the devices' peak that training reaches, as measured on the CPU (docs/results.md):
 # about 0.35 for base and 0.12 to 0.2 for tiny and mini, whose narrow products fill them less.
 _BASE_UTILIZATION, _BASE_WIDTH = 0.35, 768
-_UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # A model that has learned nothing nearly always predicts the most frequent token.
 _NO_BETTER = 1.1
 
@@ -48,19 +48,12 @@ def announce_duration(
         each = flops_per_sequence(config, records.max_seq_length, records.max_predictions_per_seq)
         flops += steps * phase.train_batch_size * each
     utilization = _BASE_UTILIZATION * min(1.0, math.sqrt(config.hidden_size / _BASE_WIDTH))
-    duration = _in_words(flops / (utilization * peak_flops))
+    time = duration(flops / (utilization * peak_flops))
     return (
-        f"{phases[-1].until_step - step:,} steps will take roughly {duration}, if they reach "
+        f"{phases[-1].until_step - step:,} steps will take roughly {time}, if they reach "
         f"{utilization:.0%} of the devices' {peak_flops / 1e12:,.3g} TFLOP/s. After the first "
         "steps, the progress bar shows a better estimate."
     )
-
-
-def _in_words(seconds: float) -> str:
-    for unit, size in _UNITS:
-        if seconds >= 1.5 * size:
-            return f"{round(seconds / size, 1 if seconds < 10 * size else None):,} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def record_warnings(

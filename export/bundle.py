@@ -73,11 +73,7 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
-    """Writes the folder, whole or not at all.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Writes the folder, whole or not at all."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.weights.formats import huggingface
     from export.archive import write_archive

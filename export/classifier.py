@@ -59,11 +59,7 @@ class Options(ExportOptions, FineTunedOptions):
 
 
 def run(options: Options) -> None:
-    """Exports the best weights of a fine-tuning run.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports the best weights of a fine-tuning run."""
     example_call = export_classifier(
         options.checkpoint,
         options.output_dir,

@@ -67,11 +67,7 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
-    """Exports the encoder of a checkpoint, and prints what was written and what to run next.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports the encoder of a checkpoint, and prints what was written and what to run next."""
     print(write(options))
     preprocessor = command_line(
         "export.preprocessor",

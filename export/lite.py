@@ -99,11 +99,7 @@ class _Source:
 
 
 def run(options: Options) -> None:
-    """Exports a model, compares it with the original, and prints what was written.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports a model, compares it with the original, and prints what was written."""
     import tensorflow as tf
 
     from bert_tf.inference.lite import runner

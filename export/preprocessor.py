@@ -59,11 +59,7 @@ class Options(VocabularyOptions):
 
 
 def run(options: Options) -> None:
-    """Exports the preprocessor, and prints what was written and what to run next.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Exports the preprocessor, and prints what was written and what to run next."""
     print(write(options))
     check = command_line("export.check", saved_model_dir=options.output_dir)
     say(f"Next: {check}")

@@ -10,7 +10,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from absl import flags, logging
 
@@ -26,20 +26,13 @@ from tfrecords.process import (
 )
 from tfrecords.progress import be_quiet, shows_bars
 
-
-class _Kind(NamedTuple):
-    """A type of values: how messages call it, and what defines a flag of it."""
-
-    need: str
-    define: Callable
-
-
-_KINDS = {
-    str: _Kind("a string", flags.DEFINE_string),
-    int: _Kind("an integer", flags.DEFINE_integer),
-    float: _Kind("a number", flags.DEFINE_float),
-    bool: _Kind("true or false", flags.DEFINE_boolean),
-    tuple: _Kind("strings", flags.DEFINE_multi_string),
+# How messages call the types of values.
+_NEEDS = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    tuple: "strings",
 }
 _HELP = {"h", "help", "helpfull"}
 VERSION = f"bert-tf {__version__}"
@@ -106,9 +99,7 @@ class Options:
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
-                raise ValueError(
-                    f"--{name} is {value!r}: it must be {_KINDS[value_type(field)].need}"
-                )
+                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[value_type(field)]}")
             if isinstance(value, str):
                 _check_string(name, value)
             choices = field.metadata["choices"]
@@ -263,7 +254,9 @@ def _parse(options_type: type) -> list[str]:
     except flags.UnrecognizedFlagError as error:
         message = _unknown_flag(error.flagname, options_type)
     except flags.IllegalFlagValueError as error:
-        message = _illegal_value(str(error))
+        name, value = re.match(r"flag --(\w+)=(.*?): ", str(error), re.S).groups()
+        kind = bool if flags.FLAGS[name].boolean else int
+        message = f"--{name} is {value!r}: it must be {_NEEDS[kind]}"
     except flags.Error as error:
         message = str(error).removeprefix("ERROR:: ")
     except UnicodeDecodeError as error:
@@ -284,18 +277,6 @@ def _unknown_flag(name: str, options_type: type) -> str:
     return f"--{name} is not a flag of this command: {answer}"
 
 
-def _illegal_value(message: str) -> str:
-    """Turns absl's "flag --NAME=VALUE: REASON" into our style."""
-    if not (found := re.match(r"flag --(\w+)=(.*?): ", message, re.S)):
-        return message
-    name, value = found.groups()
-    flag = flags.FLAGS[name]
-    if choices := getattr(flag.parser, "enum_values", None):
-        return f"--{name}={value}: choose one of {', '.join(choices)}"
-    need = next(kind.need for type_, kind in _KINDS.items() if type_.__name__ == flag.flag_type())
-    return f"--{name} is {value!r}: it must be {need}"
-
-
 def _parsed_options(options_type: type, extra: list[str]) -> Any:
     fields = dataclasses.fields(options_type)
     values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
@@ -314,19 +295,27 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
             # An alias sets the flag itself, too.
             if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
                 raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
-    for name, value in values.items():
-        if isinstance(value, str) and value.startswith("~/"):
-            # Shells do not expand "~" after "--flag=".
-            values[name] = os.path.expanduser(value)
-    return options_type(**values)
+    return options_type(
+        **{
+            field.name: _converted(values[field.name], value_type(field))
+            for field in fields
+            if values[field.name] is not None
+        }
+    )
+
+
+def _converted(value: Any, kind: type) -> Any:
+    """Returns the value of a flag; the text itself if it is no such number."""
+    if kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(value)
+    # Shells do not expand "~" after "--flag=".
+    return os.path.expanduser(value) if str(value).startswith("~/") else value
 
 
 def _define_flag(field: dataclasses.Field) -> None:
-    default = None if is_required(field) else field.default
-    if choices := field.metadata["choices"]:
-        flags.DEFINE_enum(flag_name(field), default, choices, None)
-    else:
-        _KINDS[value_type(field)].define(flag_name(field), default, None)
+    kinds = {bool: flags.DEFINE_boolean, tuple: flags.DEFINE_multi_string}
+    kinds.get(value_type(field), flags.DEFINE_string)(flag_name(field), None, None)
     for alias in field.metadata["aliases"]:
         flags.DEFINE_alias(alias, field.name)
 

@@ -32,11 +32,7 @@ class Options(command.Options):
 
 
 def run(options: Options) -> None:
-    """Writes the zip file and prints what is in it and what is missing.
-
-    Raises:
-        ValueError, OSError: one line that names the folder or file and what to do.
-    """
+    """Writes the zip file and prints what is in it and what is missing."""
     from bert_tf.finetuning.runs.submission import write_submission
 
     files, missing = write_submission(options.runs, options.output_file)

@@ -113,11 +113,7 @@ def _parts(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[Encod
 
 
 def extract_features(options: ExtractionOptions) -> None:
-    """Writes the vectors.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Writes the vectors."""
     files = expand_files(options.input_file)
     if len(files) > 1:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")

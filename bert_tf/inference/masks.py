@@ -157,11 +157,7 @@ def _dense(rows: Sequence[np.ndarray], padding: int) -> tf.Tensor:
 
 
 def fill_mask(options: FillMaskOptions) -> None:
-    """Prints the answers; everything else goes to standard error.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Prints the answers; everything else goes to standard error."""
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
     total = without = 0
@@ -181,11 +177,7 @@ def fill_mask(options: FillMaskOptions) -> None:
 
 
 def load_filler(options: FillMaskOptions) -> MaskFiller:
-    """Loads the model and its tokenizer.
-
-    Raises:
-        ValueError, OSError: the checkpoint cannot be used; says why.
-    """
+    """Loads the model and its tokenizer."""
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     if "masked_lm" not in {part_of(name) for name in checkpoint.tensors}:
         raise ValueError(

@@ -89,11 +89,7 @@ class Predictor:
 
 
 def predict(options: PredictOptions) -> None:
-    """Prints the predictions; everything else goes to standard error.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Prints the predictions; everything else goes to standard error."""
     with contextlib.redirect_stdout(sys.stderr):
         predictor = load_predictor(options)
     for examples in read_examples(options, predictor.signature, predictor.columns):
@@ -113,11 +109,7 @@ def predict(options: PredictOptions) -> None:
 
 
 def load_predictor(options: PredictOptions) -> Predictor:
-    """Loads the best weights of a fine-tuned model, or a LiteRT model.
-
-    Raises:
-        ValueError, OSError: the checkpoint cannot be used; says why.
-    """
+    """Loads the best weights of a fine-tuned model, or a LiteRT model."""
     open_module = _lite_module if options.checkpoint.endswith(LITE) else _module
     return Predictor(open_module(options), options.batch_size)
 

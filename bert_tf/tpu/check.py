@@ -67,12 +67,7 @@ def check_step(
 
 
 def check(options: TpuCheckOptions) -> None:
-    """Prints the report.
-
-    Raises:
-        ValueError, OSError: a flag is wrong, or the step does not fit; one line that names the
-            flag and what to do.
-    """
+    """Prints the report."""
     config = _read_config(options)
     topology = Topology.parse(options.topology)
     size, rest = divmod(options.train_batch_size, topology.num_replicas)

@@ -124,11 +124,7 @@ def _sources(line: EncodedLine) -> list[str]:
 
 
 def load_explorer(options: ExplorerOptions) -> Explorer:
-    """Loads the model and its tokenizer.
-
-    Raises:
-        ValueError, OSError: the checkpoint cannot be used; says why.
-    """
+    """Loads the model and its tokenizer."""
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     length = options.max_seq_length or min(64, checkpoint.spec.config.max_position_embeddings)
     check_length(checkpoint.spec.config, length)

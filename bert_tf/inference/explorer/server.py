@@ -127,11 +127,7 @@ def _text(body: bytes) -> bytes | None:
 
 
 def explore(options: ExplorerOptions) -> None:
-    """Writes the page, or serves it until Ctrl-C.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do.
-    """
+    """Writes the page, or serves it until Ctrl-C."""
     explorer = load_explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]

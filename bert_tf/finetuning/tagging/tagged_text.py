@@ -184,7 +184,7 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
         )
     scheme, messages = scheme_of(tags), []
     if names:
-        tag = next(tag for tag in text.tags if tag in names)
+        tag = max(sorted(names), key=lambda tag: names[tag] != "O")
         messages.append(
             f'{text.path}: read the tag "{tag}" as "{names[tag]}", and others likewise.'
         )

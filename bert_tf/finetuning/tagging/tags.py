@@ -104,23 +104,16 @@ def entity_scores(
         gold, predicted: the tags of every sentence, in BIO.
     """
     # Slow to import.
-    from seqeval.metrics.sequence_labeling import get_entities
+    from seqeval.metrics import classification_report
 
-    right, found = (set(get_entities([list(tags) for tags in x])) for x in (gold, predicted))
-    scores = _ratios(right, found)
-    for entity_type in sorted({entity[0] for entity in right | found}):
-        of_type = ({e for e in x if e[0] == entity_type} for x in (right, found))
-        scores[f"f1_{entity_type}"] = _ratios(*of_type)["f1"]
-    return scores
-
-
-def _ratios(right: Set[tuple], found: Set[tuple]) -> dict[str, float]:
-    correct = len(right & found)
-    return {
-        "precision": correct / max(len(found), 1),
-        "recall": correct / max(len(right), 1),
-        "f1": 2 * correct / max(len(found) + len(right), 1),
-    }
+    names = {"precision": "precision", "recall": "recall", "f1": "f1-score"}
+    gold, predicted = ([list(tags) for tags in sentences] for sentences in (gold, predicted))
+    if {*itertools.chain(*gold, *predicted)} == {"O"}:
+        return dict.fromkeys(names, 0.0)
+    report = classification_report(gold, predicted, output_dict=True, zero_division=0)
+    total, *_ = (report.pop(f"{average} avg") for average in ("micro", "macro", "weighted"))
+    scores = {name: float(total[column]) for name, column in names.items()}
+    return scores | {f"f1_{kind}": float(x["f1-score"]) for kind, x in report.items()}
 
 
 def _begins(tags: Sequence[str], index: int) -> bool:

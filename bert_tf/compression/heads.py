@@ -1,5 +1,7 @@
 """Removes the attention heads that a fine-tuned model needs least."""
 
+import contextlib
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +13,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
+from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
@@ -94,16 +97,20 @@ def gated_outputs(
 
     `gates` are the factors of each example, float32 [B, N], for every layer.
     """
-    encoder, rows = model.encoder, model.rows(batch)
-    choices = tf.shape(batch["input_mask"])[1] if model.kind == "multiple_choice" else 1
-    mask = rows["input_mask"]
-    x = encoder.embeddings(rows["input_word_ids"], rows["input_type_ids"], training=False)
-    allowed = encoder.attention_mask(mask)
-    for index, factors in enumerate(gates):
-        factors = tf.repeat(factors, choices, axis=0)
-        x = encoder.block(index)(x, allowed, gates=factors, training=False)
-    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, mask)}
-    return model.logits(outputs, batch)
+    with contextlib.ExitStack() as stack:
+        for index, factors in enumerate(gates):
+            attention = model.encoder.block(index).attention
+            stack.enter_context(dense_inputs(attention, functools.partial(_gated, factors)))
+        return model(batch, training=False)
+
+
+def _gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
+    """Multiplies what the heads compute, the input [B, S, N D] of the output projection."""
+    if name != "output":
+        return x
+    # With a row for every choice.
+    factors = tf.repeat(factors, tf.shape(x)[0] // tf.shape(factors)[0], axis=0)
+    return x * tf.repeat(factors, x.shape[2] // factors.shape[1], axis=1)[:, tf.newaxis]
 
 
 def least_important(importance: Sequence[np.ndarray], share: float) -> dict[int, list[int]]:

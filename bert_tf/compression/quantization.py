@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.layers import fused
+from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import num_layers, num_matrices
 
@@ -183,7 +183,7 @@ class QuantizedModel(keras.Model):
         ranges = tf.convert_to_tensor(self._ranges, tf.float32)
         found: list[tf.Tensor] = []
         with self._rounded_weights() if training else contextlib.nullcontext():
-            with fused.dense_inputs(_rounding(ranges, found, training)):
+            with dense_inputs(self.student, _rounding(ranges, found, training)):
                 output = self.student(inputs, training=training)
         if training:
             self._ranges.assign(tf.stack(found))
@@ -232,7 +232,7 @@ def _rounding(ranges: tf.Tensor, found: list[tf.Tensor], training: bool | None) 
     `ranges` holds the ends of their grids; `found` receives those that training moves.
     """
 
-    def rounded(x: tf.Tensor) -> tf.Tensor:
+    def rounded(name: str, x: tf.Tensor) -> tf.Tensor:
         wide, end = tf.cast(x, tf.float32), ranges[len(found)]
         if training:
             largest = tf.stop_gradient(tf.reduce_max(tf.abs(wide)))

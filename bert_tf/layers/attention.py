@@ -24,8 +24,7 @@ class SelfAttention(Layer):
         head_size: width D of a head. By default the heads share the width H evenly.
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
-    broadcasts to [B, N, S, S], `seeds` as in `Dropout`, and `gates`, factors [B, N] on the outputs
-    of the heads -> [B, S, H].
+    broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H].
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
@@ -51,11 +50,11 @@ class SelfAttention(Layer):
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width = x_shape[-1]
         inner = self.num_heads * (self.head_size or width // self.num_heads)
-        self.qkv_kernel, self.qkv_bias = self.add_dense("qkv", width, 3 * inner)
-        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
+        self.add_dense("qkv", width, 3 * inner)
+        self.add_dense("output", inner, width)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, gates=None, training=None):
+    def call(self, x, attention_mask, seeds=None, training=None):
         query, key, value = self._heads(x)
         context = fused.attention(
             query,
@@ -68,12 +67,10 @@ class SelfAttention(Layer):
             # Weights in bfloat16 mean that the model is for fast inference.
             wide=self.variable_dtype != "bfloat16",
         )
-        if gates is not None:
-            context = context * ops.cast(gates, context.dtype)[:, :, None, None]
         batch, length, _ = ops.shape(x)
         inner = self.output_kernel.shape[0]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
-        return fused.dense(context, self.output_kernel, self.output_bias)
+        return self.dense("output", context)
 
     def probabilities(self, x, attention_mask):
         """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
@@ -93,7 +90,7 @@ class SelfAttention(Layer):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
         batch, length, _ = ops.shape(x)
         head_size = self.output_kernel.shape[0] // self.num_heads
-        qkv = fused.dense(x, self.qkv_kernel, self.qkv_bias)
+        qkv = self.dense("qkv", x)
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
         return query * ops.cast(head_size**-0.5, query.dtype), key, value

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from bert_tf.layers import fused
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -47,9 +46,7 @@ class TrigramEmbeddings(BertEmbeddings):
 
     def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
         self._add_tables(self.hidden_size)
-        self.trigram_kernel, self.trigram_bias = self.add_dense(
-            "trigram", 3 * self.embedding_size, self.hidden_size
-        )
+        self.add_dense("trigram", 3 * self.embedding_size, self.hidden_size)
         self.built = True
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
@@ -57,7 +54,7 @@ class TrigramEmbeddings(BertEmbeddings):
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
         padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
         trigrams = ops.concatenate([padded[:, 2:], padded[:, 1:-1], padded[:, :-2]], axis=-1)
-        x = fused.dense(trigrams, self.trigram_kernel, self.trigram_bias)
+        x = self.dense("trigram", trigrams)
         x += ops.cast(self.position_embeddings[:length], x.dtype)
         x += ops.cast(ops.take(self.type_embeddings, input_type_ids, axis=0), x.dtype)
         return self.dropout(self.layer_norm(x), seeds=seeds, training=training)
@@ -92,24 +89,22 @@ class BottleneckAttention(SelfAttention):
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.bottleneck_size
         if self.shared:
-            self.shared_kernel, self.shared_bias = self.add_dense("shared", width, inner)
+            self.add_dense("shared", width, inner)
             self.shared_norm.build((None, None, inner))
-        self.qk_kernel, self.qk_bias = self.add_dense(
-            "qk", inner if self.shared else width, 2 * inner
-        )
-        self.value_kernel, self.value_bias = self.add_dense("value", width, inner)
-        self.output_kernel, self.output_bias = self.add_dense("output", inner, inner)
+        self.add_dense("qk", inner if self.shared else width, 2 * inner)
+        self.add_dense("value", width, inner)
+        self.add_dense("output", inner, inner)
         self.built = True
 
     def _heads(self, x):
         batch, length, _ = ops.shape(x)
         head_size = self.bottleneck_size // self.num_heads
-        value = fused.dense(x, self.value_kernel, self.value_bias)
+        value = self.dense("value", x)
         if self.shared:
-            shared = self.shared_norm(fused.dense(x, self.shared_kernel, self.shared_bias))
+            shared = self.shared_norm(self.dense("shared", x))
             # In `scores`, `x` has the type of the weights.
             x = ops.cast(shared, x.dtype)
-        query, key = ops.split(fused.dense(x, self.qk_kernel, self.qk_bias), 2, axis=-1)
+        query, key = ops.split(self.dense("qk", x), 2, axis=-1)
         query, key, value = (
             ops.transpose(
                 ops.reshape(part, (batch, length, self.num_heads, head_size)), (0, 2, 1, 3)
@@ -179,8 +174,8 @@ class BottleneckBlock(Layer):
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.bottleneck_size
-        self.input_kernel, self.input_bias = self.add_dense("input", width, inner)
-        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
+        self.add_dense("input", width, inner)
+        self.add_dense("output", inner, width)
         for layer in (self.attention, self.output_norm):
             layer.build(x_shape)
         for layer in (self.input_norm, self.attention_norm, *self.feed_forwards):
@@ -189,11 +184,11 @@ class BottleneckBlock(Layer):
 
     def call(self, x, attention_mask, seeds=None, training=None):
         attended = self.attention(x, attention_mask, seeds=seeds, training=training)
-        narrow = self.input_norm(fused.dense(x, self.input_kernel, self.input_bias))
+        narrow = self.input_norm(self.dense("input", x))
         narrow = self.attention_norm(attended + narrow)
         for feed_forward in self.feed_forwards:
             narrow = feed_forward(narrow)
-        output = fused.dense(narrow, self.output_kernel, self.output_bias)
+        output = self.dense("output", narrow)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
 
 
@@ -220,22 +215,11 @@ class FeedForward(Layer):
 
     def build(self, x_shape) -> None:
         width, inner = x_shape[-1], self.intermediate_size
-        self.intermediate_kernel, self.intermediate_bias = self.add_dense(
-            "intermediate", width, inner
-        )
-        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
+        self.add_dense("intermediate", width, inner)
+        self.add_dense("output", inner, width)
         self.norm.build(x_shape)
         self.built = True
 
     def call(self, x):
-        output = fused.feed_forward(
-            self.hidden_act,
-            x,
-            self.intermediate_kernel,
-            self.intermediate_bias,
-            self.output_kernel,
-            self.output_bias,
-            # Weights in bfloat16 mean that the model is for fast inference.
-            wide=self.variable_dtype != "bfloat16",
-        )
+        output = self.feed_forward(self.hidden_act, x)
         return self.norm(x + output)

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.normalization import LayerNormalization
@@ -60,9 +59,7 @@ class BertEmbeddings(Layer):
     def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
         self._add_tables(self.embedding_size)
         if self.embedding_size != self.hidden_size:
-            self.projection_kernel, self.projection_bias = self.add_dense(
-                "projection", self.embedding_size, self.hidden_size
-            )
+            self.add_dense("projection", self.embedding_size, self.hidden_size)
         self.built = True
 
     def _add_tables(self, width: int) -> None:
@@ -85,4 +82,4 @@ class BertEmbeddings(Layer):
         x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
         if self.embedding_size == self.hidden_size:
             return x
-        return fused.dense(x, self.projection_kernel, self.projection_bias)
+        return self.dense("projection", x)

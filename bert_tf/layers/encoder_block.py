@@ -2,7 +2,6 @@
 
 import keras
 
-from bert_tf.layers import fused
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
@@ -24,7 +23,7 @@ class EncoderBlock(Layer):
         recompute: as in `SelfAttention` and `Dropout`.
         head_size: as in `SelfAttention`.
 
-    Call: `x` [B, S, H], `attention_mask`, `seeds` and `gates` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -63,25 +62,14 @@ class EncoderBlock(Layer):
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.intermediate_size
-        self.intermediate_kernel, self.intermediate_bias = self.add_dense(
-            "intermediate", width, inner
-        )
-        self.output_kernel, self.output_bias = self.add_dense("output", inner, width)
+        self.add_dense("intermediate", width, inner)
+        self.add_dense("output", inner, width)
         for layer in (self.attention, self.attention_norm, self.output_norm):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, gates=None, training=None):
-        attended = self.attention(x, attention_mask, seeds=seeds, gates=gates, training=training)
+    def call(self, x, attention_mask, seeds=None, training=None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
         x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
-        output = fused.feed_forward(
-            self.hidden_act,
-            x,
-            self.intermediate_kernel,
-            self.intermediate_bias,
-            self.output_kernel,
-            self.output_bias,
-            # Weights in bfloat16 mean that the model is for fast inference.
-            wide=self.variable_dtype != "bfloat16",
-        )
+        output = self.feed_forward(self.hidden_act, x)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

@@ -17,29 +17,14 @@ Two rules apply to every function with a custom gradient:
 This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
 """
 
-import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from bert_tf.layers.seeds import DropoutSeeds
-
-# Of this thread, because replicas are traced in threads of their own.
-_dense_input: ContextVar[Callable | None] = ContextVar("dense_input", default=None)
-
-
-@contextlib.contextmanager
-def dense_inputs(function: Callable) -> Iterator[None]:
-    """Replaces what each dense layer reads by a function of it."""
-    token = _dense_input.set(function)
-    try:
-        yield
-    finally:
-        _dense_input.reset(token)
 
 
 def plain_dense(x, kernel, bias):
@@ -52,8 +37,6 @@ def dense(x, kernel, bias):
     Flattens x into a matrix, because CPUs and TPUs are fastest at matrix products. The gradient of
     the bias is a matrix product as well, because a sum over rows is a slow reduction on the CPU.
     """
-    if read := _dense_input.get():
-        x = read(x)
     *batch, width = ops.shape(x)
     output = _affine(ops.reshape(x, (-1, width)), ops.copy(kernel), ops.copy(bias))
     return ops.reshape(output, (*batch, kernel.shape[-1]))
@@ -142,7 +125,7 @@ def feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias, wide: b
         wide: whether a GELU is computed in float32, whatever the type of x. oneDNN always does so,
             but TensorFlow recognizes the GELU only without the conversions.
     """
-    if name not in _GELUS or _dense_input.get():
+    if name not in _GELUS:
         hidden = activation(name)(dense(x, in_kernel, in_bias))
         return dense(hidden, out_kernel, out_bias)
     value, value_and_slope = _GELUS[name]

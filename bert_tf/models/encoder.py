@@ -171,11 +171,11 @@ class Pooler(Layer):
     def build(self, input_shape) -> None:
         width = input_shape[-1]
         if self.activation:
-            self.dense_kernel, self.dense_bias = self.add_dense("dense", width, width)
+            self.add_dense("dense", width, width)
         self.built = True
 
     def call(self, sequence):
         first = sequence[:, 0]
         if not self.activation:
             return first
-        return ops.tanh(fused.dense(first, self.dense_kernel, self.dense_bias))
+        return ops.tanh(self.dense("dense", first))

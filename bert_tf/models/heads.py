@@ -52,7 +52,7 @@ class MaskedLMHead(Layer):
     def build(self, sequence_shape, positions_shape, word_embeddings_shape) -> None:
         width = sequence_shape[-1]
         embedding_width = word_embeddings_shape[-1] + self.own_width
-        self.kernel, self.bias = self.add_dense("transform", width, embedding_width)
+        self.add_dense("transform", width, embedding_width)
         self.layer_norm.build((None, embedding_width))
         self.output_bias = self.add_weight(
             name="output_bias", shape=(self.vocab_size,), initializer="zeros"
@@ -66,7 +66,7 @@ class MaskedLMHead(Layer):
         row_starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
         indices = ops.reshape(positions + row_starts, (-1,))
         x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
-        x = fused.activation(self.hidden_act)(fused.dense(x, self.kernel, self.bias))
+        x = fused.activation(self.hidden_act)(self.dense("transform", x))
         table = ops.cast(word_embeddings, self.compute_dtype)
         if self.own_width:
             own = ops.cast(self.own_embeddings, self.compute_dtype)
@@ -96,9 +96,9 @@ class DenseHead(Layer):
         self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_shape) -> None:
-        self.kernel, self.bias = self.add_dense("dense", input_shape[-1], self.outputs)
+        self.add_dense("dense", input_shape[-1], self.outputs)
         self.built = True
 
     def call(self, pooled, seeds=None, training=None):
         pooled = self.dropout(pooled, seeds=seeds, training=training)
-        return fused.dense(pooled, self.kernel, self.bias)
+        return self.dense("dense", pooled)

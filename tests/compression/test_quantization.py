@@ -33,7 +33,7 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.layers import fused
+from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
@@ -93,7 +93,7 @@ def test_every_dense_layer_of_a_model_is_quantized(config, mobile, batch):
     )
     for kind in (config, albert, mobile, own_keys):
         student, found = BertTaskModel(kind, 2), []
-        with fused.dense_inputs(lambda x, found=found: found.append(x) or x):
+        with dense_inputs(student, lambda name, x, found=found: found.append(x) or x):
             student(batch)
         assert num_dense(student) == len(found)
     assert [num_matrices(f"a/{name}_kernel") for name in ("qkv", "qk", "output")] == [3, 2, 1]
@@ -117,11 +117,11 @@ def test_a_model_with_eight_bits(config, batch):
     model = QuantizedModel(student, Q8BERT, [8] * 3)
     largest = []
 
-    def record(x):
+    def record(name, x):
         largest.append(np.abs(x).max())
         return x
 
-    with fused.dense_inputs(record):
+    with dense_inputs(student, record):
         expected = student(batch)
     assert len(largest) == 3 * 4 + 2
     before = [weight.numpy() for weight in student.weights]
@@ -138,7 +138,7 @@ def test_a_model_with_eight_bits(config, batch):
     moved = (10.0 - ranges.numpy()) * 1e4
     np.testing.assert_allclose(moved, 10 - np.array(largest), rtol=0.1, atol=0.5)
     with model.evaluated_weights():
-        assert len(np.unique(student.head.kernel)) <= 255
+        assert len(np.unique(student.head.dense_kernel)) <= 255
         np.testing.assert_allclose(model(batch), again, atol=1e-5)
         fixed = QuantizedModel(student, ranges=ranges.numpy())
         np.testing.assert_array_equal(fixed(batch), model(batch))

@@ -40,7 +40,7 @@ def test_classifies_pairs_of_any_length(tmp_path):
     segments = [tokenizer.tokenize_flat(texts) for texts in (texts_a, texts_b)]
     inputs = pack_segments(segments, 12, VOCAB)
     # So that the labels differ.
-    model.head.bias.assign(-tf.reduce_mean(model(inputs), axis=0))
+    model.head.dense_bias.assign(-tf.reduce_mean(model(inputs), axis=0))
     expected = tf.nn.softmax(model(inputs)).numpy()
     assert len(set(expected.argmax(axis=-1))) > 1
 

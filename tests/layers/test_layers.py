@@ -142,7 +142,7 @@ def test_masked_lm_logits_worked_by_hand():
     for weight in head.weights:
         weight.assign(generator.normal(size=weight.shape))
     logits = head(SEQUENCE, POSITIONS, TABLE)
-    kernel, bias = head.kernel.numpy(), head.bias.numpy()
+    kernel, bias = head.transform_kernel.numpy(), head.transform_bias.numpy()
     for row in range(2):
         for index, position in enumerate(POSITIONS[row]):
             x = np.maximum(SEQUENCE[row, position] @ kernel + bias, 0)

@@ -73,9 +73,9 @@ def test_masked_lm_scores_worked_by_hand():
     positions = np.array([[1, 4], [0, 2]], np.int32)
     inputs = random_inputs(SMALL, batch=2) | {"masked_lm_positions": positions}
     outputs, head = model(inputs), model.masked_lm
-    assert head.kernel.shape == (48, 20)
+    assert head.transform_kernel.shape == (48, 20)
     x = np.take_along_axis(outputs["sequence_output"].numpy(), positions[..., None], axis=1)
-    x = x @ head.kernel.numpy() + head.bias.numpy()
+    x = x @ head.transform_kernel.numpy() + head.transform_bias.numpy()
     x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
     x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
     x = x * head.layer_norm.gamma.numpy() + head.layer_norm.beta.numpy()

@@ -235,9 +235,9 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     model = task.build_model(BertConfig.from_json_file(options.bert_config_file))
     for weight in model.encoder.weights:
         np.testing.assert_array_equal(tensors[weight.path].read(), weight.numpy())
-    kernel = model.head.kernel.numpy()
+    kernel = model.head.dense_kernel.numpy()
     load_weights(best, tensors, model.weights)
-    assert (model.head.kernel.numpy() != kernel).all()
+    assert (model.head.dense_kernel.numpy() != kernel).all()
 
     classifier.export_classifier(options.output_dir, exported := str(tmp_path / "exported"))
     rows = [

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import next_seed
@@ -16,12 +17,9 @@ class SelfAttention(Layer):
     faster than three.
 
     Args:
-        num_heads: number of heads N.
-        dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of the kernels' truncated normal initializer.
+        index: the index of the layer, which may have lost some of the N heads of width D.
         recompute: whether the backward pass recomputes the probabilities [B, N, S, S] instead of
             keeping them.
-        head_size: width D of a head. By default the heads share the width H evenly.
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
     broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H].
@@ -31,25 +29,15 @@ class SelfAttention(Layer):
     Transformer Models (arXiv:2205.05198) section 5.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        dropout: float = 0.1,
-        initializer_range: float = 0.02,
-        recompute: bool = False,
-        head_size: int | None = None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.head_size = head_size
-        self.dropout = dropout
-        self.initializer_range = initializer_range
-        self.recompute = recompute
+    arguments = ("index", "recompute")
+
+    def __init__(self, config: BertConfig, index: int = 0, recompute: bool = False, **kwargs):
+        super().__init__(config, **kwargs)
+        self.index, self.recompute = index, recompute
+        self.num_heads = config.num_kept_heads(index)
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
-        width = x_shape[-1]
-        inner = self.num_heads * (self.head_size or width // self.num_heads)
+        width, inner = x_shape[-1], self.num_heads * self.config.head_size
         self.add_dense("qkv", width, 3 * inner)
         self.add_dense("output", inner, width)
         self.built = True
@@ -61,7 +49,7 @@ class SelfAttention(Layer):
             key,
             value,
             bias=_bias(attention_mask),
-            rate=self.dropout if training else 0.0,
+            rate=self.config.attention_probs_dropout_prob if training else 0.0,
             seed=next_seed(seeds),
             recompute=self.recompute and training,
             # Weights in bfloat16 mean that the model is for fast inference.
@@ -89,7 +77,7 @@ class SelfAttention(Layer):
     def _heads(self, x):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
         batch, length, _ = ops.shape(x)
-        head_size = self.output_kernel.shape[0] // self.num_heads
+        head_size = self.config.head_size
         qkv = self.dense("qkv", x)
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))

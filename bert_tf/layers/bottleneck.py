@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_tf.config import MobileBertConfig
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.embeddings import BertEmbeddings
@@ -10,7 +11,7 @@ from bert_tf.layers.layer import Layer
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class NoNorm(Layer):
+class NoNorm(keras.layers.Layer):
     """A scale and an offset for each element of the last axis, in place of normalization.
 
     Source: MobileBERT (arXiv:2004.02984), operational optimizations.
@@ -35,19 +36,25 @@ class TrigramEmbeddings(BertEmbeddings):
     of the full length differs from that of the same text with padding. Position and segment
     embeddings, of width H, are added.
 
-    Args, Call: as `BertEmbeddings`; `layer_norm_eps` has no effect.
+    Args, Call: as `BertEmbeddings`.
 
     Source: MobileBERT (arXiv:2004.02984), embedding factorization; google-research/mobilebert
     modeling.py `embedding_postprocessor`.
     """
 
-    def _make_norm(self, epsilon: float, **arguments) -> NoNorm:
+    def _make_norm(self, **arguments) -> NoNorm:
         return NoNorm(**arguments)
 
     def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
-        self._add_tables(self.hidden_size)
-        self.add_dense("trigram", 3 * self.embedding_size, self.hidden_size)
+        width, hidden = self.config.embedding_size, self.config.hidden_size
+        self._add_tables(width, hidden)
+        self.add_dense("trigram", 3 * width, hidden)
         self.built = True
+
+    @staticmethod
+    def multiplications(config: MobileBertConfig, length: int) -> int:
+        """Counts the multiplications of the matrix products for a sequence."""
+        return length * 3 * config.embedding_size * config.hidden_size
 
     def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
         length = ops.shape(input_word_ids)[1]
@@ -65,29 +72,23 @@ class BottleneckAttention(SelfAttention):
     """Self-attention inside a bottleneck of width D.
 
     Queries and keys share one dense layer H -> D with a `NoNorm`, from which each is mapped to D
-    again; values are mapped from H to D, and the output stays at D. If `shared` is false,
-    queries and keys are mapped from H directly.
+    again; values are mapped from H to D, and the output stays at D. Without
+    `config.key_query_shared_bottleneck`, queries and keys are mapped from H directly.
 
-    Args:
-        bottleneck_size: width D.
-        shared: as above.
-
-    The other arguments are those of `SelfAttention`.
-
-    Call: as `SelfAttention`, but the output is [B, S, D].
+    Args, Call: as `SelfAttention`, but the output is [B, S, D].
 
     Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
     `transformer_model` (`key_query_shared_bottleneck`).
     """
 
-    def __init__(self, num_heads: int, bottleneck_size: int, shared: bool = True, **kwargs):
-        super().__init__(num_heads, **kwargs)
-        self.bottleneck_size = bottleneck_size
-        self.shared = shared
-        self.shared_norm = NoNorm(dtype=self.dtype_policy, name="shared_norm") if shared else None
+    def __init__(self, config: MobileBertConfig, *args, **kwargs):
+        super().__init__(config, *args, **kwargs)
+        self.shared = config.key_query_shared_bottleneck
+        if self.shared:
+            self.shared_norm = NoNorm(dtype=self.dtype_policy, name="shared_norm")
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
-        width, inner = x_shape[-1], self.bottleneck_size
+        width, inner = x_shape[-1], self.config.intra_bottleneck_size
         if self.shared:
             self.add_dense("shared", width, inner)
             self.shared_norm.build((None, None, inner))
@@ -98,7 +99,7 @@ class BottleneckAttention(SelfAttention):
 
     def _heads(self, x):
         batch, length, _ = ops.shape(x)
-        head_size = self.bottleneck_size // self.num_heads
+        head_size = self.config.head_size
         value = self.dense("value", x)
         if self.shared:
             shared = self.shared_norm(self.dense("shared", x))
@@ -118,62 +119,42 @@ class BottleneckAttention(SelfAttention):
 class BottleneckBlock(Layer):
     """A layer of MobileBERT: attention and several feed-forward networks inside a bottleneck.
 
-    Args:
-        num_heads: attention heads.
-        bottleneck_size: width D of the bottleneck.
-        intermediate_size: width of the feed-forward networks.
-        num_feedforward_networks: how many of them.
-        shared: as in `BottleneckAttention`.
-
-    The other arguments are those of `EncoderBlock`.
-
-    Call: as `EncoderBlock`.
+    Args, Call: as `EncoderBlock`.
 
     Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
     `transformer_model`.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        bottleneck_size: int,
-        intermediate_size: int,
-        num_feedforward_networks: int = 4,
-        hidden_act: str = "relu",
-        shared: bool = True,
-        hidden_dropout: float = 0.0,
-        attention_dropout: float = 0.1,
-        initializer_range: float = 0.02,
-        recompute: bool = False,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.bottleneck_size = bottleneck_size
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.initializer_range = initializer_range
+    arguments = ("index", "recompute")
+
+    def __init__(self, config: MobileBertConfig, index: int = 0, recompute: bool = False, **kwargs):
+        super().__init__(config, **kwargs)
+        self.index, self.recompute = index, recompute
         policy = dict(dtype=self.dtype_policy)
-        self.attention = BottleneckAttention(
-            num_heads,
-            bottleneck_size,
-            shared,
-            dropout=attention_dropout,
-            initializer_range=initializer_range,
-            recompute=recompute,
-            name="attention",
-            **policy,
-        )
+        self.attention = BottleneckAttention(config, index, recompute, name="attention", **policy)
         self.input_norm = NoNorm(name="input_norm", **policy)
         self.attention_norm = NoNorm(name="attention_norm", **policy)
         self.feed_forwards = [
-            FeedForward(intermediate_size, hidden_act, initializer_range, name=f"ffn_{i}", **policy)
-            for i in range(num_feedforward_networks)
+            FeedForward(config, name=f"ffn_{i}", **policy)
+            for i in range(config.num_feedforward_networks)
         ]
         self.output_norm = NoNorm(name="output_norm", **policy)
-        self.dropout = Dropout(hidden_dropout, recompute, name="dropout", **policy)
+        self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
+
+    @staticmethod
+    def multiplications(config: MobileBertConfig, index: int, length: int) -> int:
+        """Counts the multiplications of the matrix products for a sequence."""
+        hidden, inner = config.hidden_size, config.intra_bottleneck_size
+        query_key = hidden * inner + 2 * inner * inner
+        if not config.key_query_shared_bottleneck:
+            query_key = 2 * hidden * inner
+        feed_forward = 2 * config.num_feedforward_networks * inner * config.intermediate_size
+        # Into the bottleneck, the values, and out of it; the output of the attention.
+        dense = query_key + 3 * hidden * inner + inner * inner + feed_forward
+        return length * dense + 2 * length * length * inner
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
-        width, inner = x_shape[-1], self.bottleneck_size
+        width, inner = x_shape[-1], self.config.intra_bottleneck_size
         self.add_dense("input", width, inner)
         self.add_dense("output", inner, width)
         for layer in (self.attention, self.output_norm):
@@ -194,32 +175,19 @@ class BottleneckBlock(Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class FeedForward(Layer):
-    """A feed-forward network with a residual connection and a `NoNorm`: [B, S, D] -> [B, S, D].
+    """A feed-forward network with a residual connection and a `NoNorm`: [B, S, D] -> [B, S, D]."""
 
-    Args:
-        intermediate_size, hidden_act, initializer_range: as in `EncoderBlock`.
-    """
-
-    def __init__(
-        self,
-        intermediate_size: int,
-        hidden_act: str = "relu",
-        initializer_range: float = 0.02,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.initializer_range = initializer_range
+    def __init__(self, config: MobileBertConfig, **kwargs):
+        super().__init__(config, **kwargs)
         self.norm = NoNorm(dtype=self.dtype_policy, name="norm")
 
     def build(self, x_shape) -> None:
-        width, inner = x_shape[-1], self.intermediate_size
+        width, inner = x_shape[-1], self.config.intermediate_size
         self.add_dense("intermediate", width, inner)
         self.add_dense("output", inner, width)
         self.norm.build(x_shape)
         self.built = True
 
     def call(self, x):
-        output = self.feed_forward(self.hidden_act, x)
+        output = self.feed_forward(self.config.hidden_act, x)
         return self.norm(x + output)

@@ -3,12 +3,11 @@
 import keras
 
 from bert_tf.layers import fused
-from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import next_seed
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class Dropout(Layer):
+class Dropout(keras.layers.Layer):
     """Sets elements to 0 in training, each with probability `rate`, and scales the others up.
 
     The seed decides which: the same seed drops the same elements, whatever ran before. A resumed
@@ -39,3 +38,6 @@ class Dropout(Layer):
         if not training or not self.rate:
             return x
         return fused.dropout(x, self.rate, seed, self.recompute)
+
+    def get_config(self):
+        return super().get_config() | {"rate": self.rate, "recompute": self.recompute}

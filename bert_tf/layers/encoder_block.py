@@ -2,6 +2,7 @@
 
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.layers.attention import SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
@@ -13,55 +14,36 @@ class EncoderBlock(Layer):
     """A post-norm transformer layer.
 
     Args:
-        num_heads: attention heads.
-        intermediate_size: width of the feed-forward network.
-        hidden_act: its activation, as named in `bert_config.json`.
-        hidden_dropout: rate after each of the two sub-layers.
-        attention_dropout: rate on the attention probabilities.
-        layer_norm_eps: epsilon of the two normalizations.
-        initializer_range: standard deviation of the kernels' truncated normal initializer.
+        index: the index of the layer.
         recompute: as in `SelfAttention` and `Dropout`.
-        head_size: as in `SelfAttention`.
 
     Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
 
-    def __init__(
-        self,
-        num_heads: int,
-        intermediate_size: int,
-        hidden_act: str = "gelu",
-        hidden_dropout: float = 0.1,
-        attention_dropout: float = 0.1,
-        layer_norm_eps: float = 1e-12,
-        initializer_range: float = 0.02,
-        recompute: bool = False,
-        head_size: int | None = None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.intermediate_size = intermediate_size
-        self.hidden_act = hidden_act
-        self.initializer_range = initializer_range
+    arguments = ("index", "recompute")
+
+    def __init__(self, config: BertConfig, index: int = 0, recompute: bool = False, **kwargs):
+        super().__init__(config, **kwargs)
+        self.index, self.recompute = index, recompute
         policy = dict(dtype=self.dtype_policy)
-        self.attention = SelfAttention(
-            num_heads,
-            dropout=attention_dropout,
-            initializer_range=initializer_range,
-            recompute=recompute,
-            head_size=head_size,
-            name="attention",
-            **policy,
-        )
-        norm = dict(epsilon=layer_norm_eps, **policy)
+        self.attention = SelfAttention(config, index, recompute, name="attention", **policy)
+        norm = dict(epsilon=config.layer_norm_eps, **policy)
         self.attention_norm = LayerNormalization(name="attention_norm", **norm)
         self.output_norm = LayerNormalization(name="output_norm", **norm)
-        self.dropout = Dropout(hidden_dropout, recompute, name="dropout", **policy)
+        self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
+
+    @staticmethod
+    def multiplications(config: BertConfig, index: int, length: int) -> int:
+        """Counts the multiplications of the matrix products for a sequence."""
+        heads, hidden = config.num_kept_heads(index), config.hidden_size
+        projections = 4 * length * hidden * config.head_size  # query, key, value and output
+        attention = 2 * length * length * config.head_size  # scores and context
+        return heads * (projections + attention) + 2 * length * hidden * config.intermediate_size
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
-        width, inner = x_shape[-1], self.intermediate_size
+        width, inner = x_shape[-1], self.config.intermediate_size
         self.add_dense("intermediate", width, inner)
         self.add_dense("output", inner, width)
         for layer in (self.attention, self.attention_norm, self.output_norm):
@@ -71,5 +53,5 @@ class EncoderBlock(Layer):
     def call(self, x, attention_mask, seeds=None, training=None):
         attended = self.attention(x, attention_mask, seeds=seeds, training=training)
         x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
-        output = self.feed_forward(self.hidden_act, x)
+        output = self.feed_forward(self.config.hidden_act, x)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

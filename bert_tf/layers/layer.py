@@ -1,36 +1,62 @@
-"""The base class of layers."""
+"""The base classes of layers, and of all that is made for a configuration."""
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.initializers import truncated_normal
 
 
-class Layer(keras.layers.Layer):
-    """A layer that Keras saves as the arguments of its constructor, which are plain values.
+class Configured:
+    """A layer or model that Keras saves with the configuration that it was made for.
 
     Attributes:
-        initializer_range: the standard deviation of the truncated normal initializer.
+        arguments: those of the constructor besides config, name and dtype; they are attributes.
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = ()
+
+    def get_config(self):
+        """Returns the arguments of the constructor as plain values."""
+        return {
+            "config": self.config.to_dict(),
+            **{name: getattr(self, name) for name in self.arguments},
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Creates a layer or model from the result of `get_config`."""
+        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
+
+
+class Layer(Configured, keras.layers.Layer):
+    """The base class of layers.
+
+    Args:
+        config: sizes and rates; see `BertConfig`.
+
+    Attributes:
         reads: maps the name and the input of a dense layer to what it reads; see `dense_inputs`.
     """
 
-    initializer_range = 0.02
     reads: Callable | None = None
 
-    def __new__(cls, *args, **kwargs):
-        # Keras saves the dtype, which may be an object, itself.
-        kwargs.pop("dtype", None)
-        return super().__new__(cls, *args, **kwargs)
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
 
     def add_table(self, name: str, rows: int, width: int):
         """Adds a table of embeddings [rows, width], truncated normal."""
         return self.add_weight(
             name=name,
             shape=(rows, width),
-            initializer=truncated_normal(self.initializer_range),
+            initializer=truncated_normal(self.config.initializer_range),
             # Rows are cast after the lookup: casting the whole table would cost more than the
             # lookup, and make its gradient dense and less precise.
             autocast=False,
@@ -38,7 +64,7 @@ class Layer(keras.layers.Layer):
 
     def add_dense(self, name: str, width: int, outputs: int) -> None:
         """Adds `<name>_kernel` [width, outputs], truncated normal, and `<name>_bias`, zeros."""
-        normal, shape = truncated_normal(self.initializer_range), (width, outputs)
+        normal, shape = truncated_normal(self.config.initializer_range), (width, outputs)
         kernel = self.add_weight(name=f"{name}_kernel", shape=shape, initializer=normal)
         bias = self.add_weight(name=f"{name}_bias", shape=(outputs,), initializer="zeros")
         setattr(self, f"{name}_kernel", kernel)

@@ -1,19 +1,13 @@
-"""The architectures that `BertEncoder` computes: one module for each kind of layers.
-
-make_embeddings(config, **named), make_block(config, index, **named)
-    create the embeddings and a layer; `named` are Keras' arguments and those of rematerialization
-multiplications(config, length, predictions)
-    counts those of a forward pass without pooler and next-sentence head; see `models.flops`
-"""
-
-from types import ModuleType
+"""The layers of each architecture that `BertEncoder` computes."""
 
 from bert_tf.config import BertConfig
-from bert_tf.models import bert, mobilebert
+from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
+from bert_tf.layers.embeddings import BertEmbeddings
+from bert_tf.layers.encoder_block import EncoderBlock
 
-_MODULES = {"mobilebert": mobilebert}
+_LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
 
 
-def architecture_of(config: BertConfig) -> ModuleType:
-    """Returns the module of the architecture that a configuration describes."""
-    return _MODULES.get(config.model_type, bert)
+def layers_of(config: BertConfig) -> tuple[type[BertEmbeddings], type[EncoderBlock]]:
+    """Returns the classes of the embeddings and of the layers."""
+    return _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))

@@ -9,7 +9,7 @@ from bert_tf.layers.bottleneck import BottleneckBlock
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.seeds import DropoutSeeds
-from bert_tf.models.architectures import architecture_of
+from bert_tf.models.architectures import layers_of
 from bert_tf.models.inputs import BertModel
 
 
@@ -19,7 +19,7 @@ class BertEncoder(BertModel):
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
     first L / groups layers use those of `layer_0`, the next ones those of `layer_1`, and so on.
-    Embeddings and layers are those of `architecture_of(config)`.
+    Embeddings and layers are those of `layers_of(config)`.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -63,26 +63,14 @@ class BertEncoder(BertModel):
     ):
         super().__init__(config, name, **kwargs)
         self.rematerialize = rematerialize
-        architecture = architecture_of(config)
-        self.embeddings = architecture.make_embeddings(
-            config, name="embeddings", dtype=self.dtype_policy
-        )
+        embeddings, block = layers_of(config)
+        policy = dict(dtype=self.dtype_policy)
+        self.embeddings = embeddings(config, name="embeddings", **policy)
         self.blocks = [
-            architecture.make_block(
-                config,
-                index,
-                recompute=rematerialize == "selective",
-                name=f"layer_{index}",
-                dtype=self.dtype_policy,
-            )
+            block(config, index, rematerialize == "selective", name=f"layer_{index}", **policy)
             for index in range(config.num_hidden_groups or config.num_hidden_layers)
         ]
-        self.pooler = Pooler(
-            config.initializer_range,
-            config.classifier_activation,
-            name="pooler",
-            dtype=self.dtype_policy,
-        )
+        self.pooler = Pooler(config, name="pooler", **policy)
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
@@ -158,24 +146,17 @@ class BertEncoder(BertModel):
 class Pooler(Layer):
     """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
 
-    Args:
-        initializer_range: standard deviation of the kernel's truncated normal initializer.
-        activation: without it, the output is the first token, unchanged.
+    Without `config.classifier_activation`, the output is the first token, unchanged.
     """
-
-    def __init__(self, initializer_range: float = 0.02, activation: bool = True, **kwargs):
-        super().__init__(**kwargs)
-        self.initializer_range = initializer_range
-        self.activation = activation
 
     def build(self, input_shape) -> None:
         width = input_shape[-1]
-        if self.activation:
+        if self.config.classifier_activation:
             self.add_dense("dense", width, width)
         self.built = True
 
     def call(self, sequence):
         first = sequence[:, 0]
-        if not self.activation:
+        if not self.config.classifier_activation:
             return first
         return ops.tanh(self.dense("dense", first))

@@ -71,13 +71,8 @@ class FeatureTagger(BertModel):
             )
             for index in range(_LSTMS)
         ]
-        self.head = DenseHead(
-            num_outputs,
-            dropout=config.head_dropout_prob,
-            initializer_range=config.initializer_range,
-            name="head",
-            dtype="float32",
-        )
+        rate = config.head_dropout_prob
+        self.head = DenseHead(config, num_outputs, rate, name="head", dtype="float32")
         self.build()
 
     def build(self, input_shape=None) -> None:

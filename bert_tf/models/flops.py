@@ -1,7 +1,7 @@
 """The amount of arithmetic that training takes."""
 
 from bert_tf.config import BertConfig
-from bert_tf.models.architectures import architecture_of
+from bert_tf.models.architectures import layers_of
 
 
 def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_seq: int) -> int:
@@ -17,9 +17,12 @@ def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_
 
     Source: the model FLOPs of PaLM (arXiv:2204.02311) appendix B, with the sizes of BERT's heads.
     """
+    embeddings, block = layers_of(config)
     hidden = config.hidden_size
-    multiplications = architecture_of(config).multiplications(
-        config, max_seq_length, max_predictions_per_seq
-    )
+    layers = embeddings.multiplications(config, max_seq_length)
+    for index in range(config.num_hidden_layers):
+        layers += block.multiplications(config, index, max_seq_length)
+    width = (config.embedding_size or hidden) + config.own_masked_lm_width
+    masked_lm = max_predictions_per_seq * width * (hidden + config.vocab_size)
     next_sentence = hidden * hidden + 2 * hidden  # pooler and head
-    return 3 * 2 * (multiplications + next_sentence)
+    return 3 * 2 * (layers + masked_lm + next_sentence)

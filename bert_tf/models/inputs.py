@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.layers.layer import Configured
 
 # Ours, and those of transformers, google-research/bert and KerasHub.
 _NAMES = {
@@ -22,20 +23,17 @@ _OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in alias
 _REFUSED = {"position_ids", "inputs_embeds", "head_mask"}
 
 
-class BertModel(keras.Model):
+class BertModel(Configured, keras.Model):
     """The base class of models, which renames and checks the inputs of a call.
 
     It does so before the call, because Keras adds pages of text to an error inside it.
 
     Attributes:
-        arguments: those of the constructor besides config, name and dtype, for Keras to save; a
-            model keeps them as attributes.
         reads: what the model reads besides the encoder's inputs. It ignores other tensors, such as
             the labels of a batch.
         input_rank: 2 for inputs [B, S], 3 for [B, K, S].
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ()
     reads: ClassVar[tuple[str, ...]] = ()
     input_rank = 2
 
@@ -70,18 +68,6 @@ class BertModel(keras.Model):
             named["input_type_ids"] = ops.zeros_like(ids)
         _check_sizes(named, self.config)
         return named
-
-    def get_config(self):
-        return {
-            "config": self.config.to_dict(),
-            **{name: getattr(self, name) for name in self.arguments},
-            "name": self.name,
-            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
-        }
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
 
 
 def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:

@@ -38,17 +38,8 @@ class BertPretrainer(BertModel):
         self.rematerialize = rematerialize
         policy = dict(dtype=self.dtype_policy)
         self.encoder = BertEncoder(config, rematerialize, **policy)
-        self.masked_lm = MaskedLMHead(
-            config.vocab_size,
-            *config.masked_lm_form,
-            config.initializer_range,
-            own_width=config.own_masked_lm_width,
-            name="masked_lm",
-            **policy,
-        )
-        self.next_sentence = DenseHead(
-            2, initializer_range=config.initializer_range, name="next_sentence", **policy
-        )
+        self.masked_lm = MaskedLMHead(config, name="masked_lm", **policy)
+        self.next_sentence = DenseHead(config, 2, name="next_sentence", **policy)
         self.build()
 
     def build(self, input_shape=None) -> None:

@@ -64,13 +64,8 @@ class BertTaskModel(BertModel):
         self.mean, self.deviation = mean, deviation
         self.input_rank = 3 if kind == "multiple_choice" else 2
         self.encoder = make_encoder(config, dtype=self.dtype_policy)
-        self.head = DenseHead(
-            num_outputs,
-            dropout=0.0 if kind == "span" else config.head_dropout_prob,
-            initializer_range=config.initializer_range,
-            name="head",
-            dtype=self.dtype_policy,
-        )
+        rate = 0.0 if kind == "span" else config.head_dropout_prob
+        self.head = DenseHead(config, num_outputs, rate, name="head", dtype=self.dtype_policy)
         self.build()
 
     def build(self, input_shape=None) -> None:

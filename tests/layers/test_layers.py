@@ -9,6 +9,7 @@ import pytest
 
 from bert_tf.config import BertConfig
 from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.seeds import DropoutSeeds
@@ -27,6 +28,10 @@ CONFIG = BertConfig(
 )
 ALBERT = dataclasses.replace(CONFIG, embedding_size=6, num_hidden_groups=1)
 DECODER = dataclasses.replace(CONFIG, is_decoder=True)
+MOBILE = BertConfig.from_dict(
+    CONFIG.to_dict()
+    | {"embedding_size": 6, "intra_bottleneck_size": 8, "num_feedforward_networks": 2}
+)
 PRUNED = dataclasses.replace(CONFIG, pruned_heads={1: [0]})
 GENERATOR = np.random.default_rng(0)
 SEQUENCE = GENERATOR.normal(size=(2, 5, 16)).astype(np.float32)
@@ -37,16 +42,15 @@ INPUTS = {"input_word_ids": IDS, "input_mask": MASK, "input_type_ids": MASK}
 TABLE = GENERATOR.normal(size=(50, 16)).astype(np.float32)
 
 CASES = {
-    "embeddings": (lambda **kw: BertEmbeddings(50, 16, 20, dropout=0.0, **kw), (IDS, MASK)),
-    "factorized_embeddings": (
-        lambda **kw: BertEmbeddings(50, 16, 20, dropout=0.0, embedding_size=6, **kw),
-        (IDS, MASK),
-    ),
-    "attention": (lambda **kw: SelfAttention(2, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
-    "block": (lambda **kw: EncoderBlock(2, 24, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
-    "pooler": (Pooler, (SEQUENCE,)),
-    "masked_lm": (lambda **kw: MaskedLMHead(50, **kw), (SEQUENCE, POSITIONS, TABLE)),
-    "dense_head": (lambda **kw: DenseHead(3, dropout=0.1, **kw), (SEQUENCE[:, 0],)),
+    "embeddings": (lambda **kw: BertEmbeddings(CONFIG, **kw), (IDS, MASK)),
+    "factorized_embeddings": (lambda **kw: BertEmbeddings(ALBERT, **kw), (IDS, MASK)),
+    "trigrams": (lambda **kw: TrigramEmbeddings(MOBILE, **kw), (IDS, MASK)),
+    "attention": (lambda **kw: SelfAttention(CONFIG, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
+    "block": (lambda **kw: EncoderBlock(CONFIG, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
+    "bottleneck": (lambda **kw: BottleneckBlock(MOBILE, **kw), (SEQUENCE, MASK[:, None, None] > 0)),
+    "pooler": (lambda **kw: Pooler(CONFIG, **kw), (SEQUENCE,)),
+    "masked_lm": (lambda **kw: MaskedLMHead(CONFIG, **kw), (SEQUENCE, POSITIONS, TABLE)),
+    "dense_head": (lambda **kw: DenseHead(CONFIG, 3, rate=0.1, **kw), (SEQUENCE[:, 0],)),
     "encoder": (lambda **kw: BertEncoder(CONFIG, **kw), (INPUTS,)),
     "albert": (lambda **kw: BertEncoder(ALBERT, **kw), (INPUTS,)),
     "decoder": (lambda **kw: BertEncoder(DECODER, **kw), (INPUTS,)),
@@ -136,7 +140,7 @@ def test_models_are_saved_and_loaded_by_keras(tmp_path):
 
 def test_masked_lm_logits_worked_by_hand():
     """Oracle: NumPy, position by position; the output matrix is the embedding table itself."""
-    head = MaskedLMHead(50, hidden_act="relu")
+    head = MaskedLMHead(dataclasses.replace(CONFIG, hidden_act="relu"))
     head(SEQUENCE, POSITIONS, TABLE)
     generator = np.random.default_rng(3)
     for weight in head.weights:

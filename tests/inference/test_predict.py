@@ -390,7 +390,7 @@ def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
 def test_standard_input_in_utf16_is_refused(monkeypatch):
     """Oracle: the message; a byte order mark of UTF-8 is no part of the text."""
     options = Options(checkpoint="x")
-    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16"), ("ab\nc\n", "utf-16-le")):
+    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16"), ("abc\nd\n", "utf-16-le")):
         file = io.TextIOWrapper(io.BytesIO(data.encode(encoding)))
         monkeypatch.setattr(sys, "stdin", file)
         if encoding == "utf-8-sig":

@@ -76,3 +76,24 @@ def copy_to_keras_hub(encoder: BertEncoder, backbone, their_layers: list) -> Non
 
 def _dense(layer, name):
     return getattr(layer, f"{name}_kernel").numpy(), getattr(layer, f"{name}_bias").numpy()
+
+
+def assert_equals_keras_hub(encoder: BertEncoder, backbone, layers: list, calls: int = 1) -> None:
+    """Compares the output of every layer, and the pooled output, for the same weights.
+
+    Args:
+        backbone, layers: as in `copy_to_keras_hub`.
+        calls: how often each layer is applied.
+    """
+    randomize(encoder)
+    copy_to_keras_hub(encoder, backbone, layers)
+    every_call = [node.outputs[0] for layer in layers for node in layer._inbound_nodes[-calls:]]
+    model = keras.Model(backbone.inputs, [*every_call, backbone.output["pooled_output"]])
+    inputs = random_inputs(encoder.config)
+    names = {"word_ids": "token_ids", "mask": "padding_mask", "type_ids": "segment_ids"}
+    *expected, pooled = model({names[name[6:]]: x for name, x in inputs.items()})
+    outputs = encoder(inputs)
+    mask = inputs["input_mask"][..., None]
+    for theirs, ours in zip(expected, outputs["encoder_outputs"], strict=True):
+        np.testing.assert_allclose(ours * mask, theirs * mask, atol=1e-5)
+    np.testing.assert_allclose(outputs["pooled_output"], pooled, atol=1e-5)

@@ -19,6 +19,7 @@ from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import hdf5
+from bert_tf.weights.formats.safetensors_files import read_index
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.vocabulary import load_vocab, write_vocab
@@ -230,7 +231,7 @@ def _tensors(folder: str) -> dict[str, Tensor]:
     """Returns the weights in all files of a preset."""
     files = [_WEIGHTS]
     if not tf.io.gfile.exists(os.path.join(folder, _WEIGHTS)):
-        files = _shards(os.path.join(folder, _SHARDS))
+        _, files = read_index(os.path.join(folder, _SHARDS), ".h5")
     found: dict[str, Tensor] = {}
     for file in files:
         for name, tensor in hdf5.tensors(os.path.join(folder, file)).items():
@@ -240,18 +241,6 @@ def _tensors(folder: str) -> dict[str, Tensor]:
     if tf.io.gfile.exists(task):
         found |= {f"task/{name}": tensor for name, tensor in hdf5.tensors(task).items()}
     return found
-
-
-def _shards(index: str) -> list[str]:
-    """Returns the names of the files of a preset in several files."""
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict):
-        raise ValueError(f"{index} is damaged (it has no weight_map)")
-    lists = (names if isinstance(names, list) else [names] for names in weight_map.values())
-    names = {str(name) for names in lists for name in names}
-    if outside := sorted(name for name in names if os.path.basename(name) != name):
-        raise ValueError(f"{index}: {outside[0]} is not a file in the same folder")
-    return sorted(names)
 
 
 def _renamed(name: str) -> str:

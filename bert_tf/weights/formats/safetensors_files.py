@@ -25,37 +25,39 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
     if tf.io.gfile.exists(os.path.join(folder, FILE)):
         return _open(os.path.join(folder, FILE))
     tensors, types, shards = {}, set(), {}
-    for shard in _shards(os.path.join(folder, INDEX)):
+    stated, files = read_index(os.path.join(folder, INDEX), ".safetensors")
+    for shard in files:
         found, shard_types = _open(os.path.join(folder, shard))
         if twice := sorted(tensors.keys() & found.keys()):
             raise ValueError(f"{folder}: {twice[0]} is in both {shards[twice[0]]} and {shard}")
         tensors |= found
         types |= shard_types
         shards |= dict.fromkeys(found, shard)
-    _check_index(os.path.join(folder, INDEX), shards)
+    _check_index(os.path.join(folder, INDEX), stated, shards)
     return tensors, types
 
 
-def _shards(index: str) -> list[str]:
-    """Returns the names of the shards."""
-    shards = _weight_map(index).values()
-    for shard in shards:
-        # A name with a folder could lead to any file of the machine.
-        if not re.fullmatch(r"[^/\\:]+\.safetensors", str(shard)):
-            raise ValueError(f"{index} names {shard!r}, which is no .safetensors file beside it")
-    return sorted(set(shards))
+def read_index(path: str, ending: str) -> tuple[dict[str, Any], list[str]]:
+    """Reads which shard holds which tensors; returns the map, and the names of the shards.
 
-
-def _weight_map(index: str) -> dict[str, Any]:
-    shards = read_json(index).get("weight_map")
+    Args:
+        path: a file in which "weight_map" maps tensors to a shard or a list of shards.
+        ending: of the shards' names.
+    """
+    shards = read_json(path).get("weight_map")
     if not isinstance(shards, dict):
-        raise ValueError(f'{index} is damaged (no "weight_map"): download or copy it again')
-    return shards
+        raise ValueError(f'{path} is damaged (no "weight_map"): download or copy it again')
+    lists = (names if isinstance(names, list) else [names] for names in shards.values())
+    names = {str(name) for names in lists for name in names}
+    for name in sorted(names):
+        # A name with a folder could lead to any file of the machine.
+        if not re.fullmatch(rf"[^/\\:]+{re.escape(ending)}", name):
+            raise ValueError(f"{path} names {name!r}, which is no {ending} file beside it")
+    return shards, sorted(names)
 
 
-def _check_index(index: str, shards: dict[str, str]) -> None:
+def _check_index(index: str, stated: dict[str, Any], shards: dict[str, str]) -> None:
     """Raises a ValueError unless the index names the shard of every tensor."""
-    stated = _weight_map(index)
     if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
         name = wrong[0]
         raise ValueError(

@@ -277,7 +277,7 @@ def test_bad_shards(presets, tmp_path):
     assert_refused(folder, "cannot read .*model_00002.weights.h5")
     names = {"/layers/dense/vars": "../model.weights.h5"}
     change_json(folder / "model.weights.json", lambda v: v.update(weight_map=names))
-    assert_refused(folder, "../model.weights.h5 is not a file in the same folder")
+    assert_refused(folder, "../model.weights.h5', which is no .h5 file beside it")
 
 
 class TestDownload:

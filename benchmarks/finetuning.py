@@ -105,6 +105,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     from bert_tf.finetuning.options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
+    from bert_tf.finetuning.training import Training
     from bert_tf.runs.run import Run
     from bert_tf.session import Session
     from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -125,7 +126,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     examples = task.read_splits([TRAIN], DataFiles(sizes.data_dir), 0)[TRAIN]
     features = task.featurize(examples.take(np.arange(sizes.examples)), tokenizer, sizes.seq_length)
     session = Session(options, make_strategy("cpu"), Run(options.output_dir), init)
-    tuner = FineTuner(session, task, init.spec.config, {TRAIN: features})
+    tuner = FineTuner(session, Training(task), init.spec.config, {TRAIN: features})
     tuner.set_weights()
     trainer, steps = tuner.trainer, sizes.examples // sizes.batch_size
     static = dict(static_length=static_length)

@@ -64,6 +64,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.run import load_evaluator, read_features
     from bert_tf.finetuning.task import TRAIN
+    from bert_tf.finetuning.training import Training
     from bert_tf.runs.run import Run
     from bert_tf.session import Session
     from bert_tf.training.checkpoints import Checkpointer
@@ -85,7 +86,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
     run = Run(flags.output_dir)
     session = Session(flags, strategy, run, init)
-    tuner = FineTuner(session, task, config, splits)
+    tuner = FineTuner(session, Training(task), config, splits)
     tuner.set_weights()
 
     run.write(spec)
@@ -112,7 +113,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     command = [options.huggingface, __file__, f"--task={options.task}", f"--replay={folder}"]
     subprocess.run(command, check=True)
     trained = open_checkpoint(str(folder / END))
-    theirs = load_evaluator(session, task, trained, splits).evaluate(dev)
+    theirs = load_evaluator(session, Training(task), trained, splits).evaluate(dev)
     differences = np.abs(np.load(folder / LOSSES) - losses)
     metric = f"eval_{task.metric}"
     return {

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import keras
 import numpy as np
@@ -15,12 +14,13 @@ import tensorflow as tf
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.student import StudentTask
+from bert_tf.compression.student import StudentTraining
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.run import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
+from bert_tf.finetuning.training import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
@@ -47,11 +47,11 @@ def quantization(options: CompressionOptions, recipe: Recipe) -> Quantization:
     return dataclasses.replace(recipe.quantization, **given)
 
 
-class QuantizedTask(StudentTask):
-    """A task that a student learns with quantized weights.
+class QuantizedTraining(StudentTraining):
+    """Trains a task that a student learns with quantized weights.
 
     Args:
-        task, recipe, teacher, keeps_head: see `StudentTask`.
+        task, recipe, teacher, keeps_head: see `StudentTraining`.
         eigenvalues: those that decide the bits of its layers, [layers, 2]; zeros for a run that
             resumes, whose checkpoints hold the bits.
     """
@@ -84,7 +84,7 @@ class QuantizedTask(StudentTask):
         bits = list(quantization.bits[:1]) * num_layers(config)
         if eigenvalues is not None:
             bits = choose_bits(eigenvalues, *quantization.bits)
-        return QuantizedModel(self._task.build_model(config), quantization, bits, eigenvalues)
+        return QuantizedModel(self.task.build_model(config), quantization, bits, eigenvalues)
 
     def preset_weights(self, model: QuantizedModel) -> list[keras.Variable]:
         return [weight for weight in model.weights if weight.path.startswith(f"{STATE}/")]
@@ -93,17 +93,15 @@ class QuantizedTask(StudentTask):
         return model.evaluated_weights()
 
 
-class QuantizedStudentTask:
-    """A task whose model is the finished student in a folder; otherwise, the task itself."""
+class QuantizedEvaluation(Training):
+    """Evaluates the finished student in a folder."""
 
     def __init__(self, task: Task, folder: str):
-        self._task, self._ranges = task, _state(folder)["activation_ranges"]
+        super().__init__(task)
+        self._ranges = _state(folder)["activation_ranges"]
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._task, name)
-
-    def build_model(self, config: BertConfig) -> BertTaskModel:
-        return QuantizedModel(self._task.build_model(config), ranges=self._ranges)
+    def build_model(self, config: BertConfig) -> keras.Model:
+        return QuantizedModel(self.task.build_model(config), ranges=self._ranges)
 
 
 def measure_sensitivity(

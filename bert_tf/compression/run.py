@@ -12,21 +12,22 @@ from bert_tf.compression.heads import without_heads
 from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.compression.quantized_student import (
-    QuantizedStudentTask,
-    QuantizedTask,
+    QuantizedEvaluation,
+    QuantizedTraining,
     measure_sensitivity,
     quantization,
     student_facts,
 )
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters, sparse_sizes
-from bert_tf.compression.student import StudentTask, initial_student, known_spec, reads_pairs
+from bert_tf.compression.student import StudentTraining, initial_student, known_spec, reads_pairs
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order
+from bert_tf.finetuning.training import Training
 from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import Run
@@ -68,16 +69,16 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     check_kind(task.name, task.head, teacher.head, teacher.path)
     teacher = in_task_order(teacher, task.head, say)
     if check_resumable(options, run):
-        finished = QuantizedStudentTask(task, run.path) if recipe.quantization else task
-        results = fine_tune(options, finished)
+        training = QuantizedEvaluation(task, run.path) if recipe.quantization else None
+        results = fine_tune(options, task, training=training)
     else:
-        student = _student_task(options, recipe, task, teacher)
+        training = _training(options, recipe, task, teacher)
         init = None
         if not run.has_checkpoint:
             init = initial_student(options, recipe, teacher, recipe.bilstm and reads_pairs(task))
         if init and recipe.removes_heads:
             init = without_heads(options, task, init)
-        results = fine_tune(options, student, init)
+        results = fine_tune(options, task, init, training)
     for row in recipe.published:
         say(row.describe())
     print(_report(options, task, teacher, results))
@@ -106,15 +107,15 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     return dataclasses.replace(options, hold_out_seed=seed)
 
 
-def _student_task(
+def _training(
     options: CompressionOptions, recipe: Recipe, task: Task, teacher: Checkpoint
-) -> StudentTask:
+) -> StudentTraining:
     arguments = task, recipe, teacher, not options.init_checkpoint
     if recipe.quantization:
         how = quantization(options, recipe)
-        return QuantizedTask(*arguments, how, measure_sensitivity(options, how, task, teacher))
+        return QuantizedTraining(*arguments, how, measure_sensitivity(options, how, task, teacher))
     augmentation = _augmentation(options, recipe, teacher)
-    return StudentTask(*arguments, options.pruned_share, augmentation, options.output_dir)
+    return StudentTraining(*arguments, options.pruned_share, augmentation, options.output_dir)
 
 
 def _augmentation(
@@ -213,4 +214,4 @@ def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> d
     spec = known_spec(teacher, run.vocab, run.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options), run)
-    return load_evaluator(session, task, teacher, splits).evaluate(dev)
+    return load_evaluator(session, Training(task), teacher, splits).evaluate(dev)

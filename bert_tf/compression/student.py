@@ -23,6 +23,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.trained_head import load_task_model
+from bert_tf.finetuning.training import Training
 from bert_tf.runs.run import Run
 from bert_tf.session import open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -111,15 +112,17 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     return predictions
 
 
-class StudentTask:
-    """A task that a student learns from its teacher; otherwise, the task itself.
+class StudentTraining(Training):
+    """Trains a task that a student learns from its teacher.
 
     If only predictions for whole examples are compared, the teacher makes them once, before
     training. A resumed run reads them from its folder. The teacher then need not read the student's
     vocabulary: each model reads the same text with its own tokenizer.
 
     Args:
-        teacher: a model that was fine-tuned on it.
+        task: the task.
+        recipe: how it learns.
+        teacher: a model that was fine-tuned on the task.
         keeps_head: whether the student starts with the teacher's head.
         sparsity: the share of weights to set to zero, if the recipe does so.
         augmentation: makes copies of the training examples, whose labels do not count.
@@ -136,7 +139,8 @@ class StudentTask:
         augmentation: Augmentation | None = None,
         run_folder: str | None = None,
     ):
-        self._task, self._recipe, self._teacher = task, recipe, teacher
+        super().__init__(task)
+        self._recipe, self._teacher = recipe, teacher
         self._sparsity, self._run_folder = sparsity, run_folder
         self._keeps_head = keeps_head and task.head is not None and not recipe.bilstm
         supported = task.head is not None and isinstance(task.objective, OBJECTIVES)
@@ -156,27 +160,20 @@ class StudentTask:
         )
         self._augmentation, self._train = augmentation, None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._task, name)
-
-    @property
-    def objective(self) -> Objective:
-        return self.training_objective(1)
-
-    def training_objective(self, num_train_steps: int) -> Objective:
+    def objective(self, num_train_steps: int) -> Objective:
         if not self._recipe.has_teacher:
-            return self._task.objective
-        return DistillationObjective(self._task.objective, self._recipe, num_train_steps)
+            return self.task.objective
+        return DistillationObjective(self.task.objective, self._recipe, num_train_steps)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
         if TRAIN in names and self._recipe.has_teacher and self._run_folder:
             check_same_teacher(self._run_folder, self._teacher)
-        splits = self._task.read_splits(names, files, seed)
+        splits = self.task.read_splits(names, files, seed)
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):
                 raise ValueError(
-                    f"--augment makes copies of texts and pairs of texts, but --task={self.name} "
-                    "has other examples: omit it"
+                    f"--augment makes copies of texts and pairs of texts, but "
+                    f"--task={self.task.name} has other examples: omit it"
                 )
             splits[TRAIN] = self._augmentation(splits[TRAIN])
         self._train = splits.get(TRAIN)
@@ -198,11 +195,11 @@ class StudentTask:
         trains = examples is self._train
         if trains and self._augmentation and self._augmentation.changes.masked:
             theirs, tokenizer = map(_reading_masks, (theirs, tokenizer))
-        features = read = self._task.featurize(examples, tokenizer, max_seq_length)
+        features = read = self.task.featurize(examples, tokenizer, max_seq_length)
         if not (trains and self._predicts_once):
             return features
         if theirs != tokenizer:
-            read = self._task.featurize(examples, theirs, max_seq_length)
+            read = self.task.featurize(examples, theirs, max_seq_length)
         targets = {**features.targets, TEACHER: self._predictions(read)}
         return dataclasses.replace(features, targets=targets)
 
@@ -214,8 +211,8 @@ class StudentTask:
         found = computed_once(
             self._run_folder,
             "predictions",
-            (fingerprint(self._teacher), self._task.head, precision, read),
-            lambda: {"values": predict(self._task, self._teacher, features)},
+            (fingerprint(self._teacher), self.task.head, precision, read),
+            lambda: {"values": predict(self.task, self._teacher, features)},
         )
         return found["values"]
 
@@ -232,22 +229,22 @@ class StudentTask:
                 "--recipe=albert is for students whose layers share their weights, but this one is "
                 "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
             )
-        student = self._task.build_model(config)
+        student = self.task.build_model(config)
         if not self._recipe.has_teacher:
             return student
         check_comparable(self._recipe, config, self._teacher.spec.config)
-        teacher = None if self._predicts_once else load_task_model(self._task, self._teacher)
+        teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
         return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
-        """See `Task.first_best_step`; the last stage of the recipe must have begun."""
+        """See `Training.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
 
     def make_optimizer(
         self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
     ) -> AdamW:
         if not self._recipe.zeroes_weights:
-            return self._task.make_optimizer(weights, num_first_steps, **arguments)
+            return super().make_optimizer(weights, num_first_steps, **arguments)
         return PruningAdamW(weights, self._sparsity, num_first_steps, **arguments)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:

@@ -13,7 +13,8 @@ from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.layer_decay import rate_factors
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.task import TRAIN
+from bert_tf.finetuning.training import Training
 from bert_tf.session import Session
 from bert_tf.training import schedules
 from bert_tf.training.driver import Driver, Phase
@@ -34,6 +35,7 @@ class FineTuner:
 
     Args:
         session: the flags, the devices and what the run starts from.
+        training: what to train.
         splits: "train" and the splits that are evaluated.
 
     Raises:
@@ -43,25 +45,26 @@ class FineTuner:
     def __init__(
         self,
         session: Session,
-        task: Task,
+        training: Training,
         config: BertConfig,
         splits: dict[str, Features],
     ):
-        self._session, self._task, self._examples = session, task, splits[TRAIN]
+        self._session, self._training, self._examples = session, training, splits[TRAIN]
+        task = training.task
         options = session.options
         self.num_train_steps = options.num_train_steps(len(self._examples))
         epochs = max(1, round(options.num_train_epochs))
         steps_per_epoch = math.ceil(self.num_train_steps / epochs)
 
         def build_model() -> keras.Model:
-            model = task.build_model(config)
+            model = training.build_model(config)
             if options.freeze_encoder:
                 model.encoder.trainable = False
             return model
 
         def make_optimizer(model: keras.Model) -> AdamW:
             weights = model.trainable_weights
-            return task.make_optimizer(
+            return training.make_optimizer(
                 weights,
                 min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
                 bias_correction=options.bias_correction,
@@ -86,16 +89,16 @@ class FineTuner:
             log_steps=min(100, math.ceil(self.num_train_steps / 10)),
             keep_checkpoints=1,
             best_metric=f"eval_{task.metric}",
-            first_best_step=task.first_best_step(self.num_train_steps),
+            first_best_step=training.first_best_step(self.num_train_steps),
             patience=options.early_stopping,
-            evaluated_weights=lambda: task.evaluated_weights(self.model),
+            evaluated_weights=lambda: training.evaluated_weights(self.model),
         )
 
     def _objective(self) -> Objective:
         """Returns the task's objective with the weights of --class_weights."""
-        value, task = self._session.options.class_weights, self._task
+        value, task = self._session.options.class_weights, self._training.task
         if not value:
-            return task.training_objective(self.num_train_steps)
+            return self._training.objective(self.num_train_steps)
         classifies = task.head and task.head.kind == "classifier"
         if not (classifies and isinstance(task.objective, ClassificationObjective)):
             raise ValueError(
@@ -108,11 +111,11 @@ class FineTuner:
         return dataclasses.replace(task.objective, class_weights=weights)
 
     def set_weights(self) -> None:
-        """Resumes, or sets the task's `initial_weights`; see `Session.set_weights`."""
-        session, model = self._session, self.model
-        preset = [weight.path for weight in self._task.preset_weights(model)]
-        session.set_weights(self.driver, model, self._task.initial_weights(model), preset)
-        reads_pooler = self._task.head and self._task.head.reads_pooler
+        """Resumes, or sets the `initial_weights`; see `Session.set_weights`."""
+        session, model, training = self._session, self.model, self._training
+        preset = [weight.path for weight in training.preset_weights(model)]
+        session.set_weights(self.driver, model, training.initial_weights(model), preset)
+        reads_pooler = training.task.head and training.task.head.reads_pooler
         frozen, init = session.options.freeze_encoder, session.init
         if frozen and reads_pooler and init and _POOLER not in init.tensors:
             session.say(
@@ -130,7 +133,7 @@ class FineTuner:
             NonFiniteLoss: names the step.
             Interrupted: a signal stopped training, after a checkpoint was saved.
         """
-        dev = self._task.dev_splits[0]
+        dev = self._training.task.dev_splits[0]
         phase = Phase(
             until_step=self.num_train_steps,
             batch_size=self._session.options.train_batch_size,

@@ -27,6 +27,7 @@ from bert_tf.finetuning.saved_run import (
 )
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
+from bert_tf.finetuning.training import Training
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -46,13 +47,17 @@ _CLASSES_SHOWN = 20
 
 
 def fine_tune(
-    options: FineTuningOptions, task: Task | None = None, init: Checkpoint | None = None
+    options: FineTuningOptions,
+    task: Task | None = None,
+    init: Checkpoint | None = None,
+    training: Training | None = None,
 ) -> dict[str, float]:
     """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
         init: replaces `options.init_checkpoint`; a run that resumes needs neither.
+        training: how to train the task.
 
     Returns:
         the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
@@ -66,13 +71,14 @@ def fine_tune(
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
     with training_devices(options, writes=True) as strategy:
-        return _fine_tune(options, task, init, strategy)
+        return _fine_tune(options, task, init, training, strategy)
 
 
 def _fine_tune(
     options: FineTuningOptions,
     task: Task | None,
     init: Checkpoint | None,
+    training: Training | None,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = Run(options.output_dir), chief_say(strategy)
@@ -92,19 +98,22 @@ def _fine_tune(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
+    training = training or Training(task)
+    training.task = task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     reported = _reported_splits(options, task)
     compared = compared_splits(options, run, task)
-    splits = read_features(options, task, spec, list(dict.fromkeys([*compared, *reported])), say)
+    read = list(dict.fromkeys([*compared, *reported]))
+    splits = read_features(options, training, spec, read, say)
     checksums = data_checksums({name: splits[name] for name in compared})
     check_same_data(run, checksums)
     if trained:
         results = {} if trained is session.init else _earlier_results(options, run)
-        evaluator = load_evaluator(session, task, trained, splits)
+        evaluator = load_evaluator(session, training, trained, splits)
     else:
-        results, evaluator = _train(session, task, spec, splits, checksums)
+        results, evaluator = _train(session, training, spec, splits, checksums)
     files = []
     for split in [name for name in reported if name in splits]:
         metrics, names = evaluator.report(split, run.path)
@@ -182,16 +191,16 @@ def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
 
 def _train(
     session: Session,
-    task: Task,
+    training: Training,
     spec: ModelSpec,
     splits: dict[str, Features],
     checksums: dict[str, int],
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
-    run, say = session.run, session.say
+    run, say, task = session.run, session.say, training.task
     if note := task.check_metric(splits[task.dev_splits[0]]):
         say(f"WARNING: {note}")
-    tuner = FineTuner(session, task, spec.config, splits)
+    tuner = FineTuner(session, training, spec.config, splits)
     if 0 < tuner.num_train_steps < _FEW_STEPS:
         say(
             f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
@@ -213,14 +222,15 @@ def _train(
 
 
 def load_evaluator(
-    session: Session, task: Task, trained: Checkpoint, splits: dict[str, Features]
+    session: Session, training: Training, trained: Checkpoint, splits: dict[str, Features]
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
+    task = training.task
     check_kind(task.name, task.head, trained.head, trained.path)
     session.say(f"Evaluating {trained.path}.")
     trained = in_task_order(trained, task.head, session.say)
     with session.strategy.scope():
-        model = load_task_model(task, trained)
+        model = load_task_model(training, trained)
     trainer = Trainer(session.strategy, model, task.objective)
     return Evaluator(task, trainer, splits, session.options.eval_batch_size)
 
@@ -245,7 +255,7 @@ def model_spec(session: Session) -> ModelSpec:
 
 def read_features(
     options: FineTuningOptions,
-    task: Task,
+    task: Task | Training,
     spec: ModelSpec,
     names: Collection[str],
     say: Callable[[str], None],

@@ -1,13 +1,11 @@
 """The interface of a fine-tuning task."""
 
 import abc
-import contextlib
 import copy
 import re
-from collections.abc import Collection, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Mapping, Sized
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import keras
 import numpy as np
@@ -18,7 +16,6 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.options import TaskOptions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 from tfrecords.input_files import shortened, similar
 from tfrecords.progress import say
@@ -162,37 +159,6 @@ class Task(abc.ABC):
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         """Returns the weights of the model that are set from the initial checkpoint."""
         return model.encoder.weights
-
-    def preset_weights(self, model: keras.Model) -> list[keras.Variable]:
-        """Returns the weights to which `build_model` gave their initial values."""
-        return []
-
-    def training_objective(self, num_train_steps: int) -> Objective:
-        """Returns the objective of a training run."""
-        return self.objective
-
-    def make_optimizer(
-        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
-    ) -> AdamW:
-        """Returns the optimizer of a training run.
-
-        Args:
-            weights: the weights to train.
-            num_first_steps: the steps before the first evaluation, and at most half of all.
-            arguments: those of `AdamW`.
-        """
-        return AdamW(weights, **arguments)
-
-    def first_best_step(self, num_train_steps: int) -> int:
-        """Returns the first step whose weights may be kept as the best."""
-        return 0
-
-    def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
-        """Makes a context in which the model has the weights to evaluate and to keep as the best.
-
-        By default, they are the ones that train.
-        """
-        return contextlib.nullcontext()
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Turns outputs of the model into what `score` and `write_predictions` read, once for both.

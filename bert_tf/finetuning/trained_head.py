@@ -7,6 +7,7 @@ import keras
 
 from bert_tf.config import Head
 from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.training import Training
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import load_weights
@@ -15,7 +16,7 @@ _HEAD = "task_model/head/"
 
 
 def load_task_model(
-    task: Task, checkpoint: Checkpoint, allow_non_finite: bool = False
+    task: Task | Training, checkpoint: Checkpoint, allow_non_finite: bool = False
 ) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 

@@ -18,7 +18,7 @@ from bert_tf.compression.heads import without_heads
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run import hold_out_as_teacher, num_parameters
-from bert_tf.compression.student import StudentTask, initial_student, reads_pairs
+from bert_tf.compression.student import StudentTraining, initial_student, reads_pairs
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
@@ -60,7 +60,7 @@ def test_all_layers_of_the_teacher_are_the_teacher(teacher, files, batch, config
     """Oracle: the teacher's outputs; half of its layers by default."""
     options = make_options(teacher, files, student_layers="0-2")
     source = open_checkpoint(teacher)
-    task = StudentTask(TASKS["sst2"], RECIPES["layers"], source, keeps_head=True)
+    task = StudentTraining(TASKS["sst2"], RECIPES["layers"], source, keeps_head=True)
     student = initial_student(options, RECIPES["layers"], source)
     model, expected = task.build_model(student.spec.config), BertTaskModel(config, 2)
     load_weights(teacher, student.tensors, task.initial_weights(model))
@@ -91,7 +91,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     options, source = make_options(teacher, files, recipe="bilstm"), open_checkpoint(teacher)
     recipe = RECIPES["bilstm"]
-    task = StudentTask(TASKS["sst2"], recipe, source, keeps_head=True)
+    task = StudentTraining(TASKS["sst2"], recipe, source, keeps_head=True)
     student = initial_student(options, recipe, source)
     config = student.spec.config
     # 150 units and 400, as in section 4.3 of the paper.
@@ -222,7 +222,7 @@ def test_the_best_weights_are_of_the_last_stage(teacher):
     """Oracle: the first of 100 steps after 70%, 50% and two thirds of them, by hand."""
     source = open_checkpoint(teacher)
     for recipe, step in (("tinybert", 71), ("internal", 51), ("theseus", 67), ("pkd6", 1)):
-        task = StudentTask(TASKS["sst2"], RECIPES[recipe], source, keeps_head=True)
+        task = StudentTraining(TASKS["sst2"], RECIPES[recipe], source, keeps_head=True)
         assert task.first_best_step(100) == step
         assert task.first_best_step(0) == 0
 
@@ -357,11 +357,11 @@ def test_a_task_of_ones_own_starts_with_the_encoder(teacher, config):
     """Oracle: the variables of the encoder. Recipes with a teacher refuse such a task."""
     own = SimpleNamespace(name="own", head=None, objective=None, build_model=_OwnModel)
     source = open_checkpoint(teacher)
-    task = StudentTask(own, RECIPES["layers"], source, keeps_head=True)
+    task = StudentTraining(own, RECIPES["layers"], source, keeps_head=True)
     model = task.build_model(config)
     assert task.initial_weights(model) == model.encoder.weights
     with pytest.raises(ValueError, match="of tasks of your own, .* use --recipe=layers"):
-        StudentTask(own, RECIPES["pd"], source, keeps_head=True)
+        StudentTraining(own, RECIPES["pd"], source, keeps_head=True)
 
 
 def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path):
@@ -377,7 +377,7 @@ def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path
         ("theseus", {"is_decoder": True}, "student or teacher reads from left to right"),
     ):
         with pytest.raises(ValueError, match=message):
-            StudentTask(task, RECIPES[recipe], source, False).build_model(
+            StudentTraining(task, RECIPES[recipe], source, False).build_model(
                 dataclasses.replace(config, **changes)
             )
     with pytest.raises(ValueError, match="a student of your choice: give --bert_config_file"):
@@ -393,7 +393,7 @@ def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path
         run(make_options(str(headless), files, tmp_path / "out"))
     other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
     with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
-        StudentTask(task, RECIPES["tinybert"], source, False).featurize(None, other, 12)
+        StudentTraining(task, RECIPES["tinybert"], source, False).featurize(None, other, 12)
 
 
 @pytest.mark.parametrize("changes", [MASKED_AND_SAMPLED, REPLACED])
@@ -403,7 +403,7 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, monkeypatch):
     monkeypatch.setattr(type(sst2), "featurize", lambda self, examples, tokenizer, _: tokenizer)
     copying = Augmentation(None, 0, changes, 0)
     monkeypatch.setattr(Augmentation, "__call__", lambda self, examples: examples)
-    task = StudentTask(sst2, RECIPES["tinybert"], source, False, augmentation=copying)
+    task = StudentTraining(sst2, RECIPES["tinybert"], source, False, augmentation=copying)
     splits = task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     tokenizer = WordPieceTokenizer(source.spec.vocab, True)
     found = [task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
@@ -414,7 +414,7 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, monkeypatch):
 def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, config):
     """Oracles: the teacher's model on the teacher's tokens; the loss of these predictions."""
     source, sst2 = open_checkpoint(teacher), TASKS["sst2"]
-    task = StudentTask(sst2, RECIPES["pd"], source, keeps_head=False)
+    task = StudentTraining(sst2, RECIPES["pd"], source, keeps_head=False)
     splits = task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     vocab = source.spec.vocab
     other = WordPieceTokenizer(Vocabulary((*vocab.tokens[:5], *vocab.tokens[:4:-1])), True)
@@ -431,5 +431,5 @@ def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, config
     assert student.teacher is None
     batch = next(iter(train_batches(features, 8, 1, 0)))
     losses = soft_labels(batch[TEACHER], student(batch))
-    found = task.objective.sums(student, batch, False)["soft_labels"]
+    found = task.objective(1).sums(student, batch, False)["soft_labels"]
     np.testing.assert_allclose(found, tf.reduce_sum(losses), rtol=1e-5)

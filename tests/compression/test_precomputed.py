@@ -14,7 +14,7 @@ from bert_tf.compression.glove import Glove
 from bert_tf.compression.masked_lm import MaskedLM
 from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
-from bert_tf.compression.student import StudentTask
+from bert_tf.compression.student import StudentTraining
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.registry import TASKS
@@ -114,7 +114,7 @@ def test_a_run_keeps_its_teacher(teacher, config, tmp_path):
     check_same_teacher(folder, source)
     Checkpointer(folder, BertPretrainer(config), {"step": tf.Variable(1, dtype=tf.int64)}).save()
     check_same_teacher(folder, source)
-    learner = StudentTask(TASKS["sst2"], RECIPES["pkd6"], other, False, run_folder=folder)
+    learner = StudentTraining(TASKS["sst2"], RECIPES["pkd6"], other, False, run_folder=folder)
     general = GeneralStudent(GENERAL_RECIPES["tinybert"], other, folder)
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.

@@ -21,7 +21,7 @@ from bert_tf.compression.quantization import (
     symmetric,
 )
 from bert_tf.compression.quantized_student import (
-    QuantizedTask,
+    QuantizedTraining,
     choose_bits,
     hessian_product,
     layer_eigenvalues,
@@ -233,7 +233,7 @@ def test_sensitive_layers_get_more_bits():
 
 def test_several_replicas_are_refused(teacher, config):
     """Oracle: the message, which says what to do."""
-    task = QuantizedTask(
+    task = QuantizedTraining(
         TASKS["sst2"], RECIPES["q8bert"], open_checkpoint(teacher), True, Q8BERT, None
     )
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():

@@ -10,6 +10,7 @@ from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
+from bert_tf.finetuning.training import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
@@ -32,7 +33,7 @@ def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
     values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
     options = FineTuningOptions(**values | flags)
     session = Session(options, make_strategy("cpu"), Run(options.output_dir))
-    return FineTuner(session, task, CONFIG, {TRAIN: _Features()})
+    return FineTuner(session, Training(task), CONFIG, {TRAIN: _Features()})
 
 
 def make_batch() -> dict[str, tf.Tensor]:

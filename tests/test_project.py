@@ -41,6 +41,18 @@ def test_imports_go_down_the_layers_only():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_rooms_below_compression_do_not_name_it():
+    """Oracle: the words of their files. Only `choices` lists what the command accepts."""
+    above = {"ablations", "choices", "cli", "comparison", "compression"}
+    named = []
+    for path in [*(ROOT / "bert_tf").rglob("*.py"), *(ROOT / "tfrecords").rglob("*.py")]:
+        room = path.relative_to(ROOT).with_suffix("").parts[1]
+        found = re.search("recipe|distillation|teacher", path.read_text(), re.IGNORECASE)
+        if found and room not in above:
+            named.append((str(path), found[0]))
+    assert named == []
+
+
 def test_no_module_imports_itself_through_others():
     """Oracle: a topological order of all modules exists; imports for annotations only do not count.
 

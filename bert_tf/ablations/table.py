@@ -10,7 +10,7 @@ from bert_tf.ablations.grids import GRIDS, PERPLEXITY, Column
 from bert_tf.ablations.memory import count_parameters
 from bert_tf.ablations.options import AblationOptions
 from bert_tf.ablations.plan import RowPlan
-from bert_tf.finetuning.runs.comparison import Score
+from bert_tf.comparison.runs import Score
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.plots.steps import draw_steps
 from bert_tf.runs.run import SWEEP_RESULTS, Run

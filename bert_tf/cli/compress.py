@@ -44,7 +44,7 @@ from tfrecords import command
 Options = CompressionOptions
 run = command.late("bert_tf.compression.run:compress_all")
 FORMS = {
-    "report": (ReportOptions, command.late("bert_tf.compression.report:report")),
+    "report": (ReportOptions, command.late("bert_tf.comparison.students:report")),
     "input_file": (GeneralOptions, command.late("bert_tf.compression.general:distill")),
 }
 

@@ -35,28 +35,27 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Prints and writes the tables."""
-    from bert_tf.finetuning.runs.comparison import (
+    from bert_tf.comparison.runs import (
         all_scores,
+        as_markdown,
+        print_tables,
         published_tables,
         read_groups,
         task_tables,
     )
-    from bert_tf.finetuning.runs.tables import aligned, as_csv, markdown
+    from bert_tf.finetuning.runs.tables import as_csv
     from tfrecords.writer import atomic_write
 
     groups, unfinished = read_groups(options.folder)
     published = published_tables(groups)
     tables = task_tables(groups) + published
-    text = "\n\n".join(f"{table.title}\n{aligned(table.cells())}" for table in tables)
-    print(text)
-    if unfinished:
-        print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
+    text = print_tables(tables, unfinished)
     if not options.output_file:
         return
     if options.output_file.endswith(".csv"):
         text = as_csv(all_scores(groups, published))
     elif options.output_file.endswith(".md"):
-        text = "\n\n".join(f"**{table.title}**\n\n{markdown(table.cells())}" for table in tables)
+        text = as_markdown(tables)
     atomic_write(options.output_file, text + "\n")
     print(f"\nWrote {options.output_file}.")
 

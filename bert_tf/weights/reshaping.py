@@ -51,8 +51,8 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     Args:
         layers: the indices of the layers to keep; see `parse_layers`.
 
-    Source: Patient Knowledge Distillation (arXiv:1908.09355) for a prefix; DistilBERT
-    (arXiv:1910.01108) for every other layer.
+    Source: BERT-PKD (arXiv:1908.09355) for a prefix; DistilBERT (arXiv:1910.01108) for every other
+    layer.
     """
     config = checkpoint.spec.config
     if config.num_hidden_groups:

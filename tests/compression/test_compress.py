@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.comparison.runs import published_tables, read_groups
 from bert_tf.compress import Options, run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.distillation import TEACHER
@@ -27,7 +28,6 @@ from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.run import read_features
 from bert_tf.finetuning.runs import sweep
-from bert_tf.finetuning.runs.comparison import published_tables, read_groups
 from bert_tf.finetuning.runs.run_process import resolve
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.encoder import BertEncoder

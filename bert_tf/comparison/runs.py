@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.comparison.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
-from bert_tf.finetuning.runs.published import TABLES, Column, PublishedTable
 from bert_tf.finetuning.runs.sweep import summarize
+from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
 from bert_tf.training.metrics import rank
@@ -21,10 +22,13 @@ _VARYING = LOCATION_FLAGS | {
     "random_seed", "hold_out_seed", COMMAND, DATA_CHECKSUMS, "do_train", "do_eval", "do_predict",
     "eval_batch_size",
 }  # fmt: skip
-# Flags that say where a model comes from, and what of it is trained.
-_SOURCES = ("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based")
-# The same in the flags of compress.
+# Flags of compress that say where a student comes from.
 _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
+# Flags that say where a model comes from, and what of it is trained.
+_SOURCES = (
+    *("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based"),
+    *_STUDENT_SOURCES,
+)
 
 
 class Score(NamedTuple):
@@ -87,6 +91,20 @@ class Table(NamedTuple):
         if isinstance(cell, Score):
             return cell.text(self.factor, self.digits)
         return "-" if cell is None else cell
+
+
+def print_tables(tables: Sequence[Table], unfinished: Sequence[str]) -> str:
+    """Prints tables, and the folders of unfinished runs; returns the tables as text."""
+    text = "\n\n".join(f"{table.title}\n{aligned(table.cells())}" for table in tables)
+    print(text)
+    if unfinished:
+        print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
+    return text
+
+
+def as_markdown(tables: Sequence[Table]) -> str:
+    """Returns tables as Markdown."""
+    return "\n\n".join(f"**{table.title}**\n\n{markdown(table.cells())}" for table in tables)
 
 
 def read_groups(folder: str) -> tuple[list[Group], list[str]]:
@@ -187,7 +205,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
     tasks = {group.task for group in groups}
     models: dict[tuple, list[Group]] = {}
     for group in groups:
-        source = tuple(group.flags.get(name) for name in _SOURCES + _STUDENT_SOURCES)
+        source = tuple(group.flags.get(name) for name in _SOURCES)
         models.setdefault(source, []).append(group)
     tables = []
     for published in TABLES:

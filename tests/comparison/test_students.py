@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.compression import report as reporting
+from bert_tf.comparison import students as reporting
 from bert_tf.compression.options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.config import Head
+from bert_tf.config import BertConfig, Head
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
 from bert_tf.runs.run import FINISHED, FLAGS, Run
@@ -104,8 +104,8 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp
     students, unfinished = reporting.read_students(str(tmp_path))
     assert [student.name for student in students] == ["pd (fast)", "pd (slow)"] and not unfinished
     # Of a correlation that is not positive, no share can be kept.
-    student = dataclasses.replace(students[0], values=(0.0, students[0].values[1]))
-    assert student.kept is None
+    files = [file | {"teacher_value": 0.0} for file in students[0].files]
+    assert dataclasses.replace(students[0], files=files).kept is None
     (tmp_path / "fast" / "compression.json").unlink()
     students, unfinished = reporting.read_students(str(tmp_path))
     assert [student.name for student in students] == ["pd"]
@@ -121,7 +121,7 @@ def test_other_seeds_of_an_interrupted_run_count(add_student, tmp_path):
         add_student(f"pd/seed-{seed}", 0.4 + seed / 10, "pd", random_seed=seed)
     (tmp_path / "pd/seed-2/compression.json").unlink()
     (student,), unfinished = reporting.read_students(str(tmp_path))
-    assert (student.runs, student.values[1].mean) == (2, pytest.approx(0.45))
+    assert (student.group.size, student.values[1].mean) == (2, pytest.approx(0.45))
     assert unfinished == [f"{tmp_path}/pd/seed-2"]
 
 
@@ -131,8 +131,8 @@ def test_students_of_one_teacher_on_two_dev_sets(add_student, tmp_path):
     add_student("b", 0.3, "theseus", facts={"teacher_value": 0.6})
     add_student("c", 0.5, "internal")
     students, _ = reporting.read_students(str(tmp_path))
-    ((header, *rows),) = reporting.tables(students, [None] * 3).values()
-    assert [(row[0], row[3], row[5], row[6]) for row in rows] == [
+    (table,) = reporting.tables(students, [None] * 3)
+    assert [(row[0], row[3], row[5], row[6]) for row in table.rows] == [
         ("teacher", "0.6000", "100.0%", "1.00"),
         ("theseus", "0.3000", "50.0%", "-"),
         ("teacher", "0.8000", "100.0%", "1.00"),
@@ -158,7 +158,7 @@ def test_a_teacher_that_is_gone_has_no_speed(add_student, tmp_path, monkeypatch,
     assert "WARNING: no speed for students of big: big is gone" in capsys.readouterr().out
 
 
-def test_speeds_are_those_of_the_fastest_turns(config, monkeypatch):
+def test_speeds_are_those_of_the_fastest_turns(monkeypatch):
     """Oracle: the shortest of the durations that a clock made of them gives, by hand."""
     # Two models, ten turns each; the first is slow, because it traces.
     rounds = [[90, 80], [3, 4], [2, 8], [9, 16], [2, 64], [3, 4], *4 * [[5, 5]]]
@@ -166,7 +166,7 @@ def test_speeds_are_those_of_the_fastest_turns(config, monkeypatch):
     times = iter(np.stack([np.zeros_like(ends), ends], axis=1).ravel())
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
     monkeypatch.setattr(reporting, "progress_bar", _NoBar)
-    encoder = BertEncoder(config)
+    encoder = BertEncoder(BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16))
     assert reporting.sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.comparison.runs import Group, Score, Table, as_markdown, print_tables, read_groups
 from bert_tf.compression.options import COMPRESSION, ReportOptions
 from bert_tf.compression.recipes import RECIPES, Published
-from bert_tf.finetuning.runs.comparison import Group, Score, read_groups
 from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.runs.run import Run
@@ -37,27 +36,52 @@ class Student:
 
     Attributes:
         name: the recipe, with the folder if several students have the same recipe.
-        teacher: the folder of the teacher.
-        folder: the run folder of one of the students.
-        runs: the number of students.
-        teacher_bytes: the bytes of the teacher's weights.
-        bytes: the mean bytes of the students' weights; after gzip if training zeroed weights.
-        smaller: how many times smaller the students are than the teacher, counted the same way.
-        metric: the name of `values`.
-        values: the metric of the teacher and of the students on the dev set.
+        group: their runs.
+        files: the `compression.json` of each.
     """
 
     name: str
-    recipe: str
-    task: str
-    teacher: str
-    folder: str
-    runs: int
-    teacher_bytes: int
-    bytes: float
-    smaller: float
-    metric: str
-    values: tuple[float, Score]
+    group: Group
+    files: Sequence[Mapping[str, Any]]
+
+    @property
+    def recipe(self) -> str:
+        return self.files[0]["recipe"]
+
+    @property
+    def teacher(self) -> str:
+        return self.files[0]["teacher"].rstrip("/")
+
+    @property
+    def folder(self) -> str:
+        """The run folder of one of the students."""
+        return self.group.paths[0]
+
+    @property
+    def teacher_bytes(self) -> int:
+        """The bytes of the teacher's weights."""
+        return 4 * self.files[0]["teacher_parameters"]
+
+    @property
+    def bytes(self) -> float:
+        """The mean bytes of the students' weights; after gzip if training zeroed weights."""
+        return np.mean([file["student_bytes"] for file in self.files])
+
+    @property
+    def smaller(self) -> float:
+        """How many times smaller the students are than the teacher, counted the same way."""
+        return self.files[0].get("teacher_gzip_bytes", self.teacher_bytes) / self.bytes
+
+    @property
+    def metric(self) -> str:
+        return self.files[0]["metric"].removeprefix("eval_")
+
+    @property
+    def values(self) -> tuple[float, Score]:
+        """The metric of the teacher and of the students on the dev set."""
+        # Not those of the last evaluation, which may have read other data.
+        value = summarize([{"value": file["student_value"]} for file in self.files])["value"]
+        return self.files[0]["teacher_value"], Score(value["mean"], value.get("deviation"))
 
     @property
     def kept(self) -> Score | None:
@@ -78,12 +102,9 @@ def report(options: ReportOptions) -> None:
     students, unfinished = read_students(folder)
     speed_ups = measure(students)
     found = tables(students, speed_ups)
-    print("\n\n".join(f"{title}\n{aligned(rows)}" for title, rows in found.items()))
-    if unfinished:
-        print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
-    text = "\n\n".join(f"**{title}**\n\n{markdown(rows)}" for title, rows in found.items())
+    print_tables(found, unfinished)
     table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
-    atomic_write(table, text + "\n")
+    atomic_write(table, as_markdown(found) + "\n")
     atomic_write(picture, _picture(students, speed_ups).png())
     print(f"\nWrote {table} and {picture}.")
 
@@ -123,7 +144,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
         )
     unfinished += lacking
     students = [_student(group, groups) for group in groups]
-    return sorted(students, key=lambda x: (x.task, x.teacher, x.values[0])), unfinished
+    return sorted(students, key=lambda x: (x.group.task, x.teacher, x.values[0])), unfinished
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -131,26 +152,10 @@ def _facts(path: str) -> dict[str, Any]:
 
 
 def _student(group: Group, groups: Sequence[Group]) -> Student:
-    files = [_facts(path) for path in group.paths]
-    values, student_bytes = files[0], np.mean([file["student_bytes"] for file in files])
-    teacher_bytes = 4 * values["teacher_parameters"]
-    # Not those of the last evaluation, which may have read other data.
-    value = summarize([{"value": file["student_value"]} for file in files])["value"]
-    recipe, key = values["recipe"], ("recipe", "teacher", "task")
+    recipe, key = group.flags["recipe"], ("recipe", "teacher", "task")
     same = [g for g in groups if [g.flags[k] for k in key] == [group.flags[k] for k in key]]
-    return Student(
-        name=recipe if len(same) == 1 else f"{recipe} ({group.folder})",
-        recipe=recipe,
-        task=group.task,
-        teacher=values["teacher"].rstrip("/"),
-        folder=group.paths[0],
-        runs=group.size,
-        teacher_bytes=teacher_bytes,
-        bytes=student_bytes,
-        smaller=values.get("teacher_gzip_bytes", teacher_bytes) / student_bytes,
-        metric=values["metric"].removeprefix("eval_"),
-        values=(values["teacher_value"], Score(value["mean"], value.get("deviation"))),
-    )
+    name = recipe if len(same) == 1 else f"{recipe} ({group.folder})"
+    return Student(name, group, [_facts(path) for path in group.paths])
 
 
 def measure(students: Sequence[Student]) -> list[float | None]:
@@ -215,27 +220,26 @@ def _call(encoder: keras.Model) -> Callable[[], np.ndarray]:
     return lambda: concrete().numpy()
 
 
-def tables(
-    students: Sequence[Student], speed_ups: Sequence[float | None]
-) -> dict[str, list[list[str]]]:
-    """Returns tables of strings by their titles: one for each task and teacher."""
-    found: dict[str, list[list[str]]] = {}
+def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> list[Table]:
+    """Returns a table for each task and teacher."""
+    found: dict[str, Table] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
-        title = f"{student.task}, students of {student.teacher}"
-        measured = ["recipe", "runs", "MB", student.metric, "times smaller", "kept", "times faster"]
-        rows = found.setdefault(title, [measured + ["published", "smaller", "kept", "faster"]])
+        title = f"{student.group.task}, students of {student.teacher}"
+        header = ["recipe", "runs", "MB", student.metric, "times smaller", "kept", "times faster"]
+        header += ["published", "smaller", "kept", "faster"]
+        rows = found.setdefault(title, Table(title, header, [])).rows
         megabytes, value = f"{student.teacher_bytes / 1e6:.1f}", f"{student.values[0]:.4f}"
         teacher = ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
         # One for each dev set that its students were compared on.
         if teacher not in rows:
             rows.append(teacher)
         rows.append(_row(student, speed_up))
-    return found
+    return list(found.values())
 
 
 def _row(student: Student, speed_up: float | None) -> list[str]:
     recipe, megabytes = RECIPES[student.recipe], f"{student.bytes / 1e6:.1f}"
-    cells = [student.name, str(student.runs), megabytes + " (gzip)" * recipe.zeroes_weights]
+    cells = [student.name, str(student.group.size), megabytes + " (gzip)" * recipe.zeroes_weights]
     cells += [student.values[1].text(1, 4), f"{student.smaller:.2f}"]
     cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-"]
     cells.append("-" if speed_up is None else f"{speed_up:.2f}")

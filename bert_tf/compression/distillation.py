@@ -7,9 +7,9 @@ import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
+from bert_tf.compression.losses import Pair, Term, active
 from bert_tf.compression.outputs import Outputs, compute, distributions, encoder_inputs
 from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.terms import Pair, Term, active
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.layers.initializers import truncated_normal
 from bert_tf.training.trainer import Objective

@@ -5,15 +5,14 @@ task. Some also train a student of a pre-trained model on pre-training records, 
 in place of the task.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
-from bert_tf.compression.outputs import ATTENTION, HIDDEN
-from bert_tf.compression.quantization import Quantization
-from bert_tf.compression.terms import (
+from bert_tf.compression.losses import (
     ALWAYS,
     BELOW_LAST,
     EMBEDDINGS,
@@ -23,9 +22,10 @@ from bert_tf.compression.terms import (
     STACKED,
     Span,
     Term,
-    soft_labels,
     teacher_layer,
 )
+from bert_tf.compression.outputs import ATTENTION, HIDDEN
+from bert_tf.compression.quantization import Quantization
 from bert_tf.compression.theseus import REPLACED_AFTER
 
 
@@ -55,17 +55,20 @@ def _times(factor: float, more: str, less: str) -> str:
     return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
 
 
+def every(num_teacher: int) -> list[int]:
+    """Keeps all layers."""
+    return list(range(num_teacher))
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A method.
 
     Attributes:
-        paper: its authors or name, and where to find it.
         layers: maps the teacher's number of layers to the indices of those that the student starts
             with, counted from 0.
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
-        terms: the other terms of the loss.
         replaces: whether training mixes layers of teacher and student; see `theseus`.
         removes_heads: whether the student starts without some of its heads; see `heads`.
         zeroes_weights: whether training sets weights to zero; see `pruning`.
@@ -74,11 +77,10 @@ class Recipe:
         shares_layers: whether the layers of the student must share their weights.
         teacher_learns: whether the teacher trains, too; see `mixed_vocabulary`.
         changes: what --augment does to copies of texts.
-        published: its rows in the survey.
     """
 
     paper: str
-    layers: Callable[[int], list[int]]
+    layers: Callable[[int], list[int]] = every
     labels: float = 1.0
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
@@ -130,11 +132,6 @@ def spread(divisor: int) -> Callable[[int], list[int]]:
     return layers
 
 
-def every(num_teacher: int) -> list[int]:
-    """Keeps all layers."""
-    return list(range(num_teacher))
-
-
 def _kept(layers: int, divisor: int) -> int:
     return max(1, round(layers / divisor))
 
@@ -145,6 +142,11 @@ _FIRST, _SECOND = (0.0, 0.7), (0.7, 1.0)
 _BOTTOM_UP, _AFTERWARDS = (0.0, 0.5), (0.5, 1.0)
 # MobileBERT's 240,000 and 500,000 steps.
 _TRANSFER, _DISTILLATION = (0.0, 1 / 3), (1 / 3, 1.0)
+
+
+def _soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Term:
+    compare = functools.partial(losses.soft_labels, temperature=temperature)
+    return Term("soft_labels", compare, weight, during=during)
 
 
 def _imitated(during: Span) -> tuple[Term, ...]:
@@ -160,134 +162,107 @@ def _internal(layers: str) -> tuple[Term, ...]:
     return (
         Term("attention", losses.attention_divergence, 1.0, ATTENTION, layers, _BOTTOM_UP),
         Term("cosine", losses.first_token_cosine, 1.0, HIDDEN, layers, _BOTTOM_UP),
-        soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+        _soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
     )
 
 
-_PATIENT = Recipe(
-    "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-    layers=lowest(2),
-    labels=0.5,
-    terms=(
-        soft_labels(0.5, temperature=10.0),
-        Term("patience", losses.patience, 100.0, HIDDEN, BELOW_LAST),
-    ),
-    published=(Published("BERT6-PKD", 1.6, 0.97, 1.9),),
-)
-_INTERNAL = Recipe(
-    "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-    layers=spread(2),
-    labels=0.5,
-    labels_during=_AFTERWARDS,
-    terms=_internal(STACKED),
-    published=(Published("Aguilar et al.", 2.0, 0.94, None),),
-)
-_PREDICTIONS = Recipe(
-    "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
-    layers=lowest(2),
-    labels=0.0,
-    terms=(soft_labels(1.0, temperature=1.0),),
-    published=(Published("PD", 1.6, 0.98, 2.5),),
-)
-
 RECIPES: dict[str, Recipe] = {
     "layers": Recipe(
-        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", layers=lowest(2)
+        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", lowest(2)
     ),
     # The weights are in the ratio of the authors' code, 5 : 2 : 1; on a task, labels are in the
     # place of the masked LM.
     "distilbert": Recipe(
         "Sanh et al., DistilBERT (arXiv:1910.01108)",
-        layers=spread(2),
+        spread(2),
         labels=0.25,
         terms=(
-            soft_labels(0.625, temperature=2.0),
+            _soft_labels(0.625, temperature=2.0),
             Term("cosine", losses.token_cosine, 0.125, HIDDEN, LAST),
         ),
         published=(Published("DistilBERT", 2.5, 0.90, 1.6),),
     ),
-    "pkd6": _PATIENT,
-    "pkd3": replace(
-        _PATIENT, layers=lowest(4), published=(Published("BERT3-PKD", 2.4, 0.92, 3.7),)
+    "pkd6": Recipe(
+        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+        lowest(2),
+        labels=0.5,
+        terms=(
+            _soft_labels(0.5, temperature=10.0),
+            Term("patience", losses.patience, 100.0, HIDDEN, BELOW_LAST),
+        ),
+        published=(Published("BERT6-PKD", 1.6, 0.97, 1.9),),
     ),
-    "pd": _PREDICTIONS,
+    "pd": Recipe(
+        "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
+        lowest(2),
+        labels=0.0,
+        terms=(_soft_labels(1.0, temperature=1.0),),
+        published=(Published("PD", 1.6, 0.98, 2.5),),
+    ),
     "tinybert": Recipe(
         "Jiao et al., TinyBERT (arXiv:1909.10351)",
-        layers=spread(3),
+        spread(3),
         labels=0.0,
-        terms=(*_imitated(_FIRST), soft_labels(1.0, temperature=1.0, during=_SECOND)),
+        terms=(*_imitated(_FIRST), _soft_labels(1.0, temperature=1.0, during=_SECOND)),
         published=(Published("TinyBERT", 7.5, 0.96, 9.4),),
     ),
     # The factors are those of the authors' commands; the student is chosen by the user.
     "mobilebert": Recipe(
         "Sun et al., MobileBERT (arXiv:2004.02984)",
-        layers=every,
         labels=0.5,
         labels_during=_DISTILLATION,
         terms=(
             Term("attention", losses.attention_divergence, 1.0, ATTENTION, STACKED, _TRANSFER),
             Term("hidden", losses.hidden_error, 100.0, PROJECTED, STACKED, _TRANSFER),
-            soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
+            _soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
         ),
         published=(Published("MobileBERT", 4.3, 1.0, 4.0),),
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
         "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
-        layers=every,
-        published=(
-            Published("BERT-192", 5.7, 0.94, 22.0),
-            Published("BERT-48", 62.0, 0.87, 77.0),
-        ),
+        published=(Published("BERT-192", 5.7, 0.94, 22.0), Published("BERT-48", 62.0, 0.87, 77.0)),
     ),
     # The user chooses the student, which learns from labels alone.
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
-        layers=every,
         shares_layers=True,
         published=(
             Published("ALBERT-base", 9.0, 0.97, 5.6),
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
         ),
     ),
-    "internal": _INTERNAL,
-    "internal-progressive": replace(_INTERNAL, terms=_internal(PROGRESSIVE), published=()),
+    "internal": Recipe(
+        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+        spread(2),
+        labels=0.5,
+        labels_during=_AFTERWARDS,
+        terms=_internal(STACKED),
+        published=(Published("Aguilar et al.", 2.0, 0.94, None),),
+    ),
     "theseus": Recipe(
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
-        layers=lowest(2),
+        lowest(2),
         replaces=True,
         published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
     ),
     "heads": Recipe(
         "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
-        layers=every,
         removes_heads=True,
     ),
-    "weights": Recipe(
-        "Gordon et al., Compressing BERT (arXiv:2002.08307)", layers=every, zeroes_weights=True
-    ),
+    "weights": Recipe("Gordon et al., Compressing BERT (arXiv:2002.08307)", zeroes_weights=True),
     "q8bert": Recipe(
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
-        layers=every,
         quantization=Quantization(symmetric=True, groups=1),
         published=(Published("Q8BERT", 4.0, 0.99, None),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
-        layers=every,
         quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
         published=(Published("Q-BERT", 13.0, 0.99, None),),
     ),
-    "minibert": replace(
-        _PREDICTIONS,
-        paper="Tsai et al., Small and Practical BERT Models for Sequence Labeling "
-        "(arXiv:1909.00100)",
-        layers=lowest(4),
-        published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
-    ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
-        layers=every,
         labels=0.0,
         terms=(Term("outputs", losses.squared_error),),
         bilstm=True,
@@ -296,6 +271,21 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 """The recipes by the values of --recipe."""
+
+
+def _like(name: str, *published: Published, **changes: Any) -> Recipe:
+    """Returns another recipe with other numbers."""
+    return replace(RECIPES[name], published=published, **changes)
+
+
+_MINIBERT = "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)"
+RECIPES |= {
+    "pkd3": _like("pkd6", Published("BERT3-PKD", 2.4, 0.92, 3.7), layers=lowest(4)),
+    "internal-progressive": _like("internal", terms=_internal(PROGRESSIVE)),
+    "minibert": _like(
+        "pd", Published("MiniBERT", 6.0, 0.98, 27.0), paper=_MINIBERT, layers=lowest(4)
+    ),
+}
 
 GENERAL_RECIPES: dict[str, Recipe] = {
     "distilbert": RECIPES["distilbert"],

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.compression.terms import teacher_layer
+from bert_tf.compression.losses import teacher_layer
 from bert_tf.models.task_model import BertTaskModel
 
 # The paper leaves both to a search.

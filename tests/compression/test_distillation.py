@@ -8,10 +8,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.compression.distillation import Distillation, DistillationObjective
-from bert_tf.compression.losses import patience, token_cosine
+from bert_tf.compression.losses import Pair, patience, teacher_layer, token_cosine
 from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.terms import Pair, teacher_layer
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.finetuning.objectives import (
     ClassificationObjective,

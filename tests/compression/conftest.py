@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.compression.general import distill
 from bert_tf.compression.options import GeneralOptions
 from bert_tf.config import BertConfig, Head, MobileBertConfig, ModelSpec
+from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
@@ -99,29 +100,56 @@ def batch() -> dict[str, tf.Tensor]:
 
 
 @pytest.fixture
-def distill_and_resume(tmp_path, monkeypatch) -> Callable[[GeneralOptions], dict[str, float]]:
-    """Returns the results of a run of general distillation, which resumes exactly.
+def run_and_copy(tmp_path, monkeypatch) -> Callable:
+    """A function that returns the results of a run, and the flags of a copy that can resume.
 
-    Oracle: the uninterrupted run. A copy that was made before its first evaluation ends with the
-    same results and the same state, to the bit.
+    The copy is made before the first evaluation.
     """
-    evaluate, copy = PhaseData._evaluate, tmp_path / "resumed"
 
-    def run(options: GeneralOptions) -> dict[str, float]:
-        def copy_once(self):
-            if not copy.exists():
-                shutil.copytree(options.output_dir, copy)
-            return evaluate(self)
+    def run_and_copy(run, options):
+        copy = dataclasses.replace(options, output_dir=str(tmp_path / "copy"))
+
+        def copying_once(evaluate):
+            def call(*arguments):
+                if not (tmp_path / "copy").exists():
+                    shutil.copytree(options.output_dir, copy.output_dir)
+                return evaluate(*arguments)
+
+            return call
 
         with monkeypatch.context() as patch:
-            patch.setattr(PhaseData, "_evaluate", copy_once)
-            results = distill(options)
-        assert distill(dataclasses.replace(options, output_dir=str(copy))) == results
-        states = [latest_checkpoint(path) for path in (options.output_dir, str(copy))]
-        readers = [tf.train.load_checkpoint(state) for state in states]
+            patch.setattr(PhaseData, "_evaluate", copying_once(PhaseData._evaluate))
+            patch.setattr(Evaluator, "evaluate", copying_once(Evaluator.evaluate))
+            return run(options), copy
+
+    return run_and_copy
+
+
+@pytest.fixture
+def assert_same_state() -> Callable:
+    """A function that compares the last checkpoints of two runs, their optimizers included."""
+
+    def assert_same(*runs, **tolerance) -> None:
+        readers = [tf.train.load_checkpoint(latest_checkpoint(run.output_dir)) for run in runs]
         for key in readers[0].get_variable_to_shape_map():
             if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-                np.testing.assert_array_equal(*(reader.get_tensor(key) for reader in readers))
+                arrays = (reader.get_tensor(key) for reader in readers)
+                np.testing.assert_allclose(*arrays, **{"rtol": 0} | tolerance)
+
+    return assert_same
+
+
+@pytest.fixture
+def distill_and_resume(run_and_copy, assert_same_state) -> Callable:
+    """Returns the results of a run of general distillation, which resumes exactly.
+
+    Oracle: the uninterrupted run. A copy ends with the same results and state, to the bit.
+    """
+
+    def run(options: GeneralOptions) -> dict[str, float]:
+        results, copy = run_and_copy(distill, options)
+        assert distill(copy) == results
+        assert_same_state(options, copy)
         return results
 
     return run

@@ -23,7 +23,6 @@ from bert_tf.compression.student import StudentTraining, initial_student, reads_
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.run import read_features
@@ -119,31 +118,11 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, files, batch
         open_checkpoint(folder)
 
 
-def run_and_copy(options, folder, monkeypatch) -> tuple[dict[str, float], Options]:
-    """Returns the results of a run, and the flags of its copy from before its first evaluation."""
-    copy, evaluate = dataclasses.replace(options, output_dir=str(folder)), Evaluator.evaluate
-
-    def copy_once(self, split):
-        if not folder.exists():
-            shutil.copytree(options.output_dir, copy.output_dir)
-        return evaluate(self, split)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "evaluate", copy_once)
-        return run(options), copy
-
-
-def assert_same_state(*runs: Options) -> None:
-    """Compares all variables of the last checkpoints, those of the optimizer included."""
-    readers = [tf.train.load_checkpoint(latest_checkpoint(run.output_dir)) for run in runs]
-    for key in readers[0].get_variable_to_shape_map():
-        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-            np.testing.assert_allclose(*(r.get_tensor(key) for r in readers), atol=1e-6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["theseus", "weights", "heads", "bilstm", "mobilebert"])
-def test_recipes_resume_exactly(recipe, teacher, files, mobile, tmp_path, monkeypatch, capsys):
+def test_recipes_resume_exactly(
+    recipe, teacher, files, mobile, tmp_path, capsys, run_and_copy, assert_same_state
+):
     """Oracle: the uninterrupted run."""
     changes = {}
     if recipe == "mobilebert":
@@ -151,16 +130,16 @@ def test_recipes_resume_exactly(recipe, teacher, files, mobile, tmp_path, monkey
         changes["bert_config_file"] = str(tmp_path / "mobile.json")
         changes["vocab_file"] = f"{teacher}/vocab.txt"
     options = make_options(teacher, files, tmp_path / "run", recipe=recipe, **changes)
-    results, copy = run_and_copy(options, tmp_path / "copy", monkeypatch)
+    results, copy = run_and_copy(run, options)
     capsys.readouterr()
     assert run(copy) == results
     assert "Resuming from" in capsys.readouterr().out
-    assert_same_state(options, copy)
+    assert_same_state(options, copy, rtol=1e-7, atol=1e-6)
 
 
 @pytest.mark.slow
 def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
-    teacher, files, tmp_path, config, capsys, monkeypatch
+    teacher, files, tmp_path, config, capsys, run_and_copy, assert_same_state
 ):
     """Oracles: the uninterrupted run; the parameters of the two models; what reads run folders."""
     narrow = dataclasses.replace(config, num_hidden_layers=1, hidden_size=8)
@@ -174,7 +153,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         vocab_file=f"{teacher}/vocab.txt",
         learning_rate=1e-2,
     )
-    results, broken = run_and_copy(options, tmp_path / "broken", monkeypatch)
+    results, broken = run_and_copy(run, options)
     line = capsys.readouterr().out.splitlines()[-1]
     before, after = (BertTaskModel(c, 2).count_params() for c in (config, narrow))
     assert line.startswith(f"Teacher and student: {before:,} and {after:,} parameters (")
@@ -191,7 +170,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
         )  # fmt: skip
     assert run(broken) == results
     assert "Resuming from" in capsys.readouterr().out
-    assert_same_state(options, broken)
+    assert_same_state(options, broken, rtol=1e-7, atol=1e-6)
 
     # A finished run prints its comparison again.
     assert run(options) == results

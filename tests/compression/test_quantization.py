@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import keras
 import numpy as np
@@ -30,7 +29,6 @@ from bert_tf.compression.quantized_student import (
     top_eigenvalue,
 )
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.layers.layer import dense_inputs
@@ -243,7 +241,7 @@ def test_several_replicas_are_refused(teacher, config):
 
 @pytest.mark.slow
 def test_a_quantized_student_from_flags_to_its_readers(
-    teacher, files, tmp_path, capsys, monkeypatch
+    teacher, files, tmp_path, capsys, monkeypatch, run_and_copy
 ):
     """Oracles: the uninterrupted run; the grid of the stored weights; what reads run folders."""
     options = Options(
@@ -251,22 +249,14 @@ def test_a_quantized_student_from_flags_to_its_readers(
         output_dir=str(tmp_path / "student"), max_seq_length=12, train_batch_size=8,
         num_train_epochs=2.0, learning_rate=1e-3,
     )  # fmt: skip
-    broken = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
-    evaluate = Evaluator.evaluate
-
-    def copy_once(self, split):
-        if not (tmp_path / "broken").exists():
-            shutil.copytree(options.output_dir, broken.output_dir)
-        return evaluate(self, split)
 
     def measured(model, objective, batches, seed):
         assert next(iter(batches))["input_word_ids"].shape[0] == 8
         return np.random.default_rng(seed).normal(size=[3, 10])
 
     with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "evaluate", copy_once)
         patch.setattr(quantized_student, "layer_eigenvalues", measured)
-        results = run(options)
+        results, broken = run_and_copy(run, options)
     printed = capsys.readouterr().out
     assert "Initializing randomly" not in printed
     values = json.loads((tmp_path / "student" / "compression.json").read_text())

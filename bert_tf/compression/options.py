@@ -21,6 +21,9 @@ _OWN_STUDENTS = {
     "albert": "compares an ALBERT of your choice with the teacher: give --init_checkpoint, or "
     "--preset=albert-base and --vocab_file",
 }
+# Flags that only some recipes read.
+_BITS = ("qbert",)
+_FLAGS_OF_RECIPES = {"sparsity": PRUNING, "bits": _BITS, "embedding_bits": _BITS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +142,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--augment and --masked_lm need each other: give both or neither")
         if self.glove_file and not self.augment:
             raise ValueError("--glove_file has no effect without --augment: omit it")
-        if self.sparsity is not None and self.recipe not in PRUNING:
-            raise ValueError(f"--sparsity has no effect with --recipe={self.recipe}: omit it")
+        for name, recipes in _FLAGS_OF_RECIPES.items():
+            if getattr(self, name) is not None and self.recipe not in recipes:
+                raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
         if self.recipe == "heads" and (self.init_checkpoint or self.is_random):
             raise ValueError(
                 "--recipe=heads removes heads of the teacher, by what they contribute to its "
@@ -149,9 +153,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         self._check_bits()
 
     def _check_bits(self) -> None:
-        for name in ("bits", "embedding_bits"):
-            if self.recipe != "qbert" and getattr(self, name):
-                raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
         for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):
             if self.recipe == "qbert" and getattr(self, name):
                 raise ValueError(

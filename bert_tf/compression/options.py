@@ -22,8 +22,7 @@ _OWN_STUDENTS = {
     "--preset=albert-base and --vocab_file",
 }
 # Flags that only some recipes read.
-_BITS = ("qbert",)
-_FLAGS_OF_RECIPES = {"sparsity": PRUNING, "bits": _BITS, "embedding_bits": _BITS}
+_FLAGS_OF_RECIPES = {"sparsity": PRUNING, "bits": ("qbert",), "embedding_bits": ("qbert",)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,9 +166,6 @@ class QuantizedModel(keras.Model):
             self._layer_bits = self._state("layer_bits", layer_bits)
         if eigenvalues is not None:
             self._state("eigenvalues", eigenvalues)
-        self.build()
-
-    def build(self, input_shape=None) -> None:
         self.built = True
 
     @property

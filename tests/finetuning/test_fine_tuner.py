@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import task as task_module
+from bert_tf.finetuning import training as training_module
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
@@ -92,7 +92,7 @@ def test_layer_decay_is_electras(monkeypatch):
         given.extend(zip([v.path for v in variables], rate_factors, strict=True))
         return optimizers.AdamW(variables, rate_factors=rate_factors, **others)
 
-    monkeypatch.setattr(task_module, "AdamW", record)
+    monkeypatch.setattr(training_module, "AdamW", record)
     make_tuner(layer_decay=0.8)
     assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
     for path, factor in given:
@@ -107,7 +107,7 @@ def test_bias_correction_is_the_default(monkeypatch, flags, corrects):
     """Oracle: Mosbach et al. (arXiv:2006.04884); `optimizers.AdamW` is tested on its own."""
     given = []
     monkeypatch.setattr(
-        task_module,
+        training_module,
         "AdamW",
         lambda variables, **values: given.append(values) or optimizers.AdamW(variables, **values),
     )

@@ -40,30 +40,24 @@ class Counts:
     not_utf8: int = 0
 
 
-def extract_file(
+def _extract(
     input_file: str,
-    output_file: str,
+    options: ExtractionOptions,
     extractor: VectorExtractor,
     tokenizer: WordPieceTokenizer,
-    max_seq_length: int,
-    dtype: np.dtype,
-    given: Columns = Columns(),  # noqa: B008
-    trained: Columns = Columns(),  # noqa: B008
+    run: Columns,
 ) -> Counts:
     """Writes the vectors of a file's lines, or of a table's rows.
 
     Lines take at most a few hundred megabytes of memory; a table is held in memory as a whole.
 
     Args:
-        output_file: its ending is a key of `FORMATS`.
-        max_seq_length: lines with more tokens are read in windows, and pairs truncated.
-        dtype: the type of the values, except in JSON lines.
-        given, trained: the columns of a table that flags name, and that the encoder's run read.
-
-    Raises:
-        ValueError, OSError: a file cannot be read or written.
+        run: the columns of a table that the encoder's run read.
     """
-    counts, open_file = Counts(), FORMATS[os.path.splitext(output_file)[1]]
+    counts, open_file = Counts(), FORMATS[os.path.splitext(options.output_file)[1]]
+    max_seq_length, dtype = options.max_seq_length, np.dtype(options.dtype)
+    given = Columns(options.text_column, options.text_b_column)
+    trained = Columns() if given.text else run
     check_columns(input_file, given.text, given.text_b)
     inputs, rows = ("text", "text_b") if given.text_b or trained.text_b else ("text",), None
     if is_table(input_file):
@@ -76,7 +70,7 @@ def extract_file(
     if not total:
         raise ValueError(f"{input_file} is empty")
     with (
-        open_file(output_file, extractor.layers, tokenizer.vocab, dtype) as write,
+        open_file(options.output_file, extractor.layers, tokenizer.vocab, dtype) as write,
         progress_bar(total=total, desc="Extracting", unit="line", leave=False) as bar,
     ):
         for lines in in_chunks(read(), CHUNK_LINES):
@@ -128,12 +122,8 @@ def extract_features(options: ExtractionOptions) -> None:
     extractor = VectorExtractor(
         encoder, layers, options.pooling, pad_id, length, options.batch_size
     )
-    dtype = np.dtype(options.dtype)
-    given, trained = Columns(options.text_column, options.text_b_column), Columns()
-    if not given.text:
-        trained = columns_of_run(run_of(checkpoint))
-    arguments = extractor, tokenizer, length, dtype, given, trained
-    counts = extract_file(files[0], options.output_file, *arguments)
+    run = columns_of_run(run_of(checkpoint))
+    counts = _extract(files[0], options, extractor, tokenizer, run)
     size = tf.io.gfile.stat(options.output_file).length
     print(
         f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "

@@ -101,12 +101,7 @@ class TextOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExampleOptions(TextOptions, PairColumnOptions):
-    """Where the texts or pairs of texts come from."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictOptions(ExampleOptions, FineTunedOptions):
+class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
     """The flags of predict."""
 
     checkpoint: str = option(

@@ -1,8 +1,7 @@
 """Compiles a training step for a TPU and prints what the compiler reports."""
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -15,55 +14,11 @@ from bert_tf.tpu.batch_size import find_largest_batch, try_compile
 from bert_tf.tpu.chips import Topology
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler
 from bert_tf.tpu.options import TpuCheckOptions
-from bert_tf.tpu.report import Subject
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.schedules import make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
 from tfrecords.progress import say
-
-Batch = Mapping[str, tf.Tensor]
-
-
-def check_step(
-    compiler: TpuCompiler,
-    subject: report.Subject,
-    *,
-    step: Callable[[Batch], Any],
-    example_batch: Callable[[int], Batch],
-    search: bool,
-) -> bool:
-    """Compiles a step for the subject's batch size, and searches for the largest one that fits.
-
-    Args:
-        step: the step of one replica, a function of a batch.
-        example_batch: makes a batch of a number of sequences; only shapes and types matter.
-        search: whether to search for the largest batch.
-
-    Returns:
-        whether the subject's batch size fits.
-    """
-    started = time.perf_counter()
-    print(report.describe_subject(subject), flush=True)
-    say("\nCompiling")
-
-    def compile_for(size: int) -> CompiledStep:
-        elapsed = time.perf_counter() - started
-        say(f"[{elapsed:5.0f} s] {size} sequences per {subject.replica}: ", end="")
-        try:
-            compiled = compiler.compile(step, example_batch(size))
-        except DoesNotFit as error:
-            say(f"does not fit, {error}")
-            raise
-        say(f"fits, {compiled.memory / 1e9:,.2f} GB")
-        return compiled
-
-    compiled = try_compile(compile_for, subject.batch_size)
-    print(f"\n{report.describe_step(subject, compiled)}\n", flush=True)
-    if search:
-        largest = find_largest_batch(compile_for, subject.batch_size, compiled, subject.memory)
-        print(f"\n{report.describe_largest(subject, largest)}")
-    return not isinstance(compiled, DoesNotFit)
 
 
 def check(options: TpuCheckOptions) -> None:
@@ -79,7 +34,7 @@ def check(options: TpuCheckOptions) -> None:
     compiler = TpuCompiler(topology)
     trainer = _make_trainer(options, config)
     parameters = trainer.model.count_params()
-    subject = Subject(
+    subject = report.Subject(
         model=f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters:,} parameters",
         precision=options.precision,
@@ -89,18 +44,50 @@ def check(options: TpuCheckOptions) -> None:
         gradient_bytes=4 * parameters,
         topology=topology,
     )
-    fits = check_step(
-        compiler,
-        subject,
-        step=lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
-        example_batch=lambda size: _example_batch(options, size),
-        search=options.find_largest_batch,
-    )
-    if not fits:
+
+    def compile_for(size: int) -> CompiledStep:
+        return compiler.compile(
+            lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
+            _example_batch(options, size),
+        )
+
+    if not _report(subject, compile_for, options.find_largest_batch):
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
             "smaller batch or a larger slice"
         )
+
+
+def _report(
+    subject: report.Subject, compile_for: Callable[[int], CompiledStep], search: bool
+) -> bool:
+    """Compiles a step for the subject's batch size, which may not fit; returns whether it does.
+
+    Args:
+        compile_for: compiles the step of one replica for a number of sequences.
+        search: whether to search for the largest number that fits.
+    """
+    started = time.perf_counter()
+    print(report.describe_subject(subject), flush=True)
+    say("\nCompiling")
+
+    def compile_aloud(size: int) -> CompiledStep:
+        elapsed = time.perf_counter() - started
+        say(f"[{elapsed:5.0f} s] {size} sequences per {subject.replica}: ", end="")
+        try:
+            compiled = compile_for(size)
+        except DoesNotFit as error:
+            say(f"does not fit, {error}")
+            raise
+        say(f"fits, {compiled.memory / 1e9:,.2f} GB")
+        return compiled
+
+    compiled = try_compile(compile_aloud, subject.batch_size)
+    print(f"\n{report.describe_step(subject, compiled)}\n", flush=True)
+    if search:
+        largest = find_largest_batch(compile_aloud, subject.batch_size, compiled, subject.memory)
+        print(f"\n{report.describe_largest(subject, largest)}")
+    return not isinstance(compiled, DoesNotFit)
 
 
 def _read_config(options: TpuCheckOptions) -> BertConfig:

@@ -31,7 +31,6 @@ _PARTS = ("encoder", "pooler", "masked_lm")
 _DISTANCE = 1e-3
 # What must be equal in student and teacher, so that every weight has a counterpart.
 _SAME = "num_hidden_layers max_position_embeddings type_vocab_size classifier_activation".split()
-_SPECIAL = ("num_hidden_groups", "pruned_heads", "intra_bottleneck_size", "is_decoder")
 
 
 class SharedProjections(keras.layers.Layer):
@@ -251,9 +250,7 @@ def _check_comparable(student: BertConfig, teacher: BertConfig) -> None:
                 "--init_checkpoint"
             )
     for owner, config in (("student", student), ("teacher", teacher)):
-        special = [name for name in _SPECIAL if getattr(config, name, None)]
-        special += ["embedding_size"] * config.has_projection
-        if special:
+        if special := config.special_keys:
             raise ValueError(
                 f"this recipe compares the weights of plain BERTs, but the {owner} has "
                 f"{special[0]}: use another {owner}"

@@ -47,6 +47,12 @@ _ALWAYS_WRITTEN = frozenset(
     initializer_range layer_norm_eps""".split()
 )
 
+# The further fields of pooler and heads.
+_OF_HEADS = frozenset(
+    """masked_lm_act masked_lm_layer_norm_eps classifier_dropout_prob
+    classifier_activation""".split()
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
@@ -172,6 +178,14 @@ class BertConfig:
     def model_type(self) -> str:
         """The name of the architecture in transformers."""
         return "albert" if self.embedding_size or self.num_hidden_groups else "bert"
+
+    @property
+    def special_keys(self) -> list[str]:
+        """The keys with values by which the layers differ from those of a plain BERT."""
+        usual = _ALWAYS_WRITTEN | _OF_HEADS
+        if not self.has_projection:
+            usual |= {"embedding_size"}
+        return [key for key in self.to_dict() if key not in usual]
 
     @property
     def longest_input(self) -> int | None:

@@ -211,7 +211,7 @@ def test_files_keep_every_weight_and_the_configuration(model, checkpoint, tmp_pa
             np.testing.assert_array_equal(value, weight)
     with pytest.raises(ValueError, match="intra_bottleneck_size is 8, which google-research/bert"):
         google.write(found, str(tmp_path))
-    with pytest.raises(ValueError, match="has intra_bottleneck_size None, but this model has 8"):
+    with pytest.raises(ValueError, match="has no intra_bottleneck_size, but this model has 8"):
         kerashub.write(found, str(tmp_path))
     if not model.config.key_query_shared_bottleneck:
         with pytest.raises(ValueError, match="which transformers' MobileBertModel lacks"):

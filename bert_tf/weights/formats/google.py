@@ -130,10 +130,11 @@ def _config_values(config: BertConfig) -> dict:
 
 def _check(config: BertConfig, source: str, advice: str) -> None:
     """Raises a ValueError if Google's programs have no such model."""
-    for key in ("is_decoder", "pruned_heads", "intra_bottleneck_size"):
-        if value := getattr(config, key, None):
+    for key in config.special_keys:
+        if key not in ("embedding_size", "num_hidden_groups"):
             raise ValueError(
-                f"{source}: {key} is {value}, which google-research/bert does not have: {advice}"
+                f"{source}: {key} is {getattr(config, key)}, which google-research/bert does not "
+                f"have: {advice}"
             )
 
 

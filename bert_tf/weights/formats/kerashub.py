@@ -43,16 +43,8 @@ _KEYS = {
     "max_position_embeddings": "max_sequence_length",
     "type_vocab_size": "num_segments",
 }
-# What BertBackbone and BertMaskedLM compute, whatever their arguments, and what they lack.
-_COMPUTED = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
-_FIXED = {
-    "pruned_heads": None,
-    "intra_bottleneck_size": None,
-    **_COMPUTED,
-    "embedding_size": None,
-    "num_hidden_groups": None,
-    "is_decoder": False,
-}
+# What BertBackbone and BertMaskedLM compute, whatever their arguments.
+_FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
 _MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
 
 _CONFIG, _WEIGHTS, _SHARDS = "config.json", "model.weights.h5", "model.weights.json"
@@ -205,11 +197,16 @@ def _object(name: str, **config: Any) -> dict[str, Any]:
 
 def _check_config(config: BertConfig, masked_lm: bool) -> None:
     """Checks that KerasHub's models compute the same; raises a ValueError that names the key."""
+    if special := config.special_keys:
+        raise ValueError(
+            f"KerasHub's BertBackbone has no {special[0]}, but this model has "
+            f"{getattr(config, special[0])!r}"
+        )
     values = dataclasses.asdict(config) | dict(
         zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True)
     )
     for key, value in (_FIXED | (_MASKED_LM_FORM if masked_lm else {})).items():
-        if (ours := values.get(key)) != value:
+        if (ours := values[key]) != value:
             model, advice = "BertBackbone", ""
             if key in _MASKED_LM_FORM:
                 model = "BertMaskedLM"
@@ -264,7 +261,7 @@ def _read_config(folder: str) -> BertConfig:
     if missing := sorted(set(_KEYS.values()) - values.keys()):
         raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
     try:
-        return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_COMPUTED)
+        return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
     except ValueError as error:
         raise ValueError(f"{path}: {_in_their_words(str(error))}") from None
 

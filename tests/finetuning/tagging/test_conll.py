@@ -176,6 +176,8 @@ def test_columns_may_be_named(tmp_path):
         text = read_conll(_write(tmp_path, "DT\ta\nNN\tb\n"), *columns)
         assert (text.words, text.tags) == (["a", "b"], ["DT", "NN"])
     assert read_conll(_write(tmp_path, "O\ta\nB-X\tb\n"), 2).tags == ["O", "B-X"]
+    # Tags that are not to be learned may all be the same.
+    assert read_conll(_write(tmp_path, "a B-X O\nb O O\n")).tags == ["O", "O"]
     with pytest.raises(ValueError, match="train.txt has 2 columns, but --text_column=3"):
         read_conll(_write(tmp_path, "a O\n"), 3)
 

@@ -45,7 +45,7 @@ def test_schemes_become_bio(scheme, tags):
 def test_what_breaks_bio():
     """Oracle: I-X is only right after B-X or I-X. Such tags do not make another scheme."""
     tags = "I-X O I-X B-X I-Y I-Y O B I".split()
-    assert breaks(tags) == [0, 2, 4]
+    assert breaks(tags) == [0, 2, 4] and breaks("W-X W-X M-X".split()) == [2]
     assert scheme_of([["B-X", "O", "I-X"]]) == "BIO"
     assert tag_entities(["O", "B", "I"])
     for others in ("DET O", "S O", "PER LOC O", "S_a E_b", "NN-B VB-I JJ", "B_X LOC O"):

@@ -131,6 +131,15 @@ def test_odd_tags_are_converted_or_said(split, content, labels, tags, printed, f
     assert tags is None or splits[split].tags == tags.split()
     out = capsys.readouterr().out
     assert all(part in out for part in printed.split("; ")) and bool(out) == bool(printed)
+    assert ("break" in out) == ("break" in printed)
+
+
+def test_columns_of_the_training_file_are_those_of_others(folder):
+    """Oracle: by hand; alone, the dev file would show the last column."""
+    (folder / "valid.txt").write_text("c B-X O\nd O O\n")
+    task, _ = _read(folder, "train", "a B-X O|b O O")
+    assert task.columns == {"text_column": "1", "label_column": "2"}
+    assert task.read(DataFiles(dev_file="valid.txt"), "dev").tags == ["B-X", "O"]
 
 
 def test_lists_of_words_and_tags(folder):

@@ -1,5 +1,6 @@
 """What a resumed run needs to know of its start: slow results, and which teacher it had."""
 
+import dataclasses
 import hashlib
 import io
 import os
@@ -8,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import Run
@@ -18,6 +20,13 @@ from tfrecords.writer import atomic_write
 
 Arrays = dict[str, np.ndarray]
 _DIGEST_BYTES = hashlib.sha256().digest_size
+# The fields of other encoders, and what a BERT has in their place.
+_OTHER_FIELDS = {
+    "bilstm": None,
+    "intra_bottleneck_size": None,
+    "num_feedforward_networks": None,
+    "key_query_shared_bottleneck": False,
+}
 
 
 def computed_once(
@@ -69,11 +78,24 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
         atomic_write(path, digest)
 
 
+def config_text(config: BertConfig) -> str:
+    """Returns a configuration as text; it must not change, so that runs recognize their teachers.
+
+    All kinds of encoders once had the same fields.
+    """
+    names = [field.name for field in dataclasses.fields(BertConfig)]
+    values = {name: getattr(config, name) for name in names[:-1]}
+    values |= {name: getattr(config, name, default) for name, default in _OTHER_FIELDS.items()}
+    values[names[-1]] = getattr(config, names[-1])
+    return f"BertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
+
 def fingerprint(checkpoint: Checkpoint) -> str:
     """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head."""
     spec = checkpoint.spec
     vocab = spec.vocab and spec.vocab.sha256
-    digest = hashlib.sha256(repr((spec.config, vocab, spec.lower_case, checkpoint.head)).encode())
+    rest = f"{vocab!r}, {spec.lower_case!r}, {checkpoint.head!r}"
+    digest = hashlib.sha256(f"({config_text(spec.config)}, {rest})".encode())
     for name, tensor in sorted(checkpoint.tensors.items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.read()).tobytes())

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bert_tf.inference import options as inference
 from tfrecords import command
 from tfrecords.command import option
 
@@ -20,7 +21,7 @@ class ExportOptions(command.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyOptions(ExportOptions):
+class VocabularyOptions(ExportOptions, inference.VocabularyOptions):
     """Which vocabulary the exported model has."""
 
     vocab_file: str | None = option(
@@ -30,10 +31,5 @@ class VocabularyOptions(ExportOptions):
         False,
         help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
         "their meaning, for example if you renamed [unused] tokens.",
-        rare=True,
-    )
-    do_lower_case: bool | None = option(
-        None,
-        help="Whether text is lower-cased. Needed only if --checkpoint does not state it.",
         rare=True,
     )

@@ -82,13 +82,7 @@ def _make_data(folder: pathlib.Path, vocab_size: int) -> tuple[pathlib.Path, pat
     if not (train.exists() and heldout.exists()):
         write_texts(train, heldout)
     vocab = folder / "vocab.txt"
-    _step(
-        vocab,
-        "bert_tf.build_vocab",
-        input_file=train,
-        vocab_size=vocab_size,
-        output_file=vocab,
-    )
+    _step(vocab, "bert_tf.build_vocab", input_file=train, vocab_size=vocab_size, output_file=vocab)
     records = train.with_suffix(".tfrecord"), heldout.with_suffix(".tfrecord")
     for text, record, dupe_factor in zip((train, heldout), records, (4, 1), strict=True):
         _step(

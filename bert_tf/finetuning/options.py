@@ -7,15 +7,12 @@ those in docs/differences.md. `absent_flags` lists the flags that are missing he
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bert_tf.choices import BATCH, FEATURES, LABEL_TYPES, PAIR_LENGTH, RATE, SEED, SHARE
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option
-
-if TYPE_CHECKING:
-    pass
 
 EVAL_RESULTS_JSON = "eval_results.json"
 

@@ -30,10 +30,6 @@ class Size(NamedTuple):
     num_attention_heads: int | None = None
 
 
-def _albert(layers: int, width: int, heads: int | None = None) -> Size:
-    return Size(layers, width, 128, 1, heads)
-
-
 NAMED_SIZES = {
     "tiny": Size(2, 128),
     "mini": Size(4, 256),
@@ -41,10 +37,10 @@ NAMED_SIZES = {
     "medium": Size(8, 512),
     "base": Size(12, 768),
     "large": Size(24, 1024),
-    "albert-base": _albert(12, 768),
-    "albert-large": _albert(24, 1024),
-    "albert-xlarge": _albert(24, 2048, heads=16),
-    "albert-xxlarge": _albert(12, 4096),
+    "albert-base": Size(12, 768, 128, 1),
+    "albert-large": Size(24, 1024, 128, 1),
+    "albert-xlarge": Size(24, 2048, 128, 1, num_attention_heads=16),
+    "albert-xxlarge": Size(12, 4096, 128, 1),
 }
 MINIATURES = {
     f"L-{layers}_H-{hidden}": Size(layers, hidden)

@@ -219,7 +219,7 @@ class BertConfig:
 
     def num_kept_heads(self, layer: int) -> int:
         """Returns how many attention heads a layer has."""
-        return self.num_attention_heads - len((self.pruned_heads or {}).get(layer, ()))
+        return len(self.kept_heads(layer))
 
     @property
     def masked_lm_form(self) -> tuple[str, float]:

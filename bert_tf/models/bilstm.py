@@ -5,7 +5,6 @@ from keras import ops
 
 from bert_tf.config import BiLSTMConfig
 from bert_tf.layers.initializers import truncated_normal
-from bert_tf.layers.seeds import DropoutSeeds
 from bert_tf.models.inputs import BertModel
 
 
@@ -75,11 +74,6 @@ class BiLSTMEncoder(BertModel):
             return {"pooled_output": self.dense(ops.concatenate(compared, axis=-1))}
         sequence, states = self._read(inputs["input_word_ids"], inputs["input_mask"])
         return {"pooled_output": self.dense(states), "sequence_output": self.dense(sequence)}
-
-    def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
-        """Returns the seeds of a call; see `BertEncoder.dropout_seeds`."""
-        seed = inputs.get("dropout_seed")
-        return None if seed is None else DropoutSeeds(seed)
 
     def _read(self, ids, mask):
         """Returns the states of every token [B, S, 2 U] and the last ones [B, 2 U]."""

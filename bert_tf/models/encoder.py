@@ -8,7 +8,6 @@ from bert_tf.layers import fused
 from bert_tf.layers.bottleneck import BottleneckBlock
 from bert_tf.layers.encoder_block import EncoderBlock
 from bert_tf.layers.layer import Layer
-from bert_tf.layers.seeds import DropoutSeeds
 from bert_tf.models.architectures import layers_of
 from bert_tf.models.inputs import BertModel
 
@@ -74,8 +73,6 @@ class BertEncoder(BertModel):
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
-        else:
-            self.seed_generator = None
         self.build()
 
     def build(self, input_shape=None) -> None:
@@ -106,16 +103,6 @@ class BertEncoder(BertModel):
             last = ops.maximum(ops.sum(ops.cast(input_mask, "int32"), axis=1) - 1, 0)
             sequence = ops.take_along_axis(sequence, ops.expand_dims(last, (1, 2)), axis=1)
         return self.pooler(sequence)
-
-    def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
-        """Returns the seeds of a call, or None if nothing is dropped.
-
-        They are derived from the input `dropout_seed`, or else from the model's own generator.
-        """
-        seed = inputs.get("dropout_seed")
-        if seed is None and training and self.seed_generator:
-            seed = ops.cast(self.seed_generator.next(), "int32")
-        return None if seed is None else DropoutSeeds(seed)
 
     def attention_mask(self, input_mask):
         """Turns int [B, S] into bool [B, 1, 1 or S, S], true where attention is allowed."""

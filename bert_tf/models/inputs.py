@@ -9,6 +9,7 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers.layer import Configured
+from bert_tf.layers.seeds import DropoutSeeds
 
 # Ours, and those of transformers, google-research/bert and KerasHub.
 _NAMES = {
@@ -36,6 +37,7 @@ class BertModel(Configured, keras.Model):
 
     reads: ClassVar[tuple[str, ...]] = ()
     input_rank = 2
+    seed_generator: keras.random.SeedGenerator | None = None
 
     def __init__(self, config: BertConfig, name: str, **kwargs):
         super().__init__(name=name, **kwargs)
@@ -68,6 +70,16 @@ class BertModel(Configured, keras.Model):
             named["input_type_ids"] = ops.zeros_like(ids)
         _check_sizes(named, self.config)
         return named
+
+    def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
+        """Returns the seeds of a call, or None if nothing is dropped.
+
+        They are derived from the input `dropout_seed`, or else from the model's own generator.
+        """
+        seed = inputs.get("dropout_seed")
+        if seed is None and training and self.seed_generator:
+            seed = ops.cast(self.seed_generator.next(), "int32")
+        return None if seed is None else DropoutSeeds(seed)
 
 
 def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.runs.run import CONFIG, FLAGS, VOCAB, Run
-from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
+from bert_tf.runs.run import CONFIG, VOCAB, Run
+from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
@@ -143,6 +143,7 @@ def _open_run(
         unused=unused,
         head=folder.head,
         config_file=folder.file(CONFIG),
+        run=folder.whole,
     )
     return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), lambda: folder.vocab)
 
@@ -151,16 +152,3 @@ def _is_pretraining(folder: Run) -> bool:
     # Models without a head of ours may have names of their own, but not those of pre-training.
     flags = folder.flags
     return bool(flags) and "task" not in flags
-
-
-def run_of(checkpoint: Checkpoint) -> Run | None:
-    """Returns the run that a checkpoint is part of; None for one of another program."""
-    if checkpoint.format:
-        return None
-    folder = os.path.dirname(checkpoint.config_file)
-    # The best weights are in a subfolder of the run folder, which has no flags of its own.
-    name = os.path.basename(os.path.abspath(folder))
-    if name != BEST or tf.io.gfile.exists(os.path.join(folder, FLAGS)):
-        return Run(folder)
-    named = folder.endswith(BEST)
-    return Run(os.path.dirname(folder) if named else os.path.join(folder, os.pardir))

@@ -120,7 +120,6 @@ def export_classifier(
     """
     import keras
 
-    from bert_tf.checkpoint import run_of
     from bert_tf.finetuning.fine_tuned import open_fine_tuned
     from bert_tf.finetuning.trained_head import load_task_model
     from bert_tf.resolution import resolve_vocab
@@ -157,7 +156,7 @@ def export_classifier(
         vocab=vocab,
         lower_case=lower_case,
         config=config,
-        run=run_of(checkpoint),
+        run=checkpoint.run,
         converted_from=f"{run_folder} ({checkpoint.format})" if checkpoint.format else None,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}

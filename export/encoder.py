@@ -82,7 +82,7 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> str:
     """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
-    from bert_tf.checkpoint import open_checkpoint, run_of
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
@@ -122,7 +122,7 @@ def write(options: Options) -> str:
         options.output_dir,
         do_lower_case=lower_case,
         license=options.license,
-        run=run_of(checkpoint),
+        run=checkpoint.run,
         converted_from=source,
         int8=int8,
     )

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -127,6 +127,6 @@ def test_a_run_folder_may_be_called_best(tmp_path):
     """Oracle: the folder; `best` in a fine-tuning run has no flags."""
     folder = tmp_path / "best"
     save(str(folder), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
-    assert run_of(open_checkpoint(str(folder))).path == str(tmp_path)
+    assert open_checkpoint(str(folder)).run.path == str(tmp_path)
     (folder / FLAGS).write_text("{}")
-    assert run_of(open_checkpoint(str(folder))).path == str(folder)
+    assert open_checkpoint(str(folder)).run.path == str(folder)

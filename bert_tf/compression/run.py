@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.heads import without_heads
@@ -98,7 +98,7 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
 
     With another seed, the teacher would have been trained on most of the student's dev set.
     """
-    run = run_of(teacher)
+    run = teacher.run
     if options.hold_out_seed is not None or run is None:
         return options
     flags = run.flags

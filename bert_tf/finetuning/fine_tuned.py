@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
@@ -54,7 +54,7 @@ def open_fine_tuned(
         checkpoint = open_checkpoint(folder.best.path, any_encoder=True, vocab_file=vocab_file)
     else:
         checkpoint = open_checkpoint(path, any_encoder=True, vocab_file=vocab_file)
-        folder = run_of(checkpoint)
+        folder = checkpoint.run
     flags = folder.flags if folder else {}
     if "task" not in flags:
         task = task or _converted_task(checkpoint, path, pairs, threshold)

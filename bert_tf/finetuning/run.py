@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
@@ -88,8 +88,8 @@ def _fine_tune(
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init)
-    if trained and trained is session.init and (its_run := run_of(trained)):
-        options = with_values_of(options, its_run.flags, LENGTHS)
+    if trained and trained is session.init and trained.run:
+        options = with_values_of(options, trained.run.flags, LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)

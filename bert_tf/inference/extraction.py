@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
@@ -122,7 +122,7 @@ def extract_features(options: ExtractionOptions) -> None:
     extractor = VectorExtractor(
         encoder, layers, options.pooling, pad_id, length, options.batch_size
     )
-    run = columns_of_run(run_of(checkpoint))
+    run = columns_of_run(checkpoint.run)
     counts = _extract(files[0], options, extractor, tokenizer, run)
     size = tf.io.gfile.stat(options.output_file).length
     print(

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from bert_tf.checkpoint import run_of
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.trained_head import load_task_model
@@ -125,7 +124,7 @@ def _module(options: PredictOptions) -> tf.Module:
     )
     tokenizer = load_tokenizer(checkpoint, options)
     module = task.serving(load_task_model(task, checkpoint), tokenizer, length)
-    module.columns = columns_of_run(run_of(checkpoint))
+    module.columns = columns_of_run(checkpoint.run)
     return module
 
 

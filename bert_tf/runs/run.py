@@ -217,6 +217,14 @@ class Run:
         """The best weights of a fine-tuning run."""
         return Run(self.file(BEST))
 
+    @cached_property
+    def whole(self) -> "Run":
+        """The run that has these weights; the folder of its best weights has no flags."""
+        path = self.path.rstrip("/")
+        if os.path.basename(os.path.abspath(path)) != BEST or tf.io.gfile.exists(self.file(FLAGS)):
+            return self
+        return Run(os.path.dirname(path) if path.endswith(BEST) else self.file(os.pardir))
+
     def best_of_several(self) -> str | None:
         """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
         best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))

@@ -5,6 +5,7 @@ import fnmatch
 from collections.abc import Callable, Collection, Mapping
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from tfrecords.vocabulary import Vocabulary
 
@@ -23,6 +24,7 @@ class Checkpoint:
         sentencepiece_file: a vocabulary that came with the checkpoint but is not WordPiece.
         vocab_problem: why another vocabulary that came with the checkpoint cannot be used.
         casing_is_guess: whether no file states `spec.lower_case`.
+        run: the run that the checkpoint is part of; None for another program's.
         unused: the names in the file that stand for no weight, such as optimizer states.
     """
 
@@ -36,6 +38,7 @@ class Checkpoint:
     sentencepiece_file: str | None = None
     vocab_problem: str | None = None
     casing_is_guess: bool = False
+    run: Run | None = None
     unused: tuple[str, ...] = ()
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint, run_of
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.evaluator import Evaluator
@@ -163,7 +163,7 @@ def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
         monkeypatch.chdir(place)
         opened, task, length = open_fine_tuned(part, None, None, pairs=False)
         assert (task.name, length) == ("sst2", 24)
-        assert run_of(opened).flags["task"] == "sst2"
+        assert opened.run.flags["task"] == "sst2"
         with pytest.raises(ValueError, match="--pairs is only for classifiers of other programs"):
             open_fine_tuned(part, None, None, pairs=True)
 

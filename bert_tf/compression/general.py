@@ -19,7 +19,7 @@ from bert_tf.pretraining.records import masked_lm_prob, name_records
 from bert_tf.pretraining.run import pretrain
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import COMMAND, Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.loading import OPTIONAL, load_weights
 from bert_tf.weights.names import part_of
@@ -59,10 +59,9 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
     """Raises a ValueError if the output folder holds another run, or one with other stages."""
-    if "recipe" not in run.flags:
-        raise ValueError(f"{run.path} holds a run of run_pretraining: choose another --output_dir")
     names = ["recipe", "teacher", *["num_train_steps"] * bool(recipe.last_stage)]
-    run.check_flags({name: getattr(options, name) for name in names})
+    flags = {name: getattr(options, name) for name in names}
+    run.check_flags(flags | {COMMAND: options.command})
 
 
 class GeneralStudent(PretrainingTask):

@@ -14,7 +14,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same
-from bert_tf.runs.run import LOCATION_FLAGS, Run
+from bert_tf.runs.run import COMMAND, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for the checksums of the training and dev examples.
@@ -93,8 +93,8 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
             )
         return False  # stopped before its first checkpoint: there is nothing to resume
-    run.check_command(options.command)
-    run.check_flags(dataclasses.asdict(options), free=_FREE | _READING)
+    flags = dataclasses.asdict(options) | {COMMAND: options.command}
+    run.check_flags(flags, free=_FREE | _READING)
     return run.finished
 
 

@@ -174,21 +174,8 @@ class Run:
         """
         changed = self.changed_flags(flags)
         then, now = ({x: changed[x][i] for x in changed if x not in free} for i in range(2))
-        advice = "choose another --output_dir, or use the same flags to resume"
+        advice = "choose another --output_dir, or use the same command to resume"
         check_same(self.path, then, now, advice)
-
-    def check_command(self, command: str) -> None:
-        """Checks that no other command trains the run.
-
-        Raises:
-            ValueError: one does.
-        """
-        saved = self.flags.get(COMMAND, command)
-        if saved != command:
-            raise ValueError(
-                f"{self.path} holds a run of {saved}: resume it with the same command, or choose "
-                "another --output_dir"
-            )
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
         """Writes what is known about the model and, if given, the flags.

@@ -160,7 +160,7 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     values = json.loads((tmp_path / "student" / "compression.json").read_text())
     assert values["student_value"] == results["eval_accuracy"]
     assert f"accuracy {values['teacher_value']:.4f} and {values['student_value']:.4f} on" in line
-    with pytest.raises(ValueError, match="holds a run of compress: resume it"):
+    with pytest.raises(ValueError, match="command=compress, not run_finetuning"):
         run_finetuning(
             FineTuningOptions(
                 task="sst2", data_dir=str(files), output_dir=broken.output_dir, do_train=True,

@@ -176,11 +176,11 @@ def test_a_narrower_student_resumes_exactly_and_starts_a_task(
     np.testing.assert_array_equal(
         *(e.embeddings.word_embeddings.numpy() for e in (task.encoder, after))
     )
-    with pytest.raises(ValueError, match="holds a run of compress: resume it with the same"):
+    with pytest.raises(ValueError, match="command=compress, not run_pretraining.*: choose"):
         run_pretraining(
             PretrainingOptions(input_file=records, output_dir=options.output_dir, do_train=True)
         )
-    with pytest.raises(ValueError, match="a run with --recipe=tinybert, not distilbert: choose"):
+    with pytest.raises(ValueError, match="recipe=tinybert, not distilbert"):
         distill(dataclasses.replace(options, recipe="distilbert"))
 
 
@@ -205,12 +205,12 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
             )
     run = Run(str(tmp_path / "run"))
     run.write(source.spec, {"recipe": "distilbert", "teacher": "big"})
-    with pytest.raises(ValueError, match=f"a run with --teacher=big, not {pretrained}: choose"):
+    with pytest.raises(ValueError, match=f"teacher=big, not {pretrained}"):
         general._check_same_run(make_options(pretrained, records), DISTILBERT, run)
     flags = {"recipe": "mobilebert", "teacher": pretrained, "num_train_steps": 9}
     run.write(source.spec, flags)
     longer = make_options(pretrained, records, recipe="mobilebert", bert_config_file="x")
-    with pytest.raises(ValueError, match="a run with --num_train_steps=9, not 4: choose"):
+    with pytest.raises(ValueError, match="num_train_steps=9, not 4"):
         general._check_same_run(longer, GENERAL_RECIPES["mobilebert"], run)
     run.write(source.spec, flags | {"recipe": "distilbert"})
     general._check_same_run(make_options(pretrained, records), DISTILBERT, run)

@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf import compress, create_pretraining_data, run_finetuning, run_pretraining
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.report import report
+from bert_tf.comparison.students import report
 from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run

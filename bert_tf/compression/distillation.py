@@ -11,7 +11,7 @@ from bert_tf.compression.losses import Pair, Term, active
 from bert_tf.compression.outputs import Outputs, compute, distributions, encoder_inputs
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
-from bert_tf.layers.initializers import truncated_normal
+from bert_tf.layers.layer import truncated_normal
 from bert_tf.training.trainer import Objective
 
 # The target that holds the teacher's predictions if they were made before training.

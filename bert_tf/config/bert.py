@@ -217,10 +217,6 @@ class BertConfig:
         removed = (self.pruned_heads or {}).get(layer, ())
         return [head for head in range(self.num_attention_heads) if head not in removed]
 
-    def num_kept_heads(self, layer: int) -> int:
-        """Returns how many attention heads a layer has."""
-        return len(self.kept_heads(layer))
-
     @property
     def masked_lm_form(self) -> tuple[str, float]:
         """The activation and the layer-norm epsilon of the masked-LM head."""

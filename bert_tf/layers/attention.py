@@ -34,7 +34,7 @@ class SelfAttention(Layer):
     def __init__(self, config: BertConfig, index: int = 0, recompute: bool = False, **kwargs):
         super().__init__(config, **kwargs)
         self.index, self.recompute = index, recompute
-        self.num_heads = config.num_kept_heads(index)
+        self.num_heads = len(config.kept_heads(index))
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.num_heads * self.config.head_size

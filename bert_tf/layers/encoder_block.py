@@ -37,7 +37,7 @@ class EncoderBlock(Layer):
     @staticmethod
     def multiplications(config: BertConfig, index: int, length: int) -> int:
         """Counts the multiplications of the matrix products for a sequence."""
-        heads, hidden = config.num_kept_heads(index), config.hidden_size
+        heads, hidden = len(config.kept_heads(index)), config.hidden_size
         projections = 4 * length * hidden * config.head_size  # query, key, value and output
         attention = 2 * length * length * config.head_size  # scores and context
         return heads * (projections + attention) + 2 * length * hidden * config.intermediate_size

@@ -8,7 +8,14 @@ import keras
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
-from bert_tf.layers.initializers import truncated_normal
+
+
+def truncated_normal(stddev: float) -> keras.initializers.Initializer:
+    """Returns a normal initializer truncated at two standard deviations.
+
+    Source: google-research/bert modeling.py `create_initializer`.
+    """
+    return keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 class Configured:

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from bert_tf.config import BiLSTMConfig
-from bert_tf.layers.initializers import truncated_normal
+from bert_tf.layers.layer import truncated_normal
 from bert_tf.models.inputs import BertModel
 
 

@@ -222,7 +222,7 @@ def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int
         classes: outputs of the head.
         layer: the index of the layer, as layers may have different numbers of heads.
     """
-    hidden, heads = config.hidden_size, config.num_kept_heads(layer)
+    hidden, heads = config.hidden_size, len(config.kept_heads(layer))
     return {
         "vocab": config.vocab_size,
         "positions": config.max_position_embeddings,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import ModelSpec
-from bert_tf.layers.initializers import truncated_normal
+from bert_tf.layers.layer import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.growing import VocabularyMapping

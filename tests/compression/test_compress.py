@@ -18,7 +18,7 @@ from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.heads import without_heads
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.run import hold_out_as_teacher, num_parameters
+from bert_tf.compression.run import compress, hold_out_as_teacher, num_parameters
 from bert_tf.compression.student import StudentTraining, initial_student, reads_pairs
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
@@ -341,6 +341,21 @@ def test_a_task_of_ones_own_starts_with_the_encoder(teacher, config):
     assert task.initial_weights(model) == model.encoder.weights
     with pytest.raises(ValueError, match="of tasks of your own, .* use --recipe=layers"):
         StudentTraining(own, RECIPES["pd"], source, keeps_head=True)
+
+
+def test_a_given_task_is_learned_with_another_metric(teacher, files, tmp_path, monkeypatch):
+    """Oracle: the losses of the recipe, and the metric."""
+    found = []
+
+    def stop(session, training, *_):
+        found.append((training.objective(1).losses, training.task.metric))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bert_tf.finetuning.run.FineTuner", stop)
+    options = make_options(teacher, files, tmp_path / "out", recipe="pkd6", metric="macro_f1")
+    with pytest.raises(KeyboardInterrupt):
+        compress(options, TASKS["sst2"])
+    assert found == [(("labels", "soft_labels", "patience"), "macro_f1")]
 
 
 def test_models_that_cannot_be_compared(teacher, files, config, mobile, tmp_path):

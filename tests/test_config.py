@@ -105,19 +105,13 @@ def test_a_plain_file_has_only_the_keys_of_bert():
         {"masked_lm_act": "relu", "masked_lm_layer_norm_eps": 0.0},
         {"pruned_heads": {0: (1,), 11: (0, 2)}},
         {"embedding_size": None, "num_hidden_groups": None, "is_decoder": False},
+        {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.0},
     ],
 )
 def test_extras_survive_a_round_trip(extras, tmp_path):
     """Oracle: the configuration before it was written."""
     config = BertConfig.from_dict(BASE | extras)
     assert dataclasses.asdict(config).items() >= extras.items()
-    config.to_json_file(str(tmp_path / "bert_config.json"))
-    assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
-
-
-def test_round_trip(tmp_path):
-    """Oracle: the configuration before it was written."""
-    config = BertConfig(**BASE, hidden_act="gelu_new", hidden_dropout_prob=0.0)
     config.to_json_file(str(tmp_path / "bert_config.json"))
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
@@ -142,10 +136,7 @@ def test_round_trip(tmp_path):
         ({"pruned_heads": {"0": [1]}, "num_hidden_groups": 2}, "pruned_heads needs layers of"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
         ({"gelu_approximate": 1}, "gelu_approximate must be true or false, not 1"),
-        (
-            {"gelu_approximate": True, "hidden_act": "relu"},
-            "gelu_approximate True contradicts hidden_act 'relu'",
-        ),
+        ({"gelu_approximate": True, "hidden_act": "relu"}, "gelu_approximate True contradicts"),
         ({"masked_lm_act": "swish"}, "masked_lm_act 'swish'"),
         ({"masked_lm_layer_norm_eps": -1}, "masked_lm_layer_norm_eps must be a finite number"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
@@ -165,7 +156,12 @@ def test_invalid_values_are_named(change, message, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "bert_config.json: "), ("[1]", "not a JSON object"), ("{}", "vocab_size is missing")],
+    [
+        ("{", "bert_config.json: "),
+        ("[1]", "not a JSON object"),
+        ("{}", "vocab_size is missing"),
+        ("[" * 10**5 + "]" * 10**5, "bert_config.json: maximum recursion depth"),
+    ],
 )
 def test_files_without_a_configuration_are_named(text, message, tmp_path):
     """Oracle: the message names the file and the problem."""
@@ -181,11 +177,3 @@ def test_an_unknown_preset_is_named():
     """Oracle: the message names the value and the alternatives."""
     with pytest.raises(ValueError, match="no preset 'huge': choose one of tiny"):
         preset_config("huge")
-
-
-def test_a_deeply_nested_file_is_one_line(tmp_path):
-    """Oracle: a ValueError that names the file; Python's parser raises a RecursionError."""
-    path = tmp_path / "bert_config.json"
-    path.write_text("[" * 10**5 + "]" * 10**5)
-    with pytest.raises(ValueError, match="bert_config.json: maximum recursion depth"):
-        BertConfig.from_json_file(str(path))

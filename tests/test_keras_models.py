@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
@@ -109,9 +110,7 @@ def test_a_model_of_pairs_is_saved_loaded_and_exported(preprocessor, tmp_path):
 def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
     """Oracle: the weights after the same steps on one device, on raw strings."""
     # Collective operations of several strategies in one process disturb each other.
-    strategy = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
+    strategy = two_replicas()
     keras.utils.set_random_seed(0)
     with strategy.scope():
         inputs = {

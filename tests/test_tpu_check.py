@@ -116,10 +116,7 @@ def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, cap
         ({"bert_config_file": None}, "give either --bert_config_file or --preset"),
         ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge': choose one of tiny"),
         ({"topology": "v5litepod-4"}, "unknown topology 'v5litepod-4': give a version"),
-        (
-            {"train_batch_size": 30},
-            "--train_batch_size=30 is not a multiple of the 4 replicas",
-        ),
+        ({"train_batch_size": 30}, "--train_batch_size=30 is not a multiple of the 4 replicas"),
         ({"max_seq_length": 512}, "max_seq_length 512 is more than .* 32 of"),
     ],
 )

@@ -6,19 +6,18 @@ import json
 import pathlib
 
 import pytest
-import tensorflow as tf
+from support import save_run
 
 from bert_tf.ablations import plan as plan_module
 from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import run_ablation
 from bert_tf.ablations.table import _curves, read_scores
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.runs.run_process import Diverged, resolve
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.reports import write_results
 from tfrecords.vocabulary import load_vocab
 
@@ -208,9 +207,7 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     row = pathlib.Path(options.output_dir, "entities", "entity")
     run, vocab = Run(str(row / "pretraining")), load_vocab(str(data / "vocab.txt"))
     config = BertConfig.from_json_file(options.bert_config_file)
-    run.write(ModelSpec(config, vocab, lower_case=True))
-    step = tf.Variable(10, dtype=tf.int64)
-    Checkpointer(run.path, BertPretrainer(config), {"step": step}).save()
+    save_run(run.path, BertPretrainer(config), vocab, step=10)
     results = {"global_step": 10, "masked_lm_perplexity": 3.0}
     write_results(run.file("eval_results.txt"), results)
 

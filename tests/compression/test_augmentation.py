@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import (
@@ -22,14 +23,12 @@ from bert_tf.compression.masked_lm import MaskedLM, _likeliest
 from bert_tf.compression.options import CompressionOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run import _augmentation
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "##b", *"abcdefgh"))
@@ -39,12 +38,8 @@ WORDS = tuple("abcdefgh")
 @pytest.fixture(scope="module")
 def masked_lm(tmp_path_factory) -> str:
     """A run folder with a random masked LM."""
-    folder = str(tmp_path_factory.mktemp("masked_lm"))
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=0.5)
-    Run(folder).write(ModelSpec(config, VOCAB, lower_case=True))
-    model = BertPretrainer(config)
-    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
-    return folder
+    return save_run(tmp_path_factory.mktemp("masked_lm"), BertPretrainer(config), VOCAB)
 
 
 def test_words_are_changed_as_often_as_published():

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 from bert_tf import compress
 from bert_tf.checkpoint import open_checkpoint
@@ -22,7 +23,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.weights.loading import OPTIONAL, load_weights
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import Vocabulary, write_vocab
@@ -49,11 +49,8 @@ def examples(rows: int) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, teacher, config) -> str:
-    folder = str(tmp_path_factory.mktemp("pretrained"))
-    Run(folder).write(Run(teacher).spec)
-    step = tf.Variable(1, dtype=tf.int64)
-    Checkpointer(folder, BertPretrainer(config), {"step": step}).save()
-    return folder
+    vocab = Run(teacher).spec.vocab
+    return save_run(tmp_path_factory.mktemp("pretrained"), BertPretrainer(config), vocab)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.general import distill
@@ -17,12 +18,10 @@ from bert_tf.compression.options import CompressionOptions, GeneralOptions
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.run import compress
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint, saved_tensors
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 from tfrecords.writer import write_records
@@ -183,13 +182,6 @@ def test_the_teachers_tables_grow_by_the_students_tokens():
     assert mapping.starts_from[first + len(SMALL)] == (LARGE.unk_id,)
 
 
-@pytest.mark.parametrize(("width", "count"), [(192, 6_434_496), (48, 606_384)])
-def test_sizes_of_the_papers_students(width, count):
-    """Oracle: the parameters that docs/compression.md states, counted by hand."""
-    config = BertConfig(5000, width, 12, 12, 4 * width)
-    assert BertEncoder(config).count_params() == count
-
-
 def test_the_distance_is_that_of_projected_weights():
     """Oracle: the sum of |U^T W V - T|^2 over all weights, in NumPy."""
     grown = dataclasses.replace(TEACHER, vocab_size=TEACHER.vocab_size + CONFIG.vocab_size)
@@ -238,11 +230,7 @@ def test_the_distance_is_that_of_projected_weights():
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory) -> str:
     """A pre-trained teacher."""
-    folder = str(tmp_path_factory.mktemp("pretrained"))
-    Run(folder).write(ROWS.teacher)
-    step = tf.Variable(1, dtype=tf.int64)
-    Checkpointer(folder, BertPretrainer(TEACHER), {"step": step}).save()
-    return folder
+    return save_run(tmp_path_factory.mktemp("pretrained"), BertPretrainer(TEACHER), LARGE)
 
 
 def test_the_loss_is_that_of_both_models_and_their_distance(pretrained, batch):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from support import save_checkpoint, save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
@@ -25,8 +25,6 @@ from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 
 
 class Stopped(Exception):
@@ -40,11 +38,8 @@ def stop(*_):
 @pytest.fixture
 def masked_lm(teacher, config, tmp_path) -> str:
     """A run folder with a random masked LM that has the vocabulary of the teacher."""
-    folder = str(tmp_path / "masked_lm")
-    Run(folder).write(open_checkpoint(teacher).spec)
-    model = BertPretrainer(config)
-    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
-    return folder
+    vocab = open_checkpoint(teacher).spec.vocab
+    return save_run(tmp_path / "masked_lm", BertPretrainer(config), vocab)
 
 
 def test_a_run_that_starts_again_computes_nothing_twice(
@@ -117,7 +112,7 @@ def test_a_run_keeps_its_teacher(teacher, config, tmp_path):
     other = dataclasses.replace(source, tensors={**source.tensors, name: changed})
     check_same_teacher(folder, other)
     check_same_teacher(folder, source)
-    Checkpointer(folder, BertPretrainer(config), {"step": tf.Variable(1, dtype=tf.int64)}).save()
+    save_checkpoint(folder, BertPretrainer(config))
     check_same_teacher(folder, source)
     learner = StudentTraining(TASKS["sst2"], RECIPES["pkd6"], other, False, run_folder=folder)
     general = GeneralStudent(GENERAL_RECIPES["tinybert"], other, folder)

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
@@ -203,9 +204,7 @@ def test_weights_become_zero_and_stay_so(devices):
     strategy = tf.distribute.get_strategy()
     arguments = dict(sparsity=0.5, num_steps=4, bias_correction=True)
     if devices == 2:
-        strategy = tf.distribute.MirroredStrategy(
-            ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-        )
+        strategy = two_replicas()
     plain = make_variables()
     with strategy.scope():
         variables = make_variables()

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import assert_same_tensors
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
@@ -61,11 +62,7 @@ def assert_equal(found: str, expected: str, **changes) -> None:
     """Asserts that two checkpoints hold the same model, bit for bit."""
     found, expected = open_checkpoint(found), open_checkpoint(expected)
     assert found.spec == expected.spec
-    assert found.tensors.keys() == expected.tensors.keys()
-    for path, tensor in expected.tensors.items():
-        value = found.tensors[path].read()
-        assert value.dtype == np.float32
-        np.testing.assert_array_equal(value, tensor.read(), err_msg=path)
+    assert_same_tensors(found.tensors, expected.tensors)
     head = expected.head and dataclasses.replace(expected.head, **changes)
     assert found.head == head
 
@@ -286,7 +283,7 @@ def test_no_sequence_is_that_long(positions):
         Options(from_="a", to="run", output_dir="b", max_position_embeddings=positions)
 
 
-@pytest.mark.parametrize("type_", ["int32", "bool", "complex64", "float64"])
+@pytest.mark.parametrize("type_", ["int32", "float64"])
 def test_weights_of_other_types_are_refused(tmp_path, type_):
     """Oracle: the types that docs/checkpoints.md lists."""
     path = to("google", save(tmp_path / "start"), tmp_path / "google")

@@ -15,12 +15,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
+from support import assert_same_tensors, save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from export import bundle, classifier
 from export.archive import write_archive
 from export.saved_models import save_folder
@@ -47,10 +46,8 @@ def _write_something(run_folder: str, output_dir: str, license: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> pathlib.Path:
     run = tmp_path_factory.mktemp("run")
-    Run(str(run)).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
     keras.utils.set_random_seed(0)
-    model = BertPretrainer(CONFIG)
-    Checkpointer(str(run), model, {"step": tf.Variable(7, dtype=tf.int64)}).save()
+    save_run(run, BertPretrainer(CONFIG), VOCAB)
     output = tmp_path_factory.mktemp("bundle") / "release"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(classifier, "export_classifier", _write_something)
@@ -106,9 +103,7 @@ def test_the_form_for_transformers_has_the_same_weights(folder):
     """Oracle: the weights of the encoder's SavedModel."""
     ours, theirs = (open_checkpoint(str(folder / name)) for name in ("encoder", "huggingface"))
     assert theirs.spec == ours.spec
-    assert theirs.tensors.keys() == ours.tensors.keys()
-    for name, tensor in ours.tensors.items():
-        np.testing.assert_array_equal(theirs.tensors[name].read(), tensor.read())
+    assert_same_tensors(theirs.tensors, ours.tensors)
 
 
 def test_an_archive_depends_on_names_and_contents_only(folder, tmp_path):

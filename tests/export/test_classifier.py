@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 from tensorflow.python.tools import saved_model_cli
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, with_length
@@ -20,7 +21,6 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.weights.checkpoint import Head
 from bert_tf.weights.formats import huggingface
 from export import check, classifier
@@ -70,13 +70,9 @@ def test_classifies_pairs_of_any_length(tmp_path):
 
 def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     """Oracles: the model; the code of the card."""
-    run = Run(str(tmp_path / "run"))
-    model = BertTaskModel(CONFIG, 1)
-    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    run.write_head(Head("classifier", ("LABEL_0",)))
-    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
-    folder = str(tmp_path / "1")
-    classifier.run(classifier.Options(checkpoint=run.path, output_dir=folder, pairs=True))
+    model, folder = BertTaskModel(CONFIG, 1), str(tmp_path / "1")
+    run = save_run(tmp_path / "run", model, VOCAB, head=Head("classifier", ("LABEL_0",)))
+    classifier.run(classifier.Options(checkpoint=run, output_dir=folder, pairs=True))
     outputs = run_card(folder)["outputs"]
     tokenizer = WordPieceTokenizer(VOCAB)
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
@@ -94,18 +90,13 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
 )
 def test_weights_in_16_bits(kind, inputs, tmp_path):
     """Oracles: the export in float32; the types of the stored weights."""
-    run = Run(str(tmp_path / "run"))
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
-    run.write(ModelSpec(config, VOCAB, lower_case=True))
-    run.write_head(Head(kind))
-    step = tf.Variable(0, dtype=tf.int64)
-    Checkpointer(run.path, BertTaskModel(config, 2, kind), {"step": step}).save()
-    outputs = {}
+    model, outputs = BertTaskModel(config, 2, kind), {}
+    run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind))
     for precision in ("float32", "bfloat16", "float16"):
         folder = str(tmp_path / precision)
-        classifier.run(
-            classifier.Options(checkpoint=run.path, output_dir=folder, precision=precision)
-        )
+        options = classifier.Options(checkpoint=run, output_dir=folder, precision=precision)
+        classifier.run(options)
         loaded = tf.saved_model.load(folder)
         outputs[precision] = loaded(*(tf.constant(texts) for texts in inputs))
         reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
@@ -123,13 +114,9 @@ def test_weights_in_16_bits(kind, inputs, tmp_path):
 
 def test_weights_in_8_bits(tmp_path):
     """Oracle: a float32 model with the rounded weights."""
-    run = Run(str(tmp_path / "run"))
-    model = BertTaskModel(CONFIG, 3)
-    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    run.write_head(Head("classifier"))
-    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
-    folder = str(tmp_path / "1")
-    classifier.run(classifier.Options(checkpoint=run.path, output_dir=folder, precision="int8"))
+    model, folder = BertTaskModel(CONFIG, 3), str(tmp_path / "1")
+    run = save_run(tmp_path / "run", model, VOCAB, head=Head("classifier"))
+    classifier.run(classifier.Options(checkpoint=run, output_dir=folder, precision="int8"))
     matrices = [weight for weight in model.weights if len(weight.shape) == 2]
     for weight in matrices:
         value, scale = quantize(weight.numpy(), int("embeddings" not in weight.path))
@@ -158,13 +145,10 @@ def test_weights_in_8_bits(tmp_path):
 def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_path):
     """Oracle: the task that the head is of, with the model that was converted."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
-    run, other = Run(str(tmp_path / "run")), str(tmp_path / "other")
-    model = BertTaskModel(config, size, kind)
-    run.write(ModelSpec(config, VOCAB, lower_case=True))
-    run.write_head(Head(kind, labels))
-    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    model, other = BertTaskModel(config, size, kind), str(tmp_path / "other")
+    run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind, labels))
     pathlib.Path(other).mkdir()
-    huggingface.write(open_checkpoint(run.path), other)
+    huggingface.write(open_checkpoint(run), other)
     folder = str(tmp_path / "served")
     classifier.run(classifier.Options(checkpoint=other, output_dir=folder))
     task = TASKS["swag"]
@@ -186,13 +170,10 @@ def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_
 
 def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
     """Oracle: the predictions of the same model with its own vocabulary and casing."""
-    run, other = Run(str(tmp_path / "run")), tmp_path / "other"
-    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    run.write_head(Head("classifier", ("x", "y")))
-    step = tf.Variable(0, dtype=tf.int64)
-    Checkpointer(run.path, BertTaskModel(CONFIG, 2), {"step": step}).save()
+    head, other = Head("classifier", ("x", "y")), tmp_path / "other"
+    run = save_run(tmp_path / "run", BertTaskModel(CONFIG, 2), VOCAB, head=head)
     other.mkdir()
-    huggingface.write(open_checkpoint(run.path), str(other))
+    huggingface.write(open_checkpoint(run), str(other))
     (other / "vocab.txt").rename(tmp_path / "words.txt")
     (other / "tokenizer_config.json").unlink()
     flags = dict(checkpoint=str(other), output_dir=str(tmp_path / "a [1]"))
@@ -203,17 +184,15 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
         classifier.run(classifier.Options(**flags))
     flags["vocab_file"] = str(tmp_path / "words.txt")
     classifier.run(classifier.Options(**flags))
-    classifier.export_classifier(run.path, str(tmp_path / "2"))
+    classifier.export_classifier(run, str(tmp_path / "2"))
     found, expected = (tf.saved_model.load(f"{tmp_path}/{n}")(["A b"]) for n in (1, 2))
     np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])
 
 
 def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypatch):
     """Oracles: the model, for the card's code and saved_model_cli; the labels of the head."""
-    run = Run(str(tmp_path / "run"))
     model = BertTaskModel(CONFIG, 3)
-    run.write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    Checkpointer(run.path, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    run = Run(save_run(tmp_path / "run", model, VOCAB))
     options = dict(checkpoint=run.path, output_dir=str(tmp_path / "classifier"), pairs=True)
 
     def refuse(match: str, head: Head | None, **changes):

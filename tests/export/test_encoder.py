@@ -16,13 +16,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
+from support import save_checkpoint, save_run, two_replicas
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.inference.lite import runner
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from export import check, encoder, int8_weights
 from export.encoder_module import EncoderModule
 from tfrecords.vocabulary import Vocabulary
@@ -61,8 +61,7 @@ def model(run_folder) -> BertPretrainer:
     random = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(weight + random.normal(0, 0.3, weight.shape))
-    step = tf.Variable(7, dtype=tf.int64)
-    Checkpointer(str(run_folder), model, {"step": step}).save()
+    save_checkpoint(run_folder, model, step=7)
     return model
 
 
@@ -237,11 +236,7 @@ def test_replicas_fine_tune_on_text_in_mixed_precision(
     """Oracles: the loss falls, and every weight changes; the outputs of the saved model."""
     tf_keras.utils.set_random_seed(0)
     texts, labels = tf.constant(["b a", "c a", "b c", "a b"] * 4), tf.constant([1, 0, 1, 0] * 4)
-    # Collective operations of several strategies in one process disturb each other.
-    strategy = tf.distribute.MirroredStrategy(
-        ["CPU:0", "CPU:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
-    with strategy.scope():
+    with two_replicas().scope():
         text = tf_keras.Input([], dtype=tf.string)
         encode = hub.KerasLayer(folder, trainable=True)
         outputs = encode(hub.KerasLayer(preprocessor_dir)(text))
@@ -380,14 +375,11 @@ def test_float16_computes_with_its_own_weights(model):
 
 def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
     """Oracle: the encoder of the model. Models of other programs may have no such heads."""
-    folder, modules = Run(str(tmp_path / "run")), []
-    folder.write(Run(str(run_folder)).spec)
-    step = tf.Variable(1, dtype=tf.int64)
-    Checkpointer(folder.path, model.encoder, {"step": step}).save()
+    folder, modules = save_run(tmp_path / "run", model.encoder, Vocabulary(tuple(VOCAB))), []
     monkeypatch.setattr(
         "export.saved_models.save_folder", lambda module, *_: modules.append(module)
     )
-    encoder.run(encoder.Options(checkpoint=folder.path, output_dir=str(tmp_path / "encoder")))
+    encoder.run(encoder.Options(checkpoint=folder, output_dir=str(tmp_path / "encoder")))
     (module,), inputs = modules, make_inputs()
     assert not hasattr(module, "mlm")
     assert_equal(module.__call__(inputs)["pooled_output"], model.encoder(inputs)["pooled_output"])

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
@@ -22,7 +23,6 @@ from bert_tf.runs.run import Run
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer
 from export import lite, lite_model
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -31,12 +31,7 @@ CONFIG = BertConfig(400, 64, 1, 2, 128, max_position_embeddings=20, initializer_
 
 
 def save(folder: str, model: keras.Model, head: Head | None = None) -> str:
-    run = Run(folder)
-    run.write(ModelSpec(model.config, VOCAB if head else None, True))
-    if head:
-        run.write_head(head)
-    Checkpointer(folder, model, {"step": tf.Variable(0, dtype=tf.int64)}).save()
-    return folder
+    return save_run(folder, model, VOCAB if head else None, head=head)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +58,7 @@ def test_an_encoder_computes_what_the_model_computes(
     weights = 4 * pretrainer.encoder.count_params()
     assert os.path.getsize(file) < size * weights + 30_000  # and the graph
     printed = capsys.readouterr().out
-    assert f"Wrote the encoder of {run}/ckpt-0 to {file}: " in printed
+    assert f"Wrote the encoder of {run}/ckpt-1 to {file}: " in printed
     assert f"its weights are {weights / 1e6:.2f} MB in float32." in printed
     measured = printed.split("random inputs: pooled_output ")[1].split(",")[0]
     assert float(measured) < error

@@ -174,20 +174,6 @@ def test_the_code_of_the_card_runs(folder, tokenizer, run_card):
     assert_equal(run_card(folder)["inputs"], pack_segments(segments, 64, tokenizer.vocab))
 
 
-def test_survives_move_load_save_load(folder, tokenizer, tmp_path):
-    shutil.copytree(folder, tmp_path / "moved")
-    moved = tf.saved_model.load(str(tmp_path / "moved"))
-    tf.saved_model.save(moved, str(tmp_path / "again"), signatures=moved.signatures)
-    shutil.rmtree(tmp_path / "moved")
-    again = hub.load(str(tmp_path / "again"))
-    expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
-    assert_equal(again(TEXTS), expected)
-    assert_equal(again.tokenize(TEXTS), tokenizer.tokenize(TEXTS))
-    path = pathlib.Path(again.vocab_file.asset_path.numpy().decode())
-    assert path.is_relative_to(tmp_path / "again")
-    assert path.read_text(encoding="utf-8").split() == VOCAB
-
-
 def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
     good = dict(vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=True)
 

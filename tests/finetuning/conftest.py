@@ -4,13 +4,11 @@ import pathlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from support import save_run
 
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
-from bert_tf.training import checkpoints
 from tfrecords.vocabulary import Vocabulary
 
 WORDS = ("good", "bad", *"abcdefgh")
@@ -72,9 +70,5 @@ def files(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory) -> str:
     """A run folder of run_pretraining with another dropout rate and a cased vocabulary."""
-    folder = str(tmp_path_factory.mktemp("pretrained"))
-    model = BertPretrainer(CONFIG_TRAINED)
-    Run(folder).write(ModelSpec(CONFIG_TRAINED, VOCAB, lower_case=False))
-    step = tf.Variable(9, dtype=tf.int64)
-    checkpoints.Checkpointer(folder, model, {"step": step}).save()
-    return folder
+    folder, model = tmp_path_factory.mktemp("pretrained"), BertPretrainer(CONFIG_TRAINED)
+    return save_run(folder, model, VOCAB, lower_case=False)

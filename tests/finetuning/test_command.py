@@ -12,6 +12,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import assert_same_state, assert_same_tensors
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
@@ -147,9 +148,7 @@ def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
     huggingface.write(expected, str(tmp_path / "hf"))
     found = open_checkpoint(str(tmp_path / "hf"))
     assert found.head == expected.head == Head("classifier", ("negative", "positive"))
-    assert found.tensors.keys() == expected.tensors.keys()
-    for name, tensor in expected.tensors.items():
-        np.testing.assert_array_equal(found.tensors[name].read(), tensor.read())
+    assert_same_tensors(found.tensors, expected.tensors)
 
 
 def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
@@ -372,12 +371,7 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
     expected = read_results(f"{finished.output_dir}/eval_results.txt")
     with last_of_three_epochs_is_worst():
         assert run(options) == pytest.approx(expected, rel=1e-5)
-    states = [checkpoints.latest_checkpoint(path) for path in (finished.output_dir, folder)]
-    readers = [tf.train.load_checkpoint(state) for state in states]
-    for key in readers[0].get_variable_to_shape_map():
-        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-            values = [reader.get_tensor(key) for reader in readers]
-            np.testing.assert_array_equal(*values)
+    assert_same_state(finished.output_dir, folder)
 
 
 def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
@@ -472,16 +466,6 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
     assert Run(str(tmp_path / "run")).flags["max_seq_length"] == 32
-
-
-def test_dropout_may_differ_from_pretraining(files, pretrained, tmp_path, config, monkeypatch):
-    """Oracle: the file of --bert_config_file."""
-    monkeypatch.setattr(fine_tuner.FineTuner, "train", lambda self: 1 / 0)
-    assert Run(pretrained).config.hidden_dropout_prob != config.hidden_dropout_prob
-    options = make_options(files, tmp_path / "out", init_checkpoint=pretrained)
-    with contextlib.suppress(ZeroDivisionError):
-        run(options)
-    assert Run(options.output_dir).config == config
 
 
 def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):

@@ -4,13 +4,11 @@ import contextlib
 import dataclasses
 import io
 import json
-import socket
-import subprocess
-import sys
 import types
 
 import numpy as np
 import pytest
+from support import start_workers
 
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
@@ -86,26 +84,13 @@ def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sen
 @pytest.mark.slow
 def test_two_workers_fine_tune_as_one(alone, tmp_path):
     """Oracle: one process with the same global batch; dropout is 0."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("localhost", 0))
-        second.bind(("localhost", 0))
-        hosts = ",".join(f"localhost:{s.getsockname()[1]}" for s in (first, second))
-    flags = dataclasses.replace(alone.options, output_dir=f"{tmp_path}/two", worker_hosts=hosts)
+    flags = dataclasses.replace(alone.options, output_dir=f"{tmp_path}/two")
     given = {
         name: value
         for name, value in dataclasses.asdict(flags).items()
         if value != getattr(Options, name, None)
     }
-    arguments = [f"--{name}={value}" for name, value in given.items()]
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *arguments, f"--task_index={index}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for index in range(2)
-    ]
+    workers = start_workers(_PROGRAM, given)
     chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
     found = read_results(f"{tmp_path}/two/eval_results.txt")

@@ -1,12 +1,10 @@
 """A tiny pre-trained model."""
 
 import pytest
-import tensorflow as tf
+from support import save_run
 
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("The", "the", "cat", "sat", "on", "mat", "##s", "é", ".", "|", *"abcdefgh")
@@ -23,8 +21,5 @@ def vocab() -> Vocabulary:
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory) -> tuple[str, BertPretrainer]:
     """A run folder, and the model that it holds."""
-    folder = str(tmp_path_factory.mktemp("pretrained"))
-    model = BertPretrainer(CONFIG)
-    Run(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=False))
-    Checkpointer(folder, model, {"step": tf.Variable(9, dtype=tf.int64)}).save()
-    return folder, model
+    folder, model = tmp_path_factory.mktemp("pretrained"), BertPretrainer(CONFIG)
+    return save_run(folder, model, VOCAB, lower_case=False), model

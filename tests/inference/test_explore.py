@@ -13,16 +13,14 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 import bert_tf
-from bert_tf.config import ModelSpec
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.page import page_of
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"
 
@@ -70,9 +68,7 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     folder, model = pretrained
     encoder = BertEncoder(model.config)
     encoder.set_weights(model.encoder.get_weights())
-    Run(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
-    step = tf.Variable(9, dtype=tf.int64)
-    Checkpointer(str(tmp_path), encoder, {"step": step}).save()
+    save_run(tmp_path, encoder, vocab, lower_case=False)
     text = b"the [MASK] sat"
     found = load_explorer(options(str(tmp_path))).explore(text)
     expected = load_explorer(options(folder)).explore(text)

@@ -8,14 +8,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
-from bert_tf.config import ModelSpec
 from bert_tf.fill_mask import Options, run
 from bert_tf.inference.masks import target_ids
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer
 
 
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
@@ -138,10 +136,7 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
 
 def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):
     """Oracle: the line."""
-    model = pretrained[1]
-    Run(str(tmp_path)).write(ModelSpec(model.config, vocab, False))
-    step = tf.Variable(9, dtype=tf.int64)
-    Checkpointer(str(tmp_path), BertEncoder(model.config), {"step": step}).save()
+    save_run(tmp_path, BertEncoder(pretrained[1].config), vocab, lower_case=False)
     with pytest.raises(ValueError, match=f"{tmp_path} has no masked-LM head, which predicts the"):
         run(Options(checkpoint=str(tmp_path), texts=("[MASK]",)))
     with pytest.raises(ValueError, match="texts and --input_file exclude each other"):

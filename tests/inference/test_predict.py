@@ -15,6 +15,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_run
 
 import bert_tf
 from bert_tf import explore, extract_features, fill_mask, run_finetuning
@@ -33,7 +34,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import BEST, Checkpointer
+from bert_tf.training.checkpoints import BEST
 
 LENGTH = 16
 INPUTS = ("question", "context")
@@ -47,16 +48,13 @@ def fine_tuned(pretrained, vocab, tmp_path_factory):
     def save(task: str, head: Head, **flags):
         folder = Run(str(tmp_path_factory.mktemp(task)))
         config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
-        spec = ModelSpec(config, vocab, lower_case=False)
         flags |= {"task": task, "do_train": True, "output_dir": folder.path}
+        spec = ModelSpec(config, vocab, lower_case=False)
         folder.write(spec, flags | {"max_seq_length": LENGTH})
         folder.write_head(head)
         trained = task_of_run(folder)
         model = trained.build_model(config)
-        best = Run(folder.file(BEST))
-        best.write(spec)
-        best.write_head(head)
-        Checkpointer(best.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
+        save_run(folder.file(BEST), model, vocab, False, head)
         return folder.path, trained.serving(model, WordPieceTokenizer(vocab, False), LENGTH)
 
     return save
@@ -90,7 +88,7 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (np.nan, r"ckpt-9 holds NaN or infinity in \S*/layer_0/intermediate_kernel \(512 of 512 "),
+        (np.nan, r"ckpt-1 holds NaN or infinity in \S*/layer_0/intermediate_kernel \(512 of 512 "),
         (3e38, "computes NaN or infinity"),
     ],
 )
@@ -101,11 +99,10 @@ def test_weights_that_give_no_numbers_are_an_error(
     (tmp_path / "lines.txt").write_text("the cat [MASK]\n")
     lines = str(tmp_path / "lines.txt")
     model = BertPretrainer(pretrained[1].config)
-    Run(folder := f"{tmp_path}/run").write(ModelSpec(model.config, vocab, lower_case=False))
     for weight in model.weights:
         if weight.path.endswith("layer_0/intermediate_kernel"):
             weight.assign(tf.fill(weight.shape, value))
-    Checkpointer(folder, model, {"step": tf.Variable(9, dtype=tf.int64)}).save()
+    folder = save_run(f"{tmp_path}/run", model, vocab, lower_case=False)
     flags = dict(checkpoint=folder, output_file=f"{tmp_path}/out.npz")
     for command, options in (
         (fill_mask, dict(checkpoint=folder, input_file=lines)),

@@ -6,7 +6,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
+from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, MobileBertConfig, ModelSpec
@@ -14,8 +14,7 @@ from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer, Tensor
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.huggingface_config import read_config
@@ -197,13 +196,11 @@ def test_files_keep_every_weight_and_the_configuration(model, checkpoint, tmp_pa
     """Oracles: the weights, read back from a run folder and from Keras' file; the messages of
     formats that have no place for them.
     """
-    run = Run(str(tmp_path))
-    run.write(checkpoint.spec)
-    Checkpointer(run.path, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
-    found = open_checkpoint(run.path)
+    spec = checkpoint.spec
+    found = open_checkpoint(save_run(tmp_path, model, spec.vocab, spec.lower_case))
     assert found.spec.config == model.config
     again = BertPretrainer(model.config)
-    load_weights(run.path, found.tensors, again.weights)
+    load_weights(found.path, found.tensors, again.weights)
     model.encoder.save(path := str(tmp_path / "encoder.keras"))
     encoder = keras.saving.load_model(path)
     for ours, read in ((model, again), (model.encoder, encoder)):

@@ -4,11 +4,10 @@ import pathlib
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from support import save_checkpoint
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.writer import write_records
 
@@ -87,8 +86,7 @@ def untrained(tmp_path_factory) -> str:
     """A folder with a checkpoint of random weights."""
     folder = str(tmp_path_factory.mktemp("untrained"))
     _CONFIG.to_json_file(f"{folder}/bert_config.json")
-    step = tf.Variable(0, dtype=tf.int64)
-    Checkpointer(folder, BertPretrainer(_CONFIG), {"step": step}).save()
+    save_checkpoint(folder, BertPretrainer(_CONFIG), step=0)
     return folder
 
 

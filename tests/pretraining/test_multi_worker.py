@@ -4,14 +4,12 @@ import json
 import pathlib
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import start_workers
 
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.checkpoints import latest_checkpoint
@@ -51,33 +49,6 @@ def exact_flags(flags, config, data, tmp_path) -> dict:
     }
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
-
-
-def start_workers(flags: dict) -> list[subprocess.Popen]:
-    hosts = ",".join(f"localhost:{port}" for port in free_ports(2))
-    arguments = [f"--{name}={value}" for name, value in flags.items()]
-    arguments += ["--strategy=multi_worker", f"--worker_hosts={hosts}"]
-    command = [sys.executable, "-c", _PROGRAM, *arguments]
-    return [
-        subprocess.Popen(
-            [*command, f"--task_index={index}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for index in range(2)
-    ]
-
-
 def assert_same_curve(found: str, expected: str) -> None:
     """The found run may be shorter."""
     for name in ("metrics.jsonl", "eval_metrics.jsonl"):
@@ -115,7 +86,7 @@ def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
     folder, whole = exact_flags["output_dir"], str(tmp_path / "one")
     run(Options(**exact_flags | {"output_dir": whole}))
     copy_as_of_step_10(whole, folder)
-    workers = start_workers(exact_flags)
+    workers = start_workers(_PROGRAM, exact_flags | {"strategy": "multi_worker"})
     while read_metrics(f"{folder}/eval_metrics.jsonl")[-1]["step"] < 20:
         assert workers[0].poll() is None, workers[0].communicate()[0]
         time.sleep(0.05)

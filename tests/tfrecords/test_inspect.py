@@ -190,7 +190,7 @@ def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
     bad = changed(STATIC, masked_lm_positions={1: 2})
     file = write(tmp_path / "bad", *[STATIC] * 1029, bad, changed(STATIC, input_mask={3: 0}))
     good = write(tmp_path / "good", STATIC)
-    with pytest.raises(ValueError, match="^1 problem found"):
+    with pytest.raises(ValueError, match="^1 problem found: see the lines that start with BAD$"):
         run(Options(f"{file},{good}", num_examples=0))
     out = capsys.readouterr().out
     assert f"BAD {file}, record 1030: the masked positions are not strictly ascending" in out
@@ -315,15 +315,6 @@ def test_plot(tmp_path):
         file = write(tmp_path / "a", record)
         run(Options(file, plot=str(tmp_path / name)))
         assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-def test_a_bad_file_is_an_error_after_its_report(tmp_path, capsys):
-    """Oracle: the record that was changed."""
-    file = write(tmp_path / "bad", changed(STATIC, masked_lm_positions={1: 2}))
-    with pytest.raises(ValueError, match="^1 problem found: see the lines that start with BAD$"):
-        run(Options(str(file)))
-    bad = f"BAD {file}, record 1: the masked positions are not strictly ascending"
-    assert bad in capsys.readouterr().out
 
 
 def test_records_that_are_not_examples_are_named(tmp_path, capsys):

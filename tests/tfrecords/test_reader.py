@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.order import records_of_step
 from tfrecords.reader import (
     RecordSet,
     check_files,
@@ -89,21 +88,6 @@ def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
     np.testing.assert_array_equal(weights, [1] * 10 + [0] * 2)
 
 
-@pytest.mark.parametrize("num_files", [1, 3])
-def test_every_epoch_has_each_record_once_in_the_order_of_the_seed(tmp_path, num_files):
-    files = _write(tmp_path, _arrays(60), num_files=num_files)
-
-    def epochs(seed: int) -> tuple[list[int], list[int]]:
-        numbers = _numbers(_training(files, 6, seed=seed).take(20))
-        return numbers[:60], numbers[60:]
-
-    first, second = epochs(seed=1)
-    assert sorted(first) == sorted(second) == list(range(60))
-    assert first != second and first != sorted(first)
-    assert epochs(seed=1) == (first, second)
-    assert epochs(seed=2)[0] != first
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory) -> tuple[list[str], list[dict[str, np.ndarray]]]:
     """Files, and three epochs of batches of 8 for one pipeline and one replica."""
@@ -158,17 +142,6 @@ def test_training_and_held_out_evaluation_split_the_records(tmp_path):
     assert _numbers(_evaluation(files, 4, part="train")) == sorted(
         expected, key=lambda number: (number % 3, number)
     )
-
-
-def test_the_records_of_a_batch_are_named(tmp_path):
-    """Oracle: the contents of the batch; record n of file f has the number 3 (n - 1) + f."""
-    files = _write(tmp_path, _arrays(60), num_files=3)
-    records = _record_set(files, seed=4, part="train")
-    batches = list(training_batches(records, 8).take(12))
-    for step in (0, 6, 11):
-        named = records_of_step(records, 8, step)
-        numbers = [3 * (number - 1) + files.index(file) for file, number in named]
-        assert numbers == batches[step]["input_word_ids"].numpy()[:, 0].tolist()
 
 
 def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_path):

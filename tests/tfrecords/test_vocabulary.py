@@ -103,8 +103,3 @@ def test_missing_file(tmp_path):
         load_vocab(str(tmp_path / "nothing.txt"))
     with pytest.raises(OSError, match="cannot read the vocabulary"):
         load_vocab(str(tmp_path))
-
-
-def test_a_vocabulary_built_in_memory_is_checked():
-    with pytest.raises(ValueError, match=r"lacks \[PAD\]"):
-        Vocabulary(("[UNK]",))

@@ -24,6 +24,11 @@ def strategy():
     return make_strategy("cpu")
 
 
+@pytest.fixture
+def trainer(strategy, make_trainer):
+    return make_trainer(strategy)
+
+
 def test_a_checkpoint_restores_the_whole_state(
     tmp_path, strategy, make_trainer, make_iterator, make_checkpointer, eagerly
 ):
@@ -61,9 +66,12 @@ def test_weights_are_loaded_by_name_or_not_at_all(
     before = [weight.numpy() for weight in other.weights]
     with pytest.raises(ValueError, match=r"layer_0/intermediate_kernel has shape \(32, 64\) there"):
         load_weights(path, saved_tensors(path), other.weights)
-    deeper = BertPretrainer(dataclasses.replace(config, num_hidden_layers=2))
+    two_layers = dataclasses.replace(config, num_hidden_layers=2)
     with pytest.raises(ValueError, match="has no encoder/layer_1/"):
-        load_weights(path, saved_tensors(path), deeper.weights)
+        load_weights(path, saved_tensors(path), BertPretrainer(two_layers).weights)
+    deeper = make_checkpointer(tmp_path / "deeper", make_trainer(strategy, two_layers)).save()
+    with pytest.raises(ValueError, match="additional encoder/layer_1/.*: it belongs to another"):
+        load_weights(deeper, saved_tensors(deeper), other.encoder.weights)
     for weight, value in zip(other.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
 
@@ -80,18 +88,6 @@ def test_which_checkpoint_a_path_stands_for(tmp_path):
     (tmp_path / "best" / "ckpt-3.index").touch()
     assert chosen_checkpoint(str(tmp_path)) == str(tmp_path / "best" / "ckpt-3")
     assert chosen_checkpoint(newest) == newest
-
-
-def test_a_deeper_checkpoint_is_of_another_model(
-    tmp_path, strategy, config, make_trainer, make_checkpointer
-):
-    """Oracle: the layer that the model lacks."""
-    deeper = make_trainer(strategy, dataclasses.replace(config, num_hidden_layers=2))
-    path = make_checkpointer(tmp_path, deeper).save()
-    with pytest.raises(
-        ValueError, match="has an additional encoder/layer_1/.*: it belongs to another model"
-    ):
-        load_weights(path, saved_tensors(path), BertPretrainer(config).encoder.weights)
 
 
 def _damage(folder, step: int, damage: str) -> None:
@@ -139,11 +135,8 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     assert checkpointer.save() == latest_checkpoint(str(tmp_path)) == str(tmp_path / "ckpt-3")
 
 
-def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
-    tmp_path, strategy, make_trainer, make_checkpointer
-):
+def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer, make_checkpointer):
     """Oracle: the checkpoint, which is complete though the file that lists it was not written."""
-    trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
     assert latest_checkpoint(str(tmp_path)) == path
@@ -159,11 +152,9 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(
     assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"checkpoint", "ckpt-0"}
 
 
-def test_what_is_found_in_place_of_a_checkpoint_is_named(
-    tmp_path, strategy, make_trainer, make_checkpointer
-):
+def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make_checkpointer):
     """Oracle: the files that are there."""
-    path = make_checkpointer(tmp_path / "run", make_trainer(strategy)).save()
+    path = make_checkpointer(tmp_path / "run", trainer).save()
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
     for name in "abcdefg":
@@ -184,10 +175,9 @@ def test_what_is_found_in_place_of_a_checkpoint_is_named(
 
 
 def test_a_run_without_a_readable_checkpoint_does_not_start_over(
-    tmp_path, strategy, make_trainer, make_checkpointer
+    tmp_path, trainer, make_checkpointer
 ):
     """Oracle: the only checkpoint, which is damaged."""
-    trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
     _damage(tmp_path, 0, "data cut")
     with pytest.raises(
@@ -199,29 +189,15 @@ def test_a_run_without_a_readable_checkpoint_does_not_start_over(
         load_weights(path, saved_tensors(path), trainer.model.weights)
 
 
-def test_a_lost_state_file_does_not_start_a_run_over(
-    tmp_path, strategy, make_trainer, make_checkpointer
-):
-    """Oracle: the checkpoint, which is still in the folder."""
-    trainer = make_trainer(strategy)
-    path = make_checkpointer(tmp_path, trainer).save()
-    (tmp_path / "checkpoint").unlink()
-    assert make_checkpointer(tmp_path, trainer).restore() == path
-
-
-def test_old_checkpoints_are_deleted_after_a_restart(
-    tmp_path, strategy, make_trainer, make_checkpointer
-):
+def test_old_checkpoints_are_deleted_after_a_restart(tmp_path, trainer, make_checkpointer):
     """Oracle: the files in the folder; `max_to_keep` is 2."""
-    trainer = make_trainer(strategy)
     for step in (1, 2, 10, 11):
         trainer.step.assign(step)
         make_checkpointer(tmp_path, trainer, 2).save()
     assert sorted(p.stem for p in tmp_path.glob("*.index")) == ["ckpt-10", "ckpt-11"]
 
 
-def test_another_optimizer_is_named(tmp_path, strategy, make_trainer, make_checkpointer):
-    trainer = make_trainer(strategy)
+def test_another_optimizer_is_named(tmp_path, trainer, make_checkpointer):
     path = make_checkpointer(tmp_path, trainer).save()
     state = trainer.state | {"update_count": tf.Variable(0)}
     with pytest.raises(ValueError, match=f"{path} was written with another objective, optimizer"):
@@ -229,10 +205,7 @@ def test_another_optimizer_is_named(tmp_path, strategy, make_trainer, make_check
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_cannot_be_written_is_named(
-    tmp_path, strategy, make_trainer, make_checkpointer
-):
-    trainer = make_trainer(strategy)
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, trainer, make_checkpointer):
     tmp_path.chmod(0o500)
     with pytest.raises(OSError, match=f"cannot write a checkpoint to {tmp_path}"):
         make_checkpointer(tmp_path, trainer).save()

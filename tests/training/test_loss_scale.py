@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 from bert_tf.training.loss_scale import DynamicLossScale
 
@@ -66,10 +67,7 @@ def test_one_bad_value_is_found_anywhere(value):
 
 def test_replicas_agree_though_only_one_overflows():
     """Oracle: worked by hand; the second replica's gradient overflows float16 in step 2."""
-    # The default collectives of several strategies in one process would interfere.
-    strategy = tf.distribute.MirroredStrategy(
-        ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
-    )
+    strategy = two_replicas()
     with strategy.scope():
         loss_scale = DynamicLossScale()
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, Optimizer
 
@@ -150,22 +151,9 @@ def test_lamb_does_not_scale_the_rate_where_a_norm_is_0():
 
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
-def test_compiled_steps_are_the_same(name):
-    """Oracle: the formula in NumPy; XLA compiles the update."""
-    variables = make_variables()
-    optimizer = OPTIMIZERS[name](variables, weight_decay=0.3, epsilon=EPSILON, bias_correction=True)
-    optimizer.apply = tf.function(optimizer.apply, jit_compile=True)
-    take_steps(optimizer)
-    assert_values(variables, worked_in_numpy(name, True, 0.3), rtol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_two_replicas_give_the_result_of_one(name):
     """Oracle: the formula in NumPy; each replica has a part of the gradient."""
-    # The default collectives of several strategies in one process would interfere.
-    strategy = tf.distribute.MirroredStrategy(
-        ["/cpu:0", "/cpu:1"], tf.distribute.ReductionToOneDevice()
-    )
+    strategy = two_replicas()
     with strategy.scope():
         variables = make_variables()
         optimizer = OPTIMIZERS[name](

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 from bert_tf.training.strategy import make_strategy
 from bert_tf.training.trainer import Trainer
@@ -60,12 +61,7 @@ def _batches(examples, order, batch_size: int) -> tf.data.Dataset:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_outputs_are_those_of_each_example_alone(replicas):
     """Oracle: the model applied to each example by itself."""
-    if replicas == 1:
-        strategy = make_strategy("cpu")
-    else:
-        strategy = tf.distribute.MirroredStrategy(
-            ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-        )
+    strategy = make_strategy("cpu") if replicas == 1 else two_replicas()
     with strategy.scope():
         model = _Model()
     examples, order = _examples(), np.array([6, 1, 3, 0, 4, 5, 2])

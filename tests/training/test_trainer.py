@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import two_replicas
 
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.strategy import make_strategy
@@ -15,36 +16,24 @@ def one_device_losses(losses) -> list[float]:
     return losses(make_strategy("cpu"))
 
 
-def two_replicas() -> tf.distribute.Strategy:
-    # The default collectives of several strategies in one process would interfere.
-    return tf.distribute.MirroredStrategy(
-        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
-    )
+@pytest.mark.parametrize(
+    ("replicas", "arguments", "atol"),
+    [
+        (2, {}, 1e-5),
+        (1, {"accumulation_steps": 8}, 1e-5),
+        (2, {"accumulation_steps": 2}, 1e-5),
+        pytest.param(1, {"jit_compile": True}, 1e-4, marks=pytest.mark.slow),
+    ],
+)
+def test_the_losses_are_those_of_one_device(losses, one_device_losses, replicas, arguments, atol):
+    """Oracle: one device, the same batch undivided, without XLA; dropout is 0.
 
-
-def test_two_replicas_give_the_losses_of_one(losses, one_device_losses):
-    """Oracle: one device, the same global batch; dropout is 0."""
-    np.testing.assert_allclose(losses(two_replicas()), one_device_losses, rtol=0, atol=1e-5)
-    assert one_device_losses[-1] < one_device_losses[0] - 0.1
-
-
-def test_accumulated_gradients_are_those_of_the_large_batch(losses, one_device_losses):
-    """Oracle: the undivided batch of 8; its rows have unequal numbers of masked tokens."""
-    found = losses(make_strategy("cpu"), accumulation_steps=8)
-    np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
-
-
-def test_accumulation_on_two_replicas(losses, one_device_losses):
-    """Oracle: one device, undivided batches."""
-    found = losses(two_replicas(), accumulation_steps=2)
-    np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_compiled_step_gives_the_same_losses(losses, one_device_losses):
-    """Oracle: the step without XLA."""
-    compiled = losses(make_strategy("cpu"), jit_compile=True)
-    np.testing.assert_allclose(compiled, one_device_losses, rtol=0, atol=1e-4)
+    The rows have unequal numbers of masked tokens.
+    """
+    strategy = two_replicas() if replicas == 2 else make_strategy("cpu")
+    found = losses(strategy, **arguments)
+    np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=atol)
+    assert found[-1] < found[0] - 0.1
 
 
 def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, one_device_losses):

@@ -78,19 +78,8 @@ def test_choice_is_the_best_each_time(seed):
     assert chosen == slow_choice(words, 12)
 
 
-def test_placement():
+def test_too_few_unused_tokens():
     new = choose_tokens(Counter({"abcd": 5, "dcd": 3}), OLD, 2)
-    longer, mapping = extend(OLD, new, "append")
-    assert longer.tokens == (*OLD.tokens, "abcd", "dcd")
-    assert (mapping.old_size, mapping.new_size) == (len(OLD), len(OLD) + 2)
-    assert mapping.starts_from == {len(OLD): new[0].old_ids, len(OLD) + 1: new[1].old_ids}
-
-    same, mapping = extend(OLD, new, "unused")
-    replaced = {"[unused0]": "abcd", "[unused1]": "dcd"}
-    assert same.tokens == tuple(replaced.get(token, token) for token in OLD.tokens)
-    assert mapping.old_size == mapping.new_size == len(OLD)
-    assert mapping.starts_from == {5: new[0].old_ids, len(OLD) - 1: new[1].old_ids}
-
     with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than the 4 .*=2"):
         extend(OLD, new * 2, "unused")
 

@@ -178,10 +178,7 @@ def test_a_mapping_of_other_sizes_is_refused(old):
     before = [weight.numpy() for weight in model.weights]
     for mapping, message in [
         (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13 tokens"),
-        (
-            VocabularyMapping(13, 15, {13: (0,), 14: (1,)}),
-            "this model has a vocabulary of 14",
-        ),
+        (VocabularyMapping(13, 15, {13: (0,), 14: (1,)}), "this model has a vocabulary of 14"),
     ]:
         with pytest.raises(ValueError, match=message):
             load_weights(path := str(old / "ckpt-9"), saved_tensors(path), model.weights, mapping)

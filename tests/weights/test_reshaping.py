@@ -66,15 +66,6 @@ def encoder():
     return model
 
 
-def test_the_first_layers_compute_what_they_did(encoder):
-    """Oracle: the outputs of the same layers in the whole model."""
-    shorter = model_of(keep_layers(checkpoint_of(encoder), parse_layers("0-1", 4)))
-    for found, expected in zip(
-        shorter(INPUTS)["encoder_outputs"], encoder(INPUTS)["encoder_outputs"][:2], strict=True
-    ):
-        np.testing.assert_array_equal(found, expected)
-
-
 def test_chosen_layers_follow_each_other(encoder):
     """Oracle: the blocks of the whole model, called in a row."""
     model = model_of(keep_layers(checkpoint_of(encoder), parse_layers("0,2-3", 4)))

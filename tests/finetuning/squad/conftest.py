@@ -10,22 +10,10 @@ from bert_tf.finetuning.squad.answers import Limits
 from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghijklmnop"
-VOCAB = Vocabulary(
-    (
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *LETTERS,
-        *(f"##{x}" for x in LETTERS),
-        ",",
-        "北",
-    )
-)
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *LETTERS, *(f"##{x}" for x in LETTERS), ",", "北"))
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.tagging.raw_words import slices, split_words
+from bert_tf.finetuning.tagging.raw_words import split_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -14,17 +14,6 @@ _CASES = {
     "": "",
     " \x01": "",
 }
-
-
-def test_slices_are_those_of_python():
-    """Oracle: slices of bytes, some empty, also of no text."""
-    texts = ["aé中".encode(), b"", b"bcd"]
-    rows, starts, limits = [2, 0, 0, 1, 2], [0, 1, 0, 0, 3], [2, 6, 0, 0, 3]
-    found = slices(tf.constant(texts), *(tf.constant(x, tf.int64) for x in (rows, starts, limits)))
-    expected = [texts[row][a:b] for row, a, b in zip(rows, starts, limits, strict=True)]
-    assert found.numpy().tolist() == expected
-    none = tf.zeros([0], tf.int64)
-    assert slices(tf.constant([], tf.string), none, none, none).shape == [0]
 
 
 @pytest.mark.parametrize("lower_case", [True, False])

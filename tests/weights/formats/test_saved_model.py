@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import assert_same_tensors
 from tensorflow.core.protobuf import saved_model_pb2
 
 import bert_tf
@@ -44,12 +45,6 @@ def load(checkpoint):
         checkpoint.path, checkpoint.tensors, model.weights, optional_parts=["next_sentence"]
     )
     return model
-
-
-def same_tensors(first, second):
-    assert first.keys() == second.keys()
-    for name, tensor in first.items():
-        np.testing.assert_array_equal(tensor.read(), second[name].read())
 
 
 @pytest.fixture
@@ -96,7 +91,7 @@ class TestModelGarden:
         tf.saved_model.save(root, str(tmp_path))
         checkpoint = open_checkpoint(str(tmp_path))
         same = {name: t for name, t in present.tensors.items() if "masked_lm" not in name}
-        same_tensors(checkpoint.tensors, same)
+        assert_same_tensors(checkpoint.tensors, same)
         assert checkpoint.spec.config == CONFIG
         assert (checkpoint.spec.vocab, checkpoint.spec.lower_case) == (None, False)
 

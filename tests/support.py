@@ -1,0 +1,89 @@
+"""What tests of several folders do."""
+
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head, ModelSpec
+from bert_tf.runs.run import Run
+from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from tfrecords.vocabulary import Vocabulary
+
+
+def two_replicas() -> tf.distribute.Strategy:
+    """Two devices; the default collectives of several strategies in one process interfere."""
+    return tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
+    )
+
+
+def save_checkpoint(folder, model: keras.Model, step: int = 1) -> str:
+    """Saves the weights as a run does; returns the path of the checkpoint."""
+    return Checkpointer(str(folder), model, {"step": tf.Variable(step, dtype=tf.int64)}).save()
+
+
+def save_run(
+    folder,
+    model: keras.Model,
+    vocab: Vocabulary | None,
+    lower_case: bool = True,
+    head: Head | None = None,
+    step: int = 1,
+) -> str:
+    """Writes a run folder with the model; returns its path."""
+    run = Run(str(folder))
+    run.write(ModelSpec(model.config, vocab, lower_case))
+    if head:
+        run.write_head(head)
+    save_checkpoint(run.path, model, step)
+    return run.path
+
+
+def start_workers(program: str, flags: dict) -> list[subprocess.Popen]:
+    """Starts two processes of this machine that train as one."""
+    with socket.socket() as first, socket.socket() as second:
+        for one in (first, second):
+            one.bind(("localhost", 0))
+        hosts = ",".join(f"localhost:{s.getsockname()[1]}" for s in (first, second))
+    arguments = [f"--{name}={value}" for name, value in flags.items()]
+    return [
+        subprocess.Popen(
+            [
+                *[sys.executable, "-c", program, *arguments],
+                *[f"--worker_hosts={hosts}", f"--task_index={index}"],
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(2)
+    ]
+
+
+def assert_same_state(*folders: str, atol: float = 0.0) -> None:
+    """Compares all variables of the last checkpoints of two runs, also the optimizer's."""
+    readers = [tf.train.load_checkpoint(latest_checkpoint(str(folder))) for folder in folders]
+    for key in readers[0].get_variable_to_shape_map():
+        if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
+            values = (reader.get_tensor(key) for reader in readers)
+            np.testing.assert_allclose(*values, rtol=0, atol=atol, err_msg=key)
+
+
+def assert_same_tensors(found: dict, expected: dict) -> None:
+    """Compares the tensors of two checkpoints bit for bit."""
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(found[name].read(), tensor.read(), strict=True, err_msg=name)
+
+
+def edit_json(path, **changes) -> None:
+    """Changes values of an object in a file; None removes one."""
+    path = pathlib.Path(path)
+    content = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: x for key, x in content.items() if x is not None}))

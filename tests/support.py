@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from tfrecords.vocabulary import Vocabulary
@@ -43,6 +44,23 @@ def save_run(
         run.write_head(head)
     save_checkpoint(run.path, model, step)
     return run.path
+
+
+def tuning_options(files: pathlib.Path, output_dir, **changes) -> FineTuningOptions:
+    """Flags of a small run on SST-2 with the vocabulary and the configuration in a folder."""
+    values = dict(
+        task="sst2",
+        data_dir=str(files),
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        output_dir=str(output_dir),
+        do_train=True,
+        do_eval=True,
+        max_seq_length=24,
+        train_batch_size=16,
+        learning_rate=3e-3,
+    )
+    return FineTuningOptions(**values | changes)
 
 
 def start_workers(program: str, flags: dict) -> list[subprocess.Popen]:

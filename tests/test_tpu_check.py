@@ -11,14 +11,7 @@ from bert_tf.tpu import compiler as tpu_compiler
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 from bert_tf.tpu_check import Options, run
 
-SMALL = BertConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-)
+SMALL = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=32)
 GB = 10**9
 
 

@@ -9,11 +9,7 @@ from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.general import distill
-from bert_tf.compression.mixed_vocabulary import (
-    DualObjective,
-    DualTraining,
-    SharedProjections,
-)
+from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
 from bert_tf.compression.options import CompressionOptions, GeneralOptions
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.run import compress

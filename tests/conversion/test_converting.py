@@ -22,15 +22,7 @@ from export import encoder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
-CONFIG = BertConfig(
-    vocab_size=7,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=6,
-    hidden_act="gelu_new",
-)
+CONFIG = BertConfig(7, 8, 2, 2, 12, max_position_embeddings=6, hidden_act="gelu_new")
 PARTS = ("encoder", "pooler")
 HEADS = ("masked_lm", "next_sentence")
 

@@ -57,7 +57,7 @@ LINES = {
     "list_item": [
         "— Alexander Graham Bell, in a letter to his father, dated February 26, 1880",
         "• Advances in clinical medicine (sulfonamide in 1937, penicillin in the 1940s)",
-    ],
+    ]
 }
 HEADINGS = ["Demographics.", "Early life and education.", "1990s and comeback.", "Māori."]
 

@@ -15,11 +15,7 @@ from bert_tf.corpus.sentences import check_language, split_sentences
         ),
         ("de", "Das kostet ca. 5 Euro. Gut so.", ["Das kostet ca. 5 Euro.", "Gut so."]),
         ("zh", "他来了。我走了。", ["他来了。", "我走了。"]),
-        (
-            "en",
-            "A title\n\nA line that\nis  wrapped. End",
-            ["A title", "A line that is wrapped.", "End"],
-        ),
+        ("en", "A title\n\nA line\nis  wrapped. End", ["A title", "A line is wrapped.", "End"]),
         ("en", " \n\n\t", []),
         ("en", "", []),
     ],

@@ -128,7 +128,7 @@ def test_lines_of_other_characters_are_not(tmp_path, line):
     assert len(list(read_blocks([_write(tmp_path / "a", data)], 3))) == 1
 
 
-@pytest.mark.parametrize("part", [b"x" * 80, b"x\n", b" ", "\u3000".encode(), b"\x00"])
+@pytest.mark.parametrize("part", [b"x\n", "\u3000".encode(), b"\x00"])
 def test_a_long_document_takes_linear_time(tmp_path, part):
     sizes = (2 * 10**6, 16 * 10**6)
     took = []

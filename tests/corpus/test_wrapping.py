@@ -62,10 +62,7 @@ def test_verse_lists_and_short_lines_stay():
         (["the vessel sank and the ves-", "sel rose"], "the vessel sank and the vessel rose"),
         (["the well-known and the well-", "known one"], "the well-known and the well-known one"),
         (["something of the Anglo-", "Saxon angles"], "something of the Anglo-Saxon angles"),
-        (
-            ["here is her dear, spelled d-e-", "a-r or de"],
-            "here is her dear, spelled d-e-a-r or de",
-        ),
+        (["here is her dear, spelt d-e-", "a-r or de"], "here is her dear, spelt d-e-a-r or de"),
         (["he said that he was--", "and was not"], "he said that he was--and was not"),
         (["a soft hyphen in the ves\u00ad", "sel"], "a soft hyphen in the vessel"),
         (["我们今天学习自然语言", "处理。"], "我们今天学习自然语言处理。"),

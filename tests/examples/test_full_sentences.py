@@ -50,13 +50,7 @@ def test_rows_worked_by_hand():
         ((6,), (7, 8, 9, 10, 11), (12, 13, 14), (0, 1, 2, 3, 4), (5,)),
     }
     made = _make(chunk, 5, False)
-    assert sorted(_rows(made)) == [
-        [0, 1, 2, 3, 4],
-        [5],
-        [6],
-        [7, 8, 9, 10, 11],
-        [12, 13, 14],
-    ]
+    assert sorted(_rows(made)) == [[0, 1, 2, 3, 4], [5], [6], [7, 8, 9, 10, 11], [12, 13, 14]]
     assert made.cut_sentences == 1
 
 

@@ -46,13 +46,7 @@ def _mask(ids, maskable, budget, masking, seed=0):
 def _mask_rows(rows, budget, masking, vocab_size, seed=0):
     rng = np.random.default_rng(seed)
     return mask_rows(
-        rows,
-        budget,
-        rng,
-        masking=masking,
-        max_ngram_size=3,
-        mask_id=MASK,
-        vocab_size=vocab_size,
+        rows, budget, rng, masking=masking, max_ngram_size=3, mask_id=MASK, vocab_size=vocab_size
     )
 
 

@@ -26,14 +26,7 @@ from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
-CONFIG = BertConfig(
-    vocab_size=len(VOCAB),
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=24,
-)
+CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 TEXTS = tf.constant(["a b", "c d e"])
 
 

@@ -24,7 +24,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Head
 from bert_tf.weights.formats import huggingface
 from export import check, classifier
-from export.int8_weights import quantize
 from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 
@@ -82,18 +81,14 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
 
 @pytest.mark.parametrize(
     ("kind", "inputs"),
-    [
-        ("classifier", [["a b"]]),
-        ("tagger", [["a b c"]]),
-        ("span", [["a", "c"], ["b a b", "c"]]),
-    ],
+    [("classifier", [["a b"]]), ("tagger", [["a b c"]]), ("span", [["a", "c"], ["b a b", "c"]])],
 )
-def test_weights_in_16_bits(kind, inputs, tmp_path):
+def test_weights_in_16_and_8_bits(kind, inputs, tmp_path):
     """Oracles: the export in float32; the types of the stored weights."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
     model, outputs = BertTaskModel(config, 2, kind), {}
     run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind))
-    for precision in ("float32", "bfloat16", "float16"):
+    for precision in ("float32", "bfloat16", "float16", "int8"):
         folder = str(tmp_path / precision)
         options = classifier.Options(checkpoint=run, output_dir=folder, precision=precision)
         classifier.run(options)
@@ -101,37 +96,15 @@ def test_weights_in_16_bits(kind, inputs, tmp_path):
         outputs[precision] = loaded(*(tf.constant(texts) for texts in inputs))
         reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
         types = {x.name for x in reader.get_variable_to_dtype_map().values()}
-        # The vocabulary has strings and integers.
-        assert types - {"string", "int64"} == {precision}
+        # The vocabulary has strings and integers; in 8 bits, biases and scales are float32.
+        assert types - {"string", "int64"} == {precision, *["float32"] * (precision == "int8")}
     assert keras.config.dtype_policy().name == "float32"
-    for precision, tolerance in (("bfloat16", 0.03), ("float16", 0.003)):
+    for precision, tolerance in (("bfloat16", 0.03), ("float16", 0.003), ("int8", 0.03)):
         for name, values in outputs["float32"].items():
             assert outputs[precision][name].dtype == values.dtype
             if values.dtype == tf.float32:
                 found = outputs[precision][name]
                 np.testing.assert_allclose(found, values, atol=tolerance)
-
-
-def test_weights_in_8_bits(tmp_path):
-    """Oracle: a float32 model with the rounded weights."""
-    model, folder = BertTaskModel(CONFIG, 3), str(tmp_path / "1")
-    run = save_run(tmp_path / "run", model, VOCAB, head=Head("classifier"))
-    classifier.run(classifier.Options(checkpoint=run, output_dir=folder, precision="int8"))
-    matrices = [weight for weight in model.weights if len(weight.shape) == 2]
-    for weight in matrices:
-        value, scale = quantize(weight.numpy(), int("embeddings" not in weight.path))
-        weight.assign(value * scale)
-    tokens = [WordPieceTokenizer(VOCAB).tokenize_flat(["a b"])]
-    expected = tf.nn.softmax(model(pack_segments(tokens, 32, VOCAB)))
-    found = tf.saved_model.load(folder)(["a b"])
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
-    reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
-    types = reader.get_variable_to_dtype_map()
-    shapes = reader.get_variable_to_shape_map()
-    in_8_bits = sorted(shape for name, shape in shapes.items() if types[name] == tf.int8)
-    assert in_8_bits == sorted([*weight.shape] for weight in matrices)
-    others = [shape for name, shape in shapes.items() if types[name] == tf.float32]
-    assert all(len(shape) == 1 or 1 in shape for shape in others)  # biases and scales
 
 
 @pytest.mark.parametrize(

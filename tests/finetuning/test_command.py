@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import assert_same_state, assert_same_tensors
+from support import assert_same_state, assert_same_tensors, tuning_options
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
@@ -37,22 +37,6 @@ from export import classifier, encoder
 from tfrecords.vocabulary import load_vocab
 
 
-def make_options(files: pathlib.Path, output_dir: pathlib.Path, **changes) -> Options:
-    values = dict(
-        task="sst2",
-        data_dir=str(files),
-        vocab_file=str(files / "vocab.txt"),
-        bert_config_file=str(files / "bert_config.json"),
-        output_dir=str(output_dir),
-        do_train=True,
-        do_eval=True,
-        max_seq_length=24,
-        train_batch_size=16,
-        learning_rate=3e-3,
-    )
-    return Options(**values | changes)
-
-
 @contextlib.contextmanager
 def last_of_three_epochs_is_worst():
     scores, score = [], ClassificationTask.score
@@ -70,7 +54,7 @@ def last_of_three_epochs_is_worst():
 def finished_and_printed(files, tmp_path_factory) -> tuple[Options, str]:
     """Epochs of 20 steps."""
     folder = tmp_path_factory.mktemp("my friend's run") / "sst2"
-    options, printed = make_options(files, folder, num_train_epochs=3.0), io.StringIO()
+    options, printed = tuning_options(files, folder, num_train_epochs=3.0), io.StringIO()
     with contextlib.redirect_stdout(printed), last_of_three_epochs_is_worst():
         run(options)
     return options, printed.getvalue()
@@ -187,18 +171,12 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
         classifier.export_classifier(folder, str(tmp_path / "out"))
 
 
-def test_export_needs_a_fine_tuning_run(pretrained, tmp_path):
-    options = classifier.Options(checkpoint=pretrained, output_dir=str(tmp_path / "out"))
-    with pytest.raises(ValueError, match="is not a fine-tuned model: give the output"):
-        classifier.run(options)
-
-
 @pytest.mark.parametrize(("epochs", "warned"), [(4.95, True), (5.0, False)])
 def test_a_run_of_fewer_than_100_steps_starts_with_a_warning(
     files, tmp_path, capsys, no_learning, epochs, warned
 ):
     """Oracle: 20 steps per epoch."""
-    run(make_options(files, tmp_path / "out", num_train_epochs=epochs, do_eval=False))
+    run(tuning_options(files, tmp_path / "out", num_train_epochs=epochs, do_eval=False))
     printed = capsys.readouterr().out
     assert ("WARNING: training has only 99 steps" in printed) == warned
     assert ("has only" in printed) == warned
@@ -378,7 +356,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     files, pretrained, tmp_path, capsys, no_learning
 ):
     """Oracle: the pre-training run's folder."""
-    options = make_options(
+    options = tuning_options(
         files,
         tmp_path / "out",
         init_checkpoint=pretrained,
@@ -403,7 +381,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     for folder in (options.output_dir, f"{options.output_dir}/best"):
         assert Run(folder).spec == spec
     # The best weights start another run, which brings the casing along.
-    second = make_options(
+    second = tuning_options(
         files,
         tmp_path / "second",
         init_checkpoint=f"{options.output_dir}/best",
@@ -453,7 +431,7 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
     if changes.get("strategy") == "gpu" and tf.config.list_physical_devices("GPU"):
         pytest.skip("there is a GPU")
     with pytest.raises((ValueError, OSError), match=match) as caught:
-        run(make_options(files, tmp_path / "out", **changes))
+        run(tuning_options(files, tmp_path / "out", **changes))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -461,7 +439,7 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
 def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys):
     """Oracle: the 32 positions of the configuration; the second run keeps the length."""
     for _ in range(2):
-        run(make_options(files, tmp_path / "run", max_seq_length=None, num_train_epochs=0.05))
+        run(tuning_options(files, tmp_path / "run", max_seq_length=None, num_train_epochs=0.05))
     printed = capsys.readouterr().out
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
@@ -473,7 +451,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
 
     def refuse(match, **changes):
         with pytest.raises(ValueError, match=match):
-            run(make_options(files, tmp_path / "out", **changes))
+            run(tuning_options(files, tmp_path / "out", **changes))
         assert not (tmp_path / "out").exists()
 
     other = BertConfig.from_dict(config.to_dict() | {"intermediate_size": 40})
@@ -497,7 +475,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     (tmp_path / "full" / "lock").touch()  # of a killed run
     for folder in (tmp_path / "full", pathlib.Path(pretrained)):
         with pytest.raises(ValueError, match="not empty and holds no fine-tuning run"):
-            run(make_options(files, folder, bert_config_file=f"{pretrained}/bert_config.json"))
+            run(tuning_options(files, folder, bert_config_file=f"{pretrained}/bert_config.json"))
 
 
 def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):

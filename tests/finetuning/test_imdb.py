@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 import pytest
-from support import start_workers
+from support import start_workers, tuning_options
 
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
@@ -41,18 +41,12 @@ def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
     folder = tmp_path_factory.mktemp("alone")
     values = config.to_dict() | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "no-dropout.json").write_text(json.dumps(values))
-    options = Options(
+    options = tuning_options(
+        files,
+        folder / "run",
         task="imdb",
-        data_dir=str(files),
-        vocab_file=str(files / "vocab.txt"),
         bert_config_file=str(folder / "no-dropout.json"),
-        output_dir=str(folder / "run"),
-        do_train=True,
-        do_eval=True,
-        max_seq_length=24,
-        train_batch_size=16,
         eval_batch_size=6,
-        learning_rate=3e-3,
         num_train_epochs=1.0,
     )
     printed = io.StringIO()

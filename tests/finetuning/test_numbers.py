@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import tuning_options
 
 from bert_tf import compress, convert_checkpoint, predict
 from bert_tf.finetuning.fine_tuner import FineTuner
@@ -32,13 +33,9 @@ def runs(files, sentences, tmp_path_factory) -> dict[str, Options]:
     for name, column in (("prices", values * DEVIATION + MEAN), ("plain", values)):
         with open(folder / f"{name}.csv", "w", newline="") as file:
             csv.writer(file).writerows([("text", "label"), *zip(texts, column, strict=True)])
-        found[name] = Options(
-            task="csv", label_type="number", train_file=str(folder / f"{name}.csv"),
-            dev_file=str(folder / f"{name}.csv"), vocab_file=str(files / "vocab.txt"),
-            bert_config_file=str(files / "bert_config.json"), output_dir=str(folder / name),
-            do_train=True, do_eval=True, max_seq_length=24, train_batch_size=16,
-            learning_rate=3e-3, num_train_epochs=3.0,
-        )  # fmt: skip
+        flags = dict.fromkeys(FILES, str(folder / f"{name}.csv"))
+        flags |= {"task": "csv", "label_type": "number", "data_dir": None}
+        found[name] = tuning_options(files, folder / name, num_train_epochs=3.0, **flags)
         run(found[name])
     return found
 

@@ -310,11 +310,7 @@ def test_tags_of_words(fine_tuned):
             ("x", "y", "z"),
             "x 90.0%, z 60.0%\tthe text",
         ),
-        (
-            {"probabilities": np.float32([0.1, 0.2]), "labels": b""},
-            ("x", "y"),
-            "(none)\tthe text",
-        ),
+        ({"probabilities": np.float32([0.1, 0.2]), "labels": b""}, ("x", "y"), "(none)\tthe text"),
         ({"probabilities": np.float32([0.3, 0.7]), "index": np.int32(1)}, (), "1 70.0%\tthe text"),
         ({"text": b"", "score": np.float32(0.5)}, (), "(no answer) 50.0%\tthe text"),
         (

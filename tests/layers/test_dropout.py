@@ -15,14 +15,7 @@ from bert_tf.models.task_model import BertTaskModel
 
 SEED = np.array([11, -12], np.int32)
 SHAPE = (64, 128, 256)  # 2 million elements: the standard error of a mean is at most 0.00035
-CONFIG = BertConfig(
-    vocab_size=50,
-    hidden_size=64,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=64,
-)
+CONFIG = BertConfig(50, 64, 3, 2, 64, max_position_embeddings=64)
 INPUTS = {
     "input_word_ids": np.full((4, 32), 7, np.int32),
     "input_mask": np.ones((4, 32), np.int32),

@@ -23,11 +23,11 @@ from bert_tf.weights.loading import load_weights
 from bert_tf.weights.table import entries, export_tensors, own_rows
 
 CONFIG = MobileBertConfig(
-    vocab_size=23,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=24,
+    23,
+    16,
+    2,
+    2,
+    24,
     hidden_act="relu",
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,

@@ -16,14 +16,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 
-CONFIG = BertConfig(
-    vocab_size=50,
-    hidden_size=32,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=64,
-    max_position_embeddings=64,
-)
+CONFIG = BertConfig(50, 32, 3, 2, 64, max_position_embeddings=64)
 
 
 @functools.cache
@@ -58,8 +51,7 @@ def make_inputs(batch: int = 16, length: int = 64) -> dict:
 
 @pytest.mark.parametrize("kind", ["selective", "layers"])
 @pytest.mark.parametrize(
-    ("mode", "groups", "layers"),
-    [("eager", None, None), ("graph", 2, None), ("xla", None, 1)],
+    ("mode", "groups", "layers"), [("eager", None, None), ("graph", 2, None), ("xla", None, 1)]
 )
 def test_gradients_equal_those_without_it(mode, groups, layers, kind):
     """Oracle: the model that keeps everything, with the same dropout."""

@@ -11,14 +11,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.writer import write_records
 
-_CONFIG = BertConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=32,
-)
+_CONFIG = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=32)
 LENGTH, PREDICTIONS = 16, 3
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 

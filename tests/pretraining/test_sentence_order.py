@@ -14,11 +14,11 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 
 _CONFIG = BertConfig(
-    vocab_size=40,
-    hidden_size=32,
-    num_hidden_layers=3,
-    num_attention_heads=2,
-    intermediate_size=64,
+    40,
+    32,
+    3,
+    2,
+    64,
     max_position_embeddings=32,
     embedding_size=16,
     num_hidden_groups=1,

@@ -5,13 +5,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from tfrecords.writer import (
-    atomic_write,
-    check_new_folder,
-    join_files,
-    whole_folder,
-    write_records,
-)
+from tfrecords.writer import atomic_write, check_new_folder, join_files, whole_folder, write_records
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 

@@ -13,11 +13,11 @@ from bert_tf.training.schedules import linear_warmup_and_decay
 from bert_tf.training.trainer import Trainer
 
 _CONFIG = BertConfig(
-    vocab_size=60,
-    hidden_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=64,
+    60,
+    32,
+    1,
+    2,
+    64,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,
     max_position_embeddings=16,

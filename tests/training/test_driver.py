@@ -43,10 +43,7 @@ class _SquaredError:
 
     def sums(self, model, batch, training):
         errors = model(batch, training=training) - batch["y"]
-        return {
-            "squared_error": tf.reduce_sum(errors**2),
-            "error": tf.reduce_sum(tf.abs(errors)),
-        }
+        return {"squared_error": tf.reduce_sum(errors**2), "error": tf.reduce_sum(tf.abs(errors))}
 
 
 def make_trainer(strategy) -> Trainer:

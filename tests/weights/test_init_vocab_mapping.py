@@ -163,11 +163,7 @@ def test_flags_that_do_not_fit_are_named(old, tmp_path):
     with pytest.raises(ValueError, match="--init_vocab_mapping needs --init_checkpoint"):
         run_finetuning.run(
             run_finetuning.Options(
-                task="sst2",
-                output_dir=str(tmp_path / "run"),
-                preset="tiny",
-                do_train=True,
-                **flags,
+                task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", do_train=True, **flags
             )
         )
     assert not (tmp_path / "run").exists()

@@ -28,11 +28,11 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
 CONFIG = BertConfig(
-    vocab_size=7,
-    hidden_size=8,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=12,
+    7,
+    8,
+    4,
+    2,
+    12,
     max_position_embeddings=6,
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.0,

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import tuning_options
 
 from bert_tf import run_finetuning
 from bert_tf.finetuning.options import FineTuningOptions as Options
@@ -58,22 +59,15 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     _write(tmp_path / "test.json", 20, seed=2, answers=False)
     run = tmp_path / "run"
     results = run_finetuning.run(
-        Options(
+        tuning_options(
+            files,
+            run,
             task="squad2",
             data_dir=str(tmp_path),
-            output_dir=str(run),
-            do_train=True,
-            do_eval=True,
             do_predict=True,
             test_file=str(tmp_path / "test.json"),
-            vocab_file=str(files / "vocab.txt"),
-            bert_config_file=str(files / "bert_config.json"),
-            max_seq_length=16,
-            max_query_length=4,
-            doc_stride=6,
-            train_batch_size=16,
-            learning_rate=1e-2,
-            num_train_epochs=2,
+            **dict(max_seq_length=16, max_query_length=4, doc_stride=6),
+            **dict(learning_rate=1e-2, num_train_epochs=2),
         )
     )
     assert results["eval_best_f1"] > 0.95

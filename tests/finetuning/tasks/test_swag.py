@@ -7,9 +7,9 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import tuning_options
 
 from bert_tf.finetuning.batches import eval_batches, train_batches
-from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.task import DataFiles
@@ -169,21 +169,9 @@ def test_from_files_to_the_exported_model(files, tmp_path):
 
     for name, count in (("train.csv", 64), ("val.csv", 8), ("test.csv", 5)):
         write(tmp_path, name, rows(count), len(HEADER) - (name == "test.csv"))
-    options = FineTuningOptions(
-        task="swag",
-        data_dir=str(tmp_path),
-        vocab_file=str(files / "vocab.txt"),
-        bert_config_file=str(files / "bert_config.json"),
-        output_dir=str(tmp_path / "run"),
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        max_seq_length=16,
-        train_batch_size=8,
-        learning_rate=1e-2,
-        eval_batch_size=8,
-        num_train_epochs=1,
-    )
+    sizes = dict(max_seq_length=16, train_batch_size=8, eval_batch_size=8, num_train_epochs=1)
+    flags = dict(task="swag", data_dir=str(tmp_path), do_predict=True, learning_rate=1e-2)
+    options = tuning_options(files, tmp_path / "run", **flags, **sizes)
     assert fine_tune(options)["eval_accuracy"] == 1
     lines = (tmp_path / "run" / "predictions_test.tsv").read_text().splitlines()[1:]
     found = np.array([[float(x) for x in line.split("\t")] for line in lines])

@@ -12,15 +12,7 @@ from bert_tf.weights.formats import model_garden
 from bert_tf.weights.loading import load_weights
 from bert_tf.weights.table import entries
 
-CONFIG = BertConfig(
-    vocab_size=12,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=16,
-    hidden_act="gelu_new",
-    max_position_embeddings=10,
-)
+CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)
 
 
 @pytest.fixture

@@ -19,15 +19,7 @@ from bert_tf.weights.loading import load_weights
 from export import check
 from export.encoder import export_encoder
 
-CONFIG = BertConfig(
-    vocab_size=12,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=16,
-    hidden_act="gelu_new",
-    max_position_embeddings=10,
-)
+CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)
 # The first published encoders had other names; see TF-Hub's bert_en_uncased_L-12_H-768_A-12/1.
 EARLIER_NAMES = {
     "word_embeddings/embeddings": "word_embeddings/embeddings",

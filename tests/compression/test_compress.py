@@ -282,10 +282,10 @@ def test_what_the_teacher_held_out_is_held_out(teacher, tmp_path):
         options = make_options(str(tmp_path), "data", random_seed=9)
         given = dataclasses.replace(options, hold_out_seed=5)
         for folder in (tmp_path, tmp_path / "best"):
-            teacher = dataclasses.replace(source, config_file=f"{folder}/bert_config.json")
+            teacher = dataclasses.replace(source, run=Run(str(folder)).whole)
             assert hold_out_as_teacher(options, teacher).hold_out_seed == seed
             assert hold_out_as_teacher(given, teacher).hold_out_seed == 5
-        others = dataclasses.replace(teacher, format="another program's")
+        others = dataclasses.replace(teacher, run=None)
         assert hold_out_as_teacher(options, others).hold_out_seed is None
 
 

@@ -102,7 +102,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import eval_batches, train_batches
     from bert_tf.finetuning.fine_tuner import FineTuner
-    from bert_tf.finetuning.options import FineTuningOptions
+    from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
     from bert_tf.finetuning.training import Training

@@ -59,10 +59,10 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     command.import_tensorflow()
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import train_batches
+    from bert_tf.finetuning.fine_tune import load_evaluator, read_features
     from bert_tf.finetuning.fine_tuner import FineTuner
-    from bert_tf.finetuning.options import FineTuningOptions
+    from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import make_task
-    from bert_tf.finetuning.run import load_evaluator, read_features
     from bert_tf.finetuning.task import TRAIN
     from bert_tf.finetuning.training import Training
     from bert_tf.runs.run import Run

@@ -77,7 +77,7 @@ def _predictions(model: str, sizes: dict) -> tuple[Callable[[int], float], str]:
     import tensorflow as tf
 
     from bert_tf.inference.examples import read_examples
-    from bert_tf.inference.options import PredictOptions as Options
+    from bert_tf.inference.inference_options import PredictOptions as Options
     from bert_tf.inference.predictor import load_predictor
 
     options = Options(checkpoint=model, input_file=sizes["input_file"], batch_size=1)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bert_tf.choices import SINGLE_LENGTH
-from export.options import VocabularyOptions
+from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import say

@@ -15,8 +15,8 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bert_tf.inference.options import FineTunedOptions
-from export.options import UNKNOWN_LICENSE, ExportOptions
+from bert_tf.inference.inference_options import FineTunedOptions
+from export.export_options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line

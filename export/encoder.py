@@ -21,7 +21,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from export.options import UNKNOWN_LICENSE, VocabularyOptions
+from export.export_options import UNKNOWN_LICENSE, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line, unused_name

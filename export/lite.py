@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bert_tf.choices import SINGLE_LENGTH
-from bert_tf.inference.options import LITE
+from bert_tf.inference.inference_options import LITE
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line
@@ -188,8 +188,8 @@ def _dev_features(path: str, source: _Source) -> "Features":
     """Reads the dev set of a fine-tuning run."""
     import dataclasses
 
+    from bert_tf.finetuning.fine_tune import read_features
     from bert_tf.finetuning.registry import options_of_run
-    from bert_tf.finetuning.run import read_features
     from bert_tf.runs.run import Run
 
     options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)

@@ -17,7 +17,7 @@ Use it with the SavedModel of export.encoder:
 from dataclasses import dataclass
 
 from bert_tf.choices import SINGLE_LENGTH
-from export.options import VocabularyOptions
+from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_line import command_line

@@ -119,11 +119,11 @@ def float32():
 def quick_runs():
     """Saves the seconds that runs take to measure the CPU's peak and to draw pictures."""
     from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
-    from bert_tf.pretraining import run
+    from bert_tf.pretraining import pretrain
     from bert_tf.training import reports
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "peak_flops", lambda *_: (1e12, "not measured"))
+        patch.setattr(pretrain, "peak_flops", lambda *_: (1e12, "not measured"))
         patch.setattr(reports, "draw_curves", lambda *_: None)
         for module in (classification, multiple_choice, tagging):
             patch.setattr(module, "draw_confusion", lambda *_: None)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from tfrecords.vocabulary import Vocabulary

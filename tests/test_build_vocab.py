@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from bert_tf.build_vocab import Options, run
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import make_job
-from bert_tf.examples.options import DataOptions
 from bert_tf.resolution import read_vocab_file
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import building

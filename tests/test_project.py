@@ -67,7 +67,7 @@ def test_no_module_imports_itself_through_others():
         }
         for module in graph.modules
     }
-    assert imports["bert_tf.finetuning.run"] and imports["export.encoder"]
+    assert imports["bert_tf.finetuning.fine_tune"] and imports["export.encoder"]
     graphlib.TopologicalSorter(imports).prepare()
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.examples.lexicon import Lexicon, read_phrases
 from bert_tf.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
 from tfrecords.order import records_in_order

@@ -7,17 +7,17 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.grids import Column, Row, columns
 from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
-from bert_tf.ablations.options import AblationOptions
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.examples.lexicon import read_phrases
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.flags import DeviceOptions
 from bert_tf.presets import Size, sized_config
-from bert_tf.pretraining.options import PretrainingOptions, SharedOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
     check_records,

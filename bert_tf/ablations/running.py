@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
-from bert_tf.ablations.options import AblationOptions
 from bert_tf.ablations.plan import RowPlan, changed_flags, make_plan
 from bert_tf.ablations.table import write_tables
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
@@ -60,7 +60,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
         say(f"{run.output_dir} is finished.")
     else:
         say(f"$ {command_line('bert_tf.run_pretraining', **changed_flags(run))}")
-        run_apart("bert_tf.pretraining.run:pretrain", run)
+        run_apart("bert_tf.pretraining.pretrain:pretrain", run)
     if options.lexicon_file:
         _evaluate_entities(options, plan)
     for run in plan.finetuning.values():

@@ -5,10 +5,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY, Column
 from bert_tf.ablations.memory import count_parameters
-from bert_tf.ablations.options import AblationOptions
 from bert_tf.ablations.plan import RowPlan
 from bert_tf.comparison.runs import Score
 from bert_tf.finetuning.runs.tables import aligned

@@ -21,7 +21,7 @@ records that create_pretraining_data wrote with --masking=dynamic; entities also
 the same --lexicon_file. The other flags are those of run_pretraining.
 """
 
-from bert_tf.ablations.options import AblationOptions
+from bert_tf.ablations.ablation_options import AblationOptions
 from tfrecords import command
 
 Options = AblationOptions

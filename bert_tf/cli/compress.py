@@ -38,11 +38,15 @@ The student may have a vocabulary of its own, such as a small one, with layers, 
 albert and mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
-from bert_tf.compression.options import CompressionOptions, GeneralOptions, ReportOptions
+from bert_tf.compression.compression_options import (
+    CompressionOptions,
+    GeneralOptions,
+    ReportOptions,
+)
 from tfrecords import command
 
 Options = CompressionOptions
-run = command.late("bert_tf.compression.run:compress_all")
+run = command.late("bert_tf.compression.compress:compress_all")
 FORMS = {
     "report": (ReportOptions, command.late("bert_tf.comparison.students:report")),
     "input_file": (GeneralOptions, command.late("bert_tf.compression.general:distill")),

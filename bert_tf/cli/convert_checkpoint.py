@@ -20,7 +20,7 @@ larger vocabulary (--init_vocab_mapping), other positions (--max_position_embedd
 layers (--layers).
 """
 
-from bert_tf.conversion.options import ConversionOptions
+from bert_tf.conversion.conversion_options import ConversionOptions
 from tfrecords import command
 
 Options = ConversionOptions

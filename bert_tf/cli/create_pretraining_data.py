@@ -21,7 +21,7 @@ Flags, defaults and the record format are those of google-research/bert's script
 but memory use does not grow with the input.
 """
 
-from bert_tf.examples.options import DataOptions
+from bert_tf.examples.creation_options import DataOptions
 from tfrecords import command
 
 Options = DataOptions

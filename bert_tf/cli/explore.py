@@ -12,7 +12,7 @@ instead, and takes new texts from you.
 masked-LM head, there are no words for [MASK].
 """
 
-from bert_tf.inference.options import ExplorerOptions
+from bert_tf.inference.inference_options import ExplorerOptions
 from tfrecords import command
 
 Options = ExplorerOptions

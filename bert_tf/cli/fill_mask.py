@@ -16,7 +16,7 @@ one that begins with ## continues the word before it. --targets compares the wor
   {"text": "...", "masks": [[{"token": "paris", "probability": 0.42}, ...], ...]}
 """
 
-from bert_tf.inference.options import FillMaskOptions
+from bert_tf.inference.inference_options import FillMaskOptions
 from tfrecords import command
 
 Options = FillMaskOptions

@@ -13,7 +13,7 @@ read as run_finetuning reads tables; its columns are those of the run, or the in
 prints such objects with the prediction added, and with the "id" if there is one.
 """
 
-from bert_tf.inference.options import PredictOptions
+from bert_tf.inference.inference_options import PredictOptions
 from tfrecords import command
 
 Options = PredictOptions

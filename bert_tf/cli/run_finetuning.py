@@ -34,7 +34,7 @@ differences (docs/differences.md).
 
 from dataclasses import dataclass
 
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.flags import WorkerOptions
 from tfrecords import command
 

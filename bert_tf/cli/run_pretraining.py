@@ -16,7 +16,7 @@ and defaults are those of google-research/bert's script of the same name.
 from dataclasses import dataclass
 
 from bert_tf.flags import WorkerOptions
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
 
 
@@ -25,7 +25,7 @@ class Options(PretrainingOptions, WorkerOptions):
     """The flags of the command."""
 
 
-run = command.late("bert_tf.pretraining.run:pretrain")
+run = command.late("bert_tf.pretraining.pretrain:pretrain")
 
 if __name__ == "__main__":
     command.run(__name__)

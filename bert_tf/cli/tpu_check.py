@@ -8,7 +8,7 @@ compilation takes some minutes and 7 GB of memory; the search for the largest ba
 compilations.
 """
 
-from bert_tf.tpu.options import TpuCheckOptions
+from bert_tf.tpu.tpu_options import TpuCheckOptions
 from tfrecords import command
 
 Options = TpuCheckOptions

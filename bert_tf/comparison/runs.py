@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.comparison.published import TABLES, Column, PublishedTable
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import Group, Score, Table, as_markdown, print_tables, read_groups
-from bert_tf.compression.options import COMPRESSION, ReportOptions
+from bert_tf.compression.compression_options import COMPRESSION, ReportOptions
 from bert_tf.compression.recipes import RECIPES, Published
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.models.task_model import make_encoder

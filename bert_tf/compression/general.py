@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import keras
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
-from bert_tf.compression.options import GeneralOptions
 from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters
@@ -15,8 +15,8 @@ from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.records import masked_lm_prob, name_records
-from bert_tf.pretraining.run import pretrain
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import COMMAND, Run

@@ -11,13 +11,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Recipe
 from bert_tf.compression.student import StudentTraining
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
-from bert_tf.finetuning.run import model_spec, read_features
+from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.finetuning.training import Training

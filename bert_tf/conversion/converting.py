@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.conversion.options import ConversionOptions
+from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
 from bert_tf.runs.run import Run

@@ -20,10 +20,10 @@ import dataclasses
 
 import tensorflow as tf
 
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
-from bert_tf.examples.options import DataOptions
 from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.previous_output import describe_job, remove_other_output, restore_finished

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask

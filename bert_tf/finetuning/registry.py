@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.options import FineTuningOptions, check_task_flags
+from bert_tf.finetuning.finetuning_options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, squad, swag, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same

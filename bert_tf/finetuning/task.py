@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.options import TaskOptions
+from bert_tf.finetuning.finetuning_options import TaskOptions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective

@@ -9,8 +9,8 @@ import tensorflow as tf
 from bert_tf.corpus.sources import is_json
 from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.columns import Columns
+from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_chunks
-from bert_tf.inference.options import PredictOptions
 from bert_tf.inference.table_files import check_columns, is_table, read_rows
 from tfrecords.progress import counted
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
+from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.lines import in_chunks
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.options import FillMaskOptions
 from bert_tf.inference.table_files import read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer

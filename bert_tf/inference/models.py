@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import keras
 
-from bert_tf.inference.options import VocabularyOptions
+from bert_tf.inference.inference_options import VocabularyOptions
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint

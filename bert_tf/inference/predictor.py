@@ -15,9 +15,9 @@ from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Answer, answer_of, line_of
 from bert_tf.inference.examples import Example, read_examples
+from bert_tf.inference.inference_options import LITE, FineTunedOptions, PredictOptions
 from bert_tf.inference.lite import open_lite
 from bert_tf.inference.models import load_tokenizer
-from bert_tf.inference.options import LITE, FineTunedOptions, PredictOptions
 from bert_tf.inference.table_files import columns_of_run
 from tfrecords.progress import counted
 

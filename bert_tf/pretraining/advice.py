@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
 from tfrecords.command_line import command_line, unused_name

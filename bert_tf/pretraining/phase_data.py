@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.advice import Baseline
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.training.driver import Phase

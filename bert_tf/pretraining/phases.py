@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.files import read_file

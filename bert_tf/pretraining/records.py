@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from bert_tf.choices import OBJECTIVES
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining.options import PretrainingOptions
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.resolution import agreed, check_length
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files

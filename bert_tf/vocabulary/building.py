@@ -22,7 +22,7 @@ from bert_tf.vocabulary.counting import WordCounts, count_words
 from bert_tf.vocabulary.coverage import coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
-from bert_tf.vocabulary.options import VocabularyOptions
+from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_line import command_line, unused_name
 from tfrecords.input_files import expand_files, match_files

@@ -9,7 +9,7 @@ from bert_tf.ablations import memory, plan
 from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
 from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
 

@@ -16,7 +16,7 @@ from bert_tf.ablations.table import _curves, read_scores
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.runs.run_process import Diverged, resolve
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from tfrecords.vocabulary import load_vocab

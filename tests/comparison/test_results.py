@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from bert_tf.comparison.published import GLUE, TABLES
-from bert_tf.compression.options import CompressionOptions
+from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.config import Head
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.results import Options, run
 from bert_tf.runs.run import FLAGS, Run
 from tfrecords.writer import atomic_write, make_folder

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.comparison import students as reporting
-from bert_tf.compression.options import CompressionOptions, ReportOptions
+from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head
 from bert_tf.models.encoder import BertEncoder

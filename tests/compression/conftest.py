@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
-from bert_tf.compression.options import GeneralOptions
 from bert_tf.config import BertConfig, Head, MobileBertConfig, ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.tasks import classification

@@ -14,18 +14,18 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import published_tables, read_groups
 from bert_tf.compress import Options, run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
+from bert_tf.compression.compress import compress, hold_out_as_teacher, num_parameters
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.heads import without_heads
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.run import compress, hold_out_as_teacher, num_parameters
 from bert_tf.compression.student import StudentTraining, initial_student, reads_pairs
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
-from bert_tf.finetuning.run import read_features
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.runs.run_process import resolve
 from bert_tf.finetuning.task import DataFiles
@@ -215,7 +215,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         return {"eval_accuracy": options.random_seed % 2 / 2}
 
     monkeypatch.setattr(sweep, "run_apart", lambda name, *rest: resolve(name)(*rest))
-    monkeypatch.setattr("bert_tf.compression.run.compress", compress)
+    monkeypatch.setattr("bert_tf.compression.compress.compress", compress)
     options = make_options(teacher, files, tmp_path / "runs", num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]
 
@@ -351,7 +351,7 @@ def test_a_given_task_is_learned_with_another_metric(teacher, files, tmp_path, m
         found.append((training.objective(1).losses, training.task.metric))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bert_tf.finetuning.run.FineTuner", stop)
+    monkeypatch.setattr("bert_tf.finetuning.fine_tune.FineTuner", stop)
     options = make_options(teacher, files, tmp_path / "out", recipe="pkd6", metric="macro_f1")
     with pytest.raises(KeyboardInterrupt):
         compress(options, TASKS["sst2"])

@@ -8,11 +8,11 @@ import tensorflow as tf
 from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.compress import compress
+from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.general import distill
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
-from bert_tf.compression.options import CompressionOptions, GeneralOptions
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
-from bert_tf.compression.run import compress
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer

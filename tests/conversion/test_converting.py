@@ -13,8 +13,8 @@ from support import assert_same_tensors
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.conversion.conversion_options import ConversionOptions as Options
 from bert_tf.conversion.converting import convert, write_run
-from bert_tf.conversion.options import ConversionOptions as Options
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.reshaping import complete

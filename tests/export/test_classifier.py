@@ -13,7 +13,7 @@ from tensorflow.python.tools import saved_model_cli
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, with_length
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask

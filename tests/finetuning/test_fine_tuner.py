@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import training as training_module
 from bert_tf.finetuning.fine_tuner import FineTuner
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.finetuning.training import Training

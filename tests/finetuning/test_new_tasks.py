@@ -11,7 +11,7 @@ from support import tuning_options
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts
-from bert_tf.finetuning.run import fine_tune
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer

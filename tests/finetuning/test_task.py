@@ -8,7 +8,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.saved_run import compared_splits
 from bert_tf.finetuning.task import DataFiles

@@ -22,11 +22,11 @@ import sys
 sys.modules.update(matplotlib=None, sklearn=None)
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-from bert_tf.pretraining import run
+from bert_tf.pretraining import pretrain
 from bert_tf import run_pretraining
 from bert_tf.training import optimizers, reports
 optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
-run.peak_flops = lambda *_: (1e12, "not measured")
+pretrain.peak_flops = lambda *_: (1e12, "not measured")
 reports.draw_curves = lambda *_: None
 run_pretraining.command.run("bert_tf.run_pretraining")
 """

@@ -27,7 +27,7 @@ def run_apart(name: str, options: Options, *arguments: Any) -> dict[str, float]:
     SIGTERM and Ctrl-C reach this process only; it passes them on, and the run saves a checkpoint.
 
     Args:
-        name: the module and the function, such as "bert_tf.finetuning.run:fine_tune".
+        name: the module and the function, such as "bert_tf.finetuning.fine_tune:fine_tune".
         options, arguments: the arguments of the function.
 
     Raises:
@@ -89,7 +89,7 @@ def _run(sender: Connection, name: str, arguments: tuple) -> None:
 
 
 def resolve(name: str) -> Callable[..., dict[str, float]]:
-    """Imports the function of a name such as "bert_tf.finetuning.run:fine_tune"."""
+    """Imports the function of a name such as "bert_tf.finetuning.fine_tune:fine_tune"."""
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.fine_tune import fine_tune, next_step
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.run import fine_tune, next_step
 from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
@@ -58,7 +58,7 @@ def fine_tune_all(options: FineTuningOptions) -> Results:
 def sweep(
     options: FineTuningOptions,
     task: Task | None = None,
-    run: str = "bert_tf.finetuning.run:fine_tune",
+    run: str = "bert_tf.finetuning.fine_tune:fine_tune",
 ) -> Results:
     """Trains with several seeds or settings, each in a folder of its own, and compares the runs.
 
@@ -89,7 +89,7 @@ def sweep(
     finished = {folder: _finished_results(flags, task) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
         # All runs have the same files.
-        run_apart("bert_tf.finetuning.run:check_data_of", runs[folder], given)
+        run_apart("bert_tf.finetuning.fine_tune:check_data_of", runs[folder], given)
     results: dict[str, Results] = {}
     for number, (folder, flags) in enumerate(runs.items(), start=1):
         note = " is finished." if finished[folder] else ""

@@ -10,7 +10,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask

@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import note_constant
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
-from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.squad import scoring
 from bert_tf.finetuning.squad.answers import Answer, Limits, find_answers
 from bert_tf.finetuning.squad.features import SquadFeatures, make_features

@@ -10,8 +10,8 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.corpus.sources import is_json
 from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.labels import check_label, has_labels, read_ids, read_words
-from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.tables import Table
 from bert_tf.finetuning.tagging.conll import DOCUMENT, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names

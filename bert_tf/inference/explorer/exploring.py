@@ -9,9 +9,9 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
+from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import likeliest_tokens
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.options import ExplorerOptions
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer

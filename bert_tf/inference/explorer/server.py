@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bert_tf.inference.explorer.exploring import Exploration, load_explorer
 from bert_tf.inference.explorer.page import page_of
-from bert_tf.inference.options import ExplorerOptions
+from bert_tf.inference.inference_options import ExplorerOptions
 from tfrecords.writer import atomic_write
 
 _ADDRESS = "127.0.0.1"

@@ -15,10 +15,10 @@ from tensorboard.plugins.hparams.api_pb2 import ListSessionGroupsRequest
 from tensorboard.plugins.hparams.backend_context import Context
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.options import COMPRESSION, CompressionOptions
+from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
-from bert_tf.finetuning.run import fine_tune
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep

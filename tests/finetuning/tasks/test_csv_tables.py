@@ -16,7 +16,7 @@ from bert_tf.finetuning import labels
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.tables import read_table

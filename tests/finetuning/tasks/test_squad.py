@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import tuning_options
 
 from bert_tf import run_finetuning
-from bert_tf.finetuning.options import FineTuningOptions as Options
+from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import with_saved_flags
 from bert_tf.finetuning.squad.answers import Limits, find_answers

@@ -10,8 +10,8 @@ import tensorflow as tf
 from support import tuning_options
 
 from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import multiple_choice
 from bert_tf.finetuning.tasks.multiple_choice import ChoiceExamples

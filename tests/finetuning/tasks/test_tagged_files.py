@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from bert_tf.config import Head
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.task import DataFiles
 

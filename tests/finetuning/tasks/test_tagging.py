@@ -13,10 +13,10 @@ from seqeval.metrics.sequence_labeling import get_entities
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
-from bert_tf.finetuning.run import fine_tune
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import tagging

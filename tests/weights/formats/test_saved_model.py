@@ -11,8 +11,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
+from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
-from bert_tf.conversion.options import ConversionOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import saved_model
 from bert_tf.weights.loading import load_weights

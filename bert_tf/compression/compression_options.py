@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES, SHARE
-from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.pretraining.options import PretrainingOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option
 

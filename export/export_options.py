@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bert_tf.inference import options as inference
+from bert_tf.inference import inference_options as inference
 from tfrecords import command
 from tfrecords.command import option
 

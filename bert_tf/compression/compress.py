@@ -7,10 +7,10 @@ from typing import Any
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
 from bert_tf.compression.glove import Glove
 from bert_tf.compression.heads import without_heads
 from bert_tf.compression.masked_lm import MaskedLM
-from bert_tf.compression.options import COMPRESSION, CompressionOptions
 from bert_tf.compression.quantized_student import (
     QuantizedEvaluation,
     QuantizedTraining,
@@ -21,8 +21,8 @@ from bert_tf.compression.quantized_student import (
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.sizes import num_parameters, sparse_sizes
 from bert_tf.compression.student import StudentTraining, initial_student, known_spec, reads_pairs
+from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.run import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
@@ -90,7 +90,7 @@ def compress_all(options: CompressionOptions) -> Mapping[str, float]:
     if not options.is_sweep:
         return compress(options)
     options = hold_out_as_teacher(options, open_checkpoint(options.teacher))
-    return sweep(options, run="bert_tf.compression.run:compress")
+    return sweep(options, run="bert_tf.compression.compress:compress")
 
 
 def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> CompressionOptions:

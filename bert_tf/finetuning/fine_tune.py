@@ -11,8 +11,8 @@ from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.metrics import OF_A_CLASS
-from bert_tf.finetuning.options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (

@@ -10,8 +10,14 @@ from bert_tf.corpus.sources import is_json
 from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.columns import Columns
 from bert_tf.inference.inference_options import PredictOptions
-from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_chunks
-from bert_tf.inference.table_files import check_columns, is_table, read_rows
+from bert_tf.inference.texts import (
+    CHUNK_LINES,
+    check_columns,
+    in_chunks,
+    is_table,
+    read_chunks,
+    read_rows,
+)
 from tfrecords.progress import counted
 
 Example = dict[str, Any]
@@ -34,10 +40,6 @@ def read_examples(
     Args:
         signature: the inputs of the model.
         trained: the columns that its run was trained on.
-
-    Raises:
-        ValueError: a line lacks an input; names file and line.
-        OSError: the file cannot be read.
     """
     check_columns(options.input_file, options.text_column, options.text_b_column)
     if is_table(options.input_file):

@@ -13,9 +13,16 @@ from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.encoding import EncodedLine, Line, encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
-from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_lines
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.table_files import check_columns, columns_of_run, is_table, read_rows
+from bert_tf.inference.texts import (
+    CHUNK_LINES,
+    check_columns,
+    columns_of_run,
+    in_chunks,
+    is_table,
+    read_lines,
+    read_rows,
+)
 from bert_tf.inference.vector_files import FORMATS
 from bert_tf.inference.vectors import VectorExtractor, chosen_layers
 from bert_tf.models.encoder import BertEncoder

@@ -25,12 +25,7 @@ _MOST_BYTES = 1 << 26
 
 
 def open_lite(path: str) -> TextModule:
-    """Returns what maps text to the predictions of a LiteRT classifier.
-
-    Raises:
-        ValueError: the file is no classifier that export.lite wrote, or its vocabulary is unknown.
-        OSError: the file cannot be read.
-    """
+    """Returns what maps text to the predictions of a LiteRT classifier."""
     data = read_file(path)
     with _damage(path):
         vocab, tokenizer, about = _read(data)

@@ -12,9 +12,8 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.inference_options import FillMaskOptions
-from bert_tf.inference.lines import in_chunks
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.table_files import read_texts
+from bert_tf.inference.texts import in_chunks, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
@@ -57,11 +56,7 @@ def likeliest_tokens(
 
 
 def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]:
-    """Returns the distinct ids of words that are tokens, as written or after normalization.
-
-    Raises:
-        ValueError: a word is not a single token of the vocabulary; names its tokens.
-    """
+    """Returns the distinct ids of words that are tokens, as written or after normalization."""
     vocab, ids, problems = tokenizer.vocab, [], []
     for word in words:
         if word in vocab.ids:

@@ -16,12 +16,7 @@ Model = TypeVar("Model", bound=keras.Model)
 
 
 def load_model(checkpoint: Checkpoint, model_class: type[Model], parts: Collection[str]) -> Model:
-    """Builds a model and loads some parts of it (`weights.names.PARTS`); the others are random.
-
-    Raises:
-        ValueError: a weight is missing from the checkpoint.
-        OSError: the checkpoint is damaged.
-    """
+    """Builds a model and loads some parts of it (`weights.names.PARTS`); the others are random."""
     model = model_class(checkpoint.spec.config)
     weights = [weight for weight in model.weights if part_of(weight.path) in parts]
     tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) in parts}
@@ -36,10 +31,6 @@ def load_tokenizer(
 
     Args:
         arguments: others of `WordPieceTokenizer`.
-
-    Raises:
-        ValueError: vocabulary or casing are unknown, or a flag contradicts the checkpoint.
-        OSError: the vocabulary cannot be read.
     """
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
     return WordPieceTokenizer(vocab, lower_case, **arguments)

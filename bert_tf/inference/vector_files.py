@@ -2,17 +2,19 @@
 
 import contextlib
 import json
+import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import text_format
 
-from bert_tf.inference.projector import add_to_projector
 from bert_tf.inference.vectors import LineVectors
+from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import whole_file
+from tfrecords.writer import atomic_write, whole_file
 
 Write = Callable[[int, LineVectors], None]
 _COPY_BYTES = 2**20
@@ -181,3 +183,28 @@ def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:
 
 # By the ending of the file's name.
 FORMATS = {".jsonl": json_lines, ".npz": npz, ".tfrecord": records, ".tsv": projector}
+
+
+def add_to_projector(vectors: str, labels: str) -> None:
+    """Adds files with vectors and their labels to the projector_config.pbtxt of their folder."""
+    # Imported late, because it takes a second.
+    from tensorboard.plugins.projector import ProjectorConfig
+    from tensorboard.plugins.projector.metadata import PROJECTOR_FILENAME
+
+    folder, name = os.path.split(vectors)
+    path = os.path.join(folder, PROJECTOR_FILENAME)
+    config = ProjectorConfig()
+    if tf.io.gfile.exists(path):
+        try:
+            text_format.Parse(read_file(path), config)
+        except text_format.ParseError as error:
+            raise ValueError(f"{path} is damaged ({error}): remove it") from None
+    others = [embedding for embedding in config.embeddings if embedding.tensor_path != name]
+    del config.embeddings[:]
+    config.embeddings.extend(others)
+    config.embeddings.add(
+        tensor_name=name.removesuffix(".tsv"),
+        tensor_path=name,
+        metadata_path=os.path.basename(labels),
+    )
+    atomic_write(path, text_format.MessageToString(config))

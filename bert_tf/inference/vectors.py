@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
-from bert_tf.inference.lines import in_chunks
+from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 
@@ -94,9 +94,6 @@ def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
 
     Returns:
         indices as in the original, where 0 and -num_layers are the first layer; or "embeddings".
-
-    Raises:
-        ValueError: there is no such layer.
     """
     if text is None:
         return list(range(-1, -1 - min(4, num_layers), -1))

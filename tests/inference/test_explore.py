@@ -18,8 +18,7 @@ from support import save_run
 import bert_tf
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer.exploring import load_explorer
-from bert_tf.inference.explorer.page import page_of
-from bert_tf.inference.explorer.server import MOST_BYTES, PageServer
+from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
 from bert_tf.models.encoder import BertEncoder
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"

@@ -11,8 +11,7 @@ import pytest
 
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer.exploring import load_explorer
-from bert_tf.inference.explorer.page import page_of
-from bert_tf.inference.explorer.server import PageServer
+from bert_tf.inference.explorer.server import PageServer, page_of
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="needs pip install 'bert-tf[browser-test]'"

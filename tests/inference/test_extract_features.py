@@ -17,8 +17,7 @@ import bert_tf
 from bert_tf.extract_features import Options, run
 from bert_tf.inference import extraction
 from bert_tf.inference.encoding import encode_lines
-from bert_tf.inference.projector import add_to_projector
-from bert_tf.inference.vector_files import FORMATS
+from bert_tf.inference.vector_files import FORMATS, add_to_projector
 from bert_tf.inference.vectors import LineVectors, chosen_layers
 from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer

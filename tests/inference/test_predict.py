@@ -26,10 +26,9 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.examples import read_examples
-from bert_tf.inference.predictor import Predictor
-from bert_tf.inference.table_files import read_rows, read_texts
+from bert_tf.inference.predictor import Predictor, answer_of, line_of
+from bert_tf.inference.texts import read_rows, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.runs.run import Run
@@ -38,6 +37,8 @@ from bert_tf.training.checkpoints import BEST
 
 LENGTH = 16
 INPUTS = ("question", "context")
+PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
+CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
 TAGS = Head("tagger", ("O", "B-X", "I-X"))
 
 
@@ -177,22 +178,28 @@ def test_columns_of_json_lines_and_questions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "kind", "message"),
+    ("name", "content", "flags", "signature", "message"),
     [
-        ("a.csv.gz", {}, 1, "a.csv.gz: compressed tables are not supported"),
-        ("a.TSV.xz", {}, 1, "compressed tables are not supported"),
-        ("a.csv", {"text_column": "x"}, 1, "a.csv has no column 'x'.*--text_column"),
-        ("a.csv", {"text_b_column": "b"}, 1, "--text_b_column is only for models of pairs"),
-        ("a.csv", {}, 2, "a.csv has no column 'text_b'.*--text_b_column"),
-        ("a.csv", {}, 0, "a.csv: a table has no lists of choices"),
-        ("a.txt", {"text_column": "text"}, 1, "^--text_column is .* omit"),
+        ("a.csv.gz", "", {}, PAIR[:1], "a.csv.gz: compressed tables are not supported"),
+        ("a.TSV.xz", "", {}, PAIR[:1], "compressed tables are not supported"),
+        ("a.csv", "text,b\n,\n", {"text_column": "x"}, PAIR[:1], "no column 'x'.*--text_column"),
+        ("a.csv", "text,b\n,\n", {"text_b_column": "b"}, PAIR[:1], "only for models of pairs"),
+        ("a.csv", "text,b\n,\n", {}, PAIR, "a.csv has no column 'text_b'.*--text_b_column"),
+        ("a.csv", "text,b\n,\n", {}, CHOICE, "a.csv: a table has no lists of choices"),
+        ("a.txt", "a\n", {"text_column": "text"}, PAIR[:1], "^--text_column is .* omit"),
+        ("a.jsonl", '{"text": "a"}', {}, PAIR, "a.jsonl has no column 'text_b'"),
+        ("a.jsonl", '{"text": "a", "text_b": 1}', {}, PAIR, "line 1: 'text_b' is 1, not a string"),
+        ("a.jsonl", '{"text": "a", "text": "c"}', {}, PAIR, "line 1 .*: it names 'text' twice"),
+        ("a.jsonl", '{"text": "a"}\n\n{"text":', {}, PAIR[:1], "a.jsonl, line 3 is not JSON"),
+        ("a.jsonl", '{"text": "", "choices": "b"}', {}, CHOICE, "'choices' is not a list of str"),
+        ("a.jsonl", '{"text": "", "choices": []}', {}, CHOICE, "'choices' holds no choice"),
     ],
 )
-def test_tables_that_do_not_suit_are_one_clear_line(tmp_path, name, flags, kind, message):
-    (tmp_path / name).write_text("text,b\na,b\n")
+def test_errors_of_tables(tmp_path, name, content, flags, signature, message):
+    (tmp_path / name).write_text(content)
     options = Options(checkpoint="x", input_file=str(tmp_path / name), **flags)
     with pytest.raises(ValueError, match=message):
-        list(read_examples(options, PAIR[:kind] or CHOICE))
+        list(read_examples(options, signature))
 
 
 def test_fill_mask_and_extract_features_read_tables(pretrained, tmp_path, capsys):
@@ -305,6 +312,7 @@ def test_tags_of_words(fine_tuned):
     ("outputs", "labels", "line"),
     [
         ({"value": np.float32(3.14159265)}, (), "3.14159\tthe text"),
+        ({"text": b"a\nb\tc", "score": np.float32(0.5)}, (), "a b c 50.0%\tthe text"),
         (
             {"probabilities": np.float32([0.9, 0.2, 0.6]), "labels": b"x,z"},
             ("x", "y", "z"),
@@ -347,56 +355,24 @@ def test_answers_as_lines(outputs, labels, line):
     json.dumps(answer)
 
 
-PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
-CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
-
-
 @pytest.mark.parametrize(
-    ("signature", "data", "line"),
+    ("signature", "lines", "found", "error"),
     [
-        (PAIR, "a ||| b\na\n", "standard input, line 2: the model needs text and text_b: separate"),
-        (PAIR, '{"text": "a"}\n', "x.jsonl has no column 'text_b'"),
-        (PAIR, '{"text": "a", "text_b": 1}\n', "x.jsonl, line 1: 'text_b' is 1, not a string"),
-        (CHOICE, '{"text": "a", "choices": "b"}\n', "'choices' is not a list of strings"),
-        (CHOICE, '{"text": "a", "choices": []}\n', "'choices' holds no choice"),
-        (PAIR, '{"text": "a", "text_b": "b"}\n{"text":', "x.jsonl, line 2 is not JSON"),
-        (PAIR, '{"text": "a", "text_b": "b"}\n\n{"text":', "x.jsonl, line 3 is not JSON"),
-        (
-            PAIR,
-            '{"text": "a", "text_b": "b", "text": "c"}',
-            "line 1 cannot be read: it names 'text' twice",
-        ),
-        (CHOICE, "a\n", "line 1: the model needs text and choices"),
+        (PAIR[:1], b"\xef\xbb\xbfa", [["a"]], None),
+        (PAIR[:1], "ab".encode("utf-16"), [], "standard input is UTF-16"),
+        (PAIR, b"a\tb\nc\t\nd\n", [["a", "b"], ["c", ""]], "standard input, line 3: .* text_b"),
+        (PAIR, b"a ||| b\na\n", [["a", "b"]], "line 2: the model needs text and text_b: separate"),
+        (CHOICE, b"a\tb\tc\na\n", [["a", ["b", "c"]]], "line 2: the model needs text and choices"),
     ],
 )
-def test_broken_lines(signature, data, line, tmp_path, monkeypatch):
-    """Oracle: the message with the number of the line."""
-    file = None
-    if "{" in data:
-        file = str(tmp_path / "x.jsonl")
-        (tmp_path / "x.jsonl").write_text(data)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.encode())))
-    with pytest.raises(ValueError, match=line):
-        list(read_examples(Options(checkpoint="x", input_file=file), signature))
-
-
-def test_standard_input_in_utf16_is_refused(monkeypatch):
-    """Oracle: the message; a byte order mark of UTF-8 is no part of the text."""
-    options = Options(checkpoint="x")
-    for data, encoding in (("a", "utf-8-sig"), ("a", "utf-16"), ("abc\nd\n", "utf-16-le")):
-        file = io.TextIOWrapper(io.BytesIO(data.encode(encoding)))
-        monkeypatch.setattr(sys, "stdin", file)
-        if encoding == "utf-8-sig":
-            assert list(read_examples(options, PAIR[:1])) == [[{"text": "a"}]]
-            continue
-        with pytest.raises(ValueError, match="standard input is UTF-16.*: save it as UTF-8"):
-            list(read_examples(options, PAIR[:1]))
-
-
-def test_an_answer_is_one_line():
-    """Oracle: by hand; JSON may hold tabs and line ends."""
-    answer = {"label": "x", "probabilities": {"x": 1.0}}
-    assert line_of(answer, {"text": "a\nb\tc"}) == "x 100.0%\ta b c"
+def test_lines_of_standard_input(signature, lines, found, error, monkeypatch):
+    """Oracle: the examples, by hand; those before a wrong line are predicted."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    read = []
+    with pytest.raises(ValueError, match=error) if error else nullcontext():
+        for examples in read_examples(Options(checkpoint="x"), signature):
+            read += examples
+    assert [[*example.values()] for example in read] == found
 
 
 @pytest.mark.parametrize(
@@ -411,15 +387,6 @@ def test_bytes_that_are_not_utf8_are_dropped_and_counted(name, data, tmp_path, c
     assert texts == (["caf", "", "d\xe9"] if name == "x.txt" else ["caf"])
     counts = "2 of 3 examples" if name == "x.txt" else "1 of 1 example"
     assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().err
-
-
-def test_examples_before_a_wrong_line_are_predicted(tmp_path):
-    """Oracle: the two examples, of which one has an empty text."""
-    (tmp_path / "x.txt").write_text("a\tb\nc\t\nd\n")
-    examples = read_examples(Options(checkpoint="x", input_file=f"{tmp_path}/x.txt"), PAIR)
-    assert next(examples) == [{"text": "a", "text_b": "b"}, {"text": "c", "text_b": ""}]
-    with pytest.raises(ValueError, match="x.txt, line 3: "):
-        next(examples)
 
 
 @pytest.mark.parametrize(
@@ -525,9 +492,3 @@ def test_batches_of_long_texts_are_small():
     predictor = Predictor(types.SimpleNamespace(serving=serve, labels=tf.constant(["a"])), 4)
     predictor.predict([{"text": "x" * length} for length in lengths])
     assert sizes == [[1, 9, 4096, 4096], [10_000], [10_000]]
-
-
-def test_choices_are_separated_by_tabs():
-    """Oracle: the fields, by hand."""
-    options = Options(checkpoint="x", texts=("a\tb\tc",))
-    assert list(read_examples(options, CHOICE)) == [[{"text": "a", "choices": ["b", "c"]}]]

@@ -1,17 +1,65 @@
 """Serves the page to browsers on this machine, and explores the texts that it sends."""
 
+import base64
 import contextlib
+import hashlib
 import http.server
+import importlib.resources
 import json
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bert_tf.inference.explorer.exploring import Exploration, load_explorer
-from bert_tf.inference.explorer.page import page_of
 from bert_tf.inference.inference_options import ExplorerOptions
 from tfrecords.writer import atomic_write
+
+
+def page_of(
+    explorations: Sequence[Exploration], model: str, max_seq_length: int, live: bool = False
+) -> str:
+    """Returns the page as HTML.
+
+    Args:
+        explorations: what it shows.
+        model: the name of the model.
+        max_seq_length: how many tokens of a text it shows.
+        live: whether it sends new texts to the server that it comes from.
+    """
+    files = importlib.resources.files(__package__)
+    html, css, js = (
+        files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
+    )
+    data = {
+        "model": model,
+        "maxSeqLength": max_seq_length,
+        "live": live,
+        "texts": list(explorations),
+    }
+    # Whatever the texts hold, the data come last and have no "<": they end no element.
+    parts = {
+        "POLICY": _policy(css, js, live),
+        "STYLE": css,
+        "SCRIPT": js,
+        "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+    }
+    for name, part in parts.items():
+        html = html.replace(f"@{name}@", part, 1)
+    return html
+
+
+def _policy(css: str, js: str, live: bool) -> str:
+    """Lets browsers run and load nothing but the page's own style and script."""
+    style, script = (
+        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (css, js)
+    )
+    connect = "'self'" if live else "'none'"
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
+        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
 
 _ADDRESS = "127.0.0.1"
 MOST_BYTES = 2**20
@@ -31,9 +79,6 @@ class PageServer(http.server.ThreadingHTTPServer):
 
     Attributes:
         url: the address of the page.
-
-    Raises:
-        OSError: the port is taken.
     """
 
     def __init__(self, port: int, page: str, explore: Callable[[bytes], Exploration]):

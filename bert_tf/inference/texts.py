@@ -1,17 +1,61 @@
-"""Reads texts from the tables that run_finetuning reads."""
+"""Reads the texts that commands are given: arguments, lines, or rows of tables."""
 
+import codecs
 import contextlib
+import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.corpus.sources import is_json
+from bert_tf.corpus.sources import is_json, read_blocks
+from bert_tf.corpus.utf8 import check_encoding
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
 from bert_tf.finetuning.tables import Table, fold, read_table
-from bert_tf.inference.lines import CHUNK_LINES, in_chunks, read_chunks
 from bert_tf.runs.run import Run
+
+CHUNK_LINES = 1024
+_BLOCK_BYTES = 2**20
+
+
+def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[bytes]]:
+    """Yields the texts, or else the lines of a file or of standard input, in chunks.
+
+    A chunk is a single line if someone types in a terminal, who thus gets each answer at once.
+    """
+    if texts:
+        # Arguments that are not UTF-8 arrive with surrogates.
+        lines = (text.encode("utf-8", "surrogateescape") for text in texts)
+    elif input_file:
+        lines = read_lines(input_file)
+    else:
+        lines = _standard_input()
+    typed = not texts and not input_file and sys.stdin.isatty()
+    if typed:
+        print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
+    return in_chunks(lines, 1 if typed else CHUNK_LINES)
+
+
+def _standard_input() -> Iterator[bytes]:
+    for number, line in enumerate(sys.stdin.buffer):
+        if number == 0:
+            check_encoding(line, "standard input")
+        yield (line if number else line.removeprefix(codecs.BOM_UTF8)).rstrip(b"\r\n")
+
+
+def in_chunks(items: Iterable, size: int) -> Iterator[list]:
+    """Yields lists of `size` items; the last one may be shorter."""
+    iterator = iter(items)
+    return iter(lambda: list(itertools.islice(iterator, size)), [])
+
+
+def read_lines(file: str) -> Iterator[bytes]:
+    """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too."""
+    for block in read_blocks([file], _BLOCK_BYTES, layout=None):
+        for line in block.data.removesuffix(b"\n").split(b"\n"):
+            yield line.removesuffix(b"\r")
+
 
 _TABLE = re.compile(r".*\.(csv|tsv)(\.(gz|bz2|xz|zst|zip))?", re.IGNORECASE | re.DOTALL)
 
@@ -51,9 +95,6 @@ def read_rows(
         trained: those that the model's run read; `inputs` replace them if the table has only these.
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
-
-    Raises:
-        ValueError, OSError: see `open_table`.
     """
     with contextlib.redirect_stdout(sys.stderr):
         table = read_table(path)
@@ -88,11 +129,7 @@ def _choices(table: Table, row: int, name: str) -> list[str]:
 def read_texts(
     texts: Sequence[str], input_file: str | None, text_column: str | None
 ) -> Iterator[list[bytes]]:
-    """Yields chunks of texts: those of a table, or those that `read_chunks` yields.
-
-    Raises:
-        ValueError, OSError: the file cannot be read, or `text_column` is given without a table.
-    """
+    """Yields chunks of texts: those of a table, or those that `read_chunks` yields."""
     check_columns(input_file, text_column)
     if not is_table(input_file):
         return read_chunks(texts, input_file)

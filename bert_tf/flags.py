@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from bert_tf.choices import PRECISIONS, STRATEGIES
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -31,37 +31,33 @@ class DeviceOptions(command.Options):
 
     precision: str = option(
         "float32",
-        help="Type of activations and matrix products. Variables stay in float32; with float16 "
+        "Type of activations and matrix products. Variables stay in float32; with float16 "
         "the loss is scaled.",
         choices=PRECISIONS,
     )
     strategy: str = option(
         "auto",
-        help="Devices to train on. auto takes the workers or the TPU named by other flags, or else "
+        "Devices to train on. auto takes the workers or the TPU named by other flags, or else "
         "all GPUs, or else the CPU.",
         choices=STRATEGIES,
     )
-    use_tpu: bool = option(False, help="Same as --strategy=tpu.", rare=True)
-    tpu_name: str | None = option(None, help="Name of the TPU. Omit it on a TPU VM.", rare=True)
-    tpu_zone: str | None = option(None, help="Zone of --tpu_name.", rare=True)
-    gcp_project: str | None = option(None, help="Project of --tpu_name.", rare=True)
+    use_tpu: bool = rare_option(False, "Same as --strategy=tpu.")
+    tpu_name: str | None = rare_option(None, "Name of the TPU. Omit it on a TPU VM.")
+    tpu_zone: str | None = rare_option(None, "Zone of --tpu_name.")
+    gcp_project: str | None = rare_option(None, "Project of --tpu_name.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions(DeviceOptions):
     """The machines of a command that trains on several."""
 
-    worker_hosts: str | None = option(
+    worker_hosts: str | None = rare_option(
         None,
-        help="host:port of every machine of --strategy=multi_worker, comma-separated and the same "
+        "host:port of every machine of --strategy=multi_worker, comma-separated and the same "
         "on each. Alternatively, set TF_CONFIG.",
-        rare=True,
     )
-    task_index: int | None = option(
-        None,
-        at_least=0,
-        help="Index of this machine in --worker_hosts. Worker 0 writes the files.",
-        rare=True,
+    task_index: int | None = rare_option(
+        None, "Index of this machine in --worker_hosts. Worker 0 writes the files.", at_least=0
     )
 
 

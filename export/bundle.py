@@ -57,17 +57,17 @@ class Options(VocabularyOptions):
         "(docs/checkpoints.md)."
     )
     classifier: str | None = option(
-        None, help="Output folder of run_finetuning, whose best weights to add as a classifier."
+        None, "Output folder of run_finetuning, whose best weights to add as a classifier."
     )
     max_seq_length: int | None = option(
         None,
-        **SINGLE_LENGTH,
-        help="Length of the preprocessor's outputs for single texts. Default: 128, or the most "
+        "Length of the preprocessor's outputs for single texts. Default: 128, or the most "
         "that the encoder takes.",
+        **SINGLE_LENGTH,
     )
     huggingface: bool = option(
         True,
-        help="Add the form for transformers. It needs the package safetensors, and transformers "
+        "Add the form for transformers. It needs the package safetensors, and transformers "
         "lacks some configurations, such as an ALBERT with is_decoder.",
     )
 

@@ -50,11 +50,11 @@ class Options(ExportOptions, FineTunedOptions):
     )
     precision: str = option(
         "float32",
-        choices=("float32", "bfloat16", "float16", "int8"),
-        help="Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
+        "Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
         "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
         "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
         "little.",
+        choices=("float32", "bfloat16", "float16", "int8"),
     )
 
 

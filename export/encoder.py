@@ -59,10 +59,10 @@ class Options(VocabularyOptions):
     )
     precision: str = option(
         "float32",
-        choices=("float32", "bfloat16", "float16", "int8"),
-        help="Type of the weights and of the computation; outputs are always float32. bfloat16 and "
+        "Type of the weights and of the computation; outputs are always float32. bfloat16 and "
         "float16 halve the folder; int8 quarters it, and computes in float32. They are for "
         "serving; to fine-tune, export in float32.",
+        choices=("float32", "bfloat16", "float16", "int8"),
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bert_tf.inference import inference_options as inference
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 UNKNOWN_LICENSE = "unknown: set --license"
 
@@ -15,8 +15,7 @@ class ExportOptions(command.Options):
 
     output_dir: str = option(help="Folder to write; must be new or empty.")
     license: str = option(
-        UNKNOWN_LICENSE,
-        help='The license of the weights for the model card, such as "apache-2.0".',
+        UNKNOWN_LICENSE, 'The license of the weights for the model card, such as "apache-2.0".'
     )
 
 
@@ -25,11 +24,10 @@ class VocabularyOptions(ExportOptions, inference.VocabularyOptions):
     """Which vocabulary the exported model has."""
 
     vocab_file: str | None = option(
-        None, help="The encoder's vocabulary. Needed only if --checkpoint comes without one."
+        None, "The encoder's vocabulary. Needed only if --checkpoint comes without one."
     )
-    replace_vocab: bool = option(
+    replace_vocab: bool = rare_option(
         False,
-        help="Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
+        "Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
         "their meaning, for example if you renamed [unused] tokens.",
-        rare=True,
     )

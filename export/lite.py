@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference.inference_options import LITE
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 from tfrecords.command_line import command_line
 from tfrecords.progress import say
 
@@ -50,25 +50,23 @@ class Options(command.Options):
     output_file: str = option(help="The file to write; must be new, and end in .tflite.")
     quantize: str = option(
         "none",
-        choices=("none", "float16", "int8"),
-        help="How to store the weights. float16 halves the file. int8 quarters it, computes with "
+        "How to store the weights. float16 halves the file. int8 quarters it, computes with "
         "8 bits and changes the outputs a little.",
+        choices=("none", "float16", "int8"),
     )
     max_seq_length: int | None = option(
         None,
-        **SINGLE_LENGTH,
-        help="Tokens per example; shorter examples are padded and take as long. Default: as in a "
+        "Tokens per example; shorter examples are padded and take as long. Default: as in a "
         "fine-tuning run; otherwise 128, or the most that the model takes.",
+        **SINGLE_LENGTH,
     )
     evaluate: bool = option(
         False,
-        help="Measure the metrics of the new model and of the original on the dev set of the "
+        "Measure the metrics of the new model and of the original on the dev set of the "
         "fine-tuning run. The data must still be where the run found it.",
     )
-    pairs: bool = option(
-        False,
-        help="A model of another program classifies pairs of texts. The task of a run states it.",
-        rare=True,
+    pairs: bool = rare_option(
+        False, "A model of another program classifies pairs of texts. The task of a run states it."
     )
 
     def __post_init__(self) -> None:

@@ -42,14 +42,14 @@ class Options(VocabularyOptions):
 
     checkpoint: str | None = option(
         None,
-        help="Run folder, a checkpoint in one, or a checkpoint of another program "
+        "Run folder, a checkpoint in one, or a checkpoint of another program "
         "(docs/checkpoints.md), whose vocabulary and casing to use.",
     )
     max_seq_length: int | None = option(
         None,
-        **SINGLE_LENGTH,
-        help="Length of the inputs for single texts; bert_pack_inputs takes any length. Default: "
+        "Length of the inputs for single texts; bert_pack_inputs takes any length. Default: "
         "128, or the most that the encoder takes.",
+        **SINGLE_LENGTH,
     )
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import difflib
+import functools
 import itertools
 import math
 import os
@@ -42,8 +43,8 @@ _LARGEST = 2**31 - 1
 
 def option(
     default: Any = dataclasses.MISSING,
+    help: str = "",
     *,
-    help: str,
     choices: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     at_least: float = -math.inf,
@@ -73,6 +74,9 @@ def option(
         "rare": rare,
     }
     return dataclasses.field(default=default, metadata=metadata)
+
+
+rare_option = functools.partial(option, rare=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ anything is wrong, the exit code is 1 and a line that starts with BAD names each
 from dataclasses import dataclass
 
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 from tfrecords.progress import say
 
 
@@ -22,19 +22,15 @@ class Options(command.Options):
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
     vocab_file: str | None = option(
-        None,
-        help="Vocabulary that the records were created with. Default: that of the manifest.",
+        None, "Vocabulary that the records were created with. Default: that of the manifest."
     )
-    num_examples: int = option(3, at_least=0, help="Number of records to show.")
+    num_examples: int = option(3, "Number of records to show.", at_least=0)
     plot: str | None = option(
         None,
-        help="Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked "
-        "positions.",
+        "Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked positions.",
     )
-    manifest: str | None = option(
-        None,
-        help="Manifest to check against. Default: NAME.manifest.json beside the files.",
-        rare=True,
+    manifest: str | None = rare_option(
+        None, "Manifest to check against. Default: NAME.manifest.json beside the files."
     )
 
 

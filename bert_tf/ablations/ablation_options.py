@@ -8,7 +8,7 @@ from bert_tf.ablations.grids import GRIDS as _GRIDS
 from bert_tf.ablations.grids import Row, select_rows
 from bert_tf.choices import GRIDS, PAIR_LENGTH, RATE
 from bert_tf.pretraining.pretraining_options import SharedOptions
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 # Flags of run_pretraining that rows set.
 _OF_ROWS = ("masking", "objective", "replacements")
@@ -30,46 +30,44 @@ class AblationOptions(SharedOptions):
         "task": "use --tasks",
     }
 
-    grid: str = option(choices=GRIDS, help="What to compare.")
+    grid: str = option(help="What to compare.", choices=GRIDS)
     output_dir: str = option(help="Folder for the runs and the tables of one or more grids.")
     rows: str | None = option(
         None,
-        help="Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
+        "Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
         "layers, width and heads, such as L-12_H-768_A-12, or `paper` for all rows of the paper.",
     )
     tasks: str | None = option(
         None,
-        help="The tasks to fine-tune on, such as mrpc,sst2,ner=conll: values of run_finetuning "
+        "The tasks to fine-tune on, such as mrpc,sst2,ner=conll: values of run_finetuning "
         "--task, each with =FOLDER if its data is not in --data_dir. none: no fine-tuning. "
         "Default: those of the paper.",
     )
     data_dir: str | None = option(
         None,
-        help="The folder of GLUE with MRPC, SST-2 and so on. Without it, tensorflow-datasets "
+        "The folder of GLUE with MRPC, SST-2 and so on. Without it, tensorflow-datasets "
         "downloads the data.",
     )
     finetuning_learning_rate: float = option(
-        5e-5, **RATE, help="The peak learning rate of fine-tuning; 3e-4 suits tiny."
+        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", **RATE
     )
-    finetuning_epochs: float = option(3.0, at_least=0, at_most=10**6, help="Epochs of fine-tuning.")
-    finetuning_max_seq_length: int | None = option(
+    finetuning_epochs: float = option(3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6)
+    finetuning_max_seq_length: int | None = rare_option(
         None,
+        "Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
         **PAIR_LENGTH,
-        help="Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
-        rare=True,
     )
     num_seeds: int = option(
         1,
+        "Fine-tune with this many seeds; the table shows mean and deviation.",
         at_least=1,
         at_most=1000,
-        help="Fine-tune with this many seeds; the table shows mean and deviation.",
     )
     lexicon_file: str | None = option(
-        None, help="For --grid=entities, the phrases that the records were created with."
+        None, "For --grid=entities, the phrases that the records were created with."
     )
     preset: str | None = option(
-        None,
-        help="The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny.",
+        None, "The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny."
     )
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ class Options(command.Options):
 
     runs: tuple = option(
         (),
-        help="Output folder of run_finetuning; may be repeated, and the name of the flag may be "
+        "Output folder of run_finetuning; may be repeated, and the name of the flag may be "
         "left out. Required.",
         positional=True,
     )

@@ -41,9 +41,9 @@ SENTENCES = (
 class Options(command.Options):
     """The flags of the command."""
 
-    output_dir: str = option("quickstart", help="Folder for all files.")
-    num_train_steps: int = option(3000, at_least=1, help="Pre-training steps of 32 examples.")
-    vocab_size: int = option(8000, **VOCABULARY, help="Size of the vocabulary.")
+    output_dir: str = option("quickstart", "Folder for all files.")
+    num_train_steps: int = option(3000, "Pre-training steps of 32 examples.", at_least=1)
+    vocab_size: int = option(8000, "Size of the vocabulary.", **VOCABULARY)
 
 
 def run(options: Options) -> None:

@@ -24,7 +24,7 @@ class Options(command.Options):
 
     folder: str = option(help="Folder with runs of run_finetuning.", positional=True)
     output_file: str | None = option(
-        None, help="Also write the tables to this file: .md for Markdown, .csv, or .txt."
+        None, "Also write the tables to this file: .md for Markdown, .csv, or .txt."
     )
 
     def __post_init__(self) -> None:

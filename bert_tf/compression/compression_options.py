@@ -9,7 +9,7 @@ from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES, SHARE
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 COMPRESSION = "compression.json"
 # Why the students of some recipes do not start with layers of the teacher.
@@ -33,7 +33,7 @@ class StudentOptions(command.Options):
 
     student_layers: str | None = option(
         None,
-        help="The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
+        "The layers that the student starts with, counted from 0, such as 0-5 or 0,2,4. "
         "Default: those of the recipe, or all layers of --init_checkpoint.",
     )
 
@@ -70,8 +70,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     result_files: ClassVar[tuple[str, ...]] = (*FineTuningOptions.result_files, COMPRESSION)
 
     recipe: str = option(
-        choices=RECIPES,
         help="The method, such as pkd6 or tinybert; --helpfull describes all of them.",
+        choices=RECIPES,
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
@@ -79,55 +79,45 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     sparsity: float | None = option(
         None,
-        **SHARE,
-        help="Share of the attention heads to remove with --recipe=heads, or of the weights to set "
+        "Share of the attention heads to remove with --recipe=heads, or of the weights to set "
         "to zero with --recipe=weights. Default: 0.4.",
+        **SHARE,
     )
     init_checkpoint: str | None = option(
         None,
-        help="The student's initial encoder; bilstm takes its word embeddings. It must read the "
+        "The student's initial encoder; bilstm takes its word embeddings. It must read the "
         "teacher's vocabulary, except with recipes that compare only predictions (pd, minibert, "
         "bilstm) or do not use the teacher in training (layers, weights, q8bert, albert, "
         "mixed-vocabulary). Default: the teacher; the student then also starts with its head.",
     )
-    augment: int = option(
+    augment: int = rare_option(
         0,
+        "Add this many copies of every training text or pair, in which --masked_lm replaces "
+        "words; the teacher labels them. 20 in the papers of tinybert and bilstm.",
         at_least=0,
         at_most=1000,
-        help="Add this many copies of every training text or pair, in which --masked_lm replaces "
-        "words; the teacher labels them. 20 in the papers of tinybert and bilstm.",
-        rare=True,
     )
-    masked_lm: str | None = option(
+    masked_lm: str | None = rare_option(
         None,
-        help="For --augment: a run of run_pretraining, or another masked LM with its head. It "
+        "For --augment: a run of run_pretraining, or another masked LM with its head. It "
         "replaces words that are a single token.",
-        rare=True,
     )
-    glove_file: str | None = option(
+    glove_file: str | None = rare_option(
         None,
-        help="For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
+        "For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
         "words of several tokens, too. All vectors stay in memory: 0.6 GB for this file.",
-        rare=True,
     )
-    bits: str | None = option(
+    bits: str | None = rare_option(
         None,
-        help="Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
+        "Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
         "default: the half of the layers that is more sensitive gets the larger number.",
-        rare=True,
     )
-    embedding_bits: int | None = option(
-        None,
-        at_least=2,
-        at_most=8,
-        help="Bits of the word embeddings, for qbert. Default: 8.",
-        rare=True,
+    embedding_bits: int | None = rare_option(
+        None, "Bits of the word embeddings, for qbert. Default: 8.", at_least=2, at_most=8
     )
-    do_train: bool = option(True, help="Train the student; always on.", rare=True)
-    do_eval: bool = option(
-        True,
-        help="Evaluate the best weights on the dev set and on a test set with answers.",
-        rare=True,
+    do_train: bool = rare_option(True, "Train the student; always on.")
+    do_eval: bool = rare_option(
+        True, "Evaluate the best weights on the dev set and on a test set with answers."
     )
 
     def __post_init__(self) -> None:
@@ -189,9 +179,9 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
     }
 
     recipe: str = option(
-        choices=GENERAL_RECIPES,
         help="The method: distilbert, tinybert, mobilebert or mixed-vocabulary. With --task, there "
         "are more.",
+        choices=GENERAL_RECIPES,
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_pretraining, or a checkpoint of "
@@ -199,14 +189,12 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
     )
     init_checkpoint: str | None = option(
         None,
-        help="The student's initial model. It must read the teacher's vocabulary, except with "
+        "The student's initial model. It must read the teacher's vocabulary, except with "
         "mixed-vocabulary, which has no default. Default: the teacher.",
     )
-    do_train: bool = option(True, help="Train the student.", rare=True)
-    do_eval: bool = option(
-        True,
-        help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir.",
-        rare=True,
+    do_train: bool = rare_option(True, "Train the student.")
+    do_eval: bool = rare_option(
+        True, "Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
     )
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,57 +15,50 @@ class ConversionOptions(command.Options):
         "keras: or tfhub:."
     )
     to: str = option(
-        choices=("google", "huggingface", "kerashub", "run"),
         help="The format to write. run is a run folder, as run_pretraining writes it.",
+        choices=("google", "huggingface", "kerashub", "run"),
     )
     output_dir: str = option(help="Folder to write; must be new or empty.")
-    bert_config_file: str | None = option(
-        None,
-        help="The encoder's bert_config.json. Needed only if --from comes without one.",
-        rare=True,
+    bert_config_file: str | None = rare_option(
+        None, "The encoder's bert_config.json. Needed only if --from comes without one."
     )
     vocab_file: str | None = option(
         None,
-        help="The encoder's vocabulary. Needed only if --from comes without one, or with "
+        "The encoder's vocabulary. Needed only if --from comes without one, or with "
         "--init_vocab_mapping.",
     )
-    do_lower_case: bool | None = option(
-        None,
-        help="Whether the text is lower-cased. Needed only if --from does not state it.",
-        rare=True,
+    do_lower_case: bool | None = rare_option(
+        None, "Whether the text is lower-cased. Needed only if --from does not state it."
     )
-    hidden_act: str | None = option(
+    hidden_act: str | None = rare_option(
         None,
-        help="The activation that the weights were trained with, if --from states another or none: "
+        "The activation that the weights were trained with, if --from states another or none: "
         "gelu (exact) or gelu_new (tanh approximation). Google's files call both gelu.",
-        rare=True,
     )
-    allow_missing: str | None = option(
+    allow_missing: str | None = rare_option(
         None,
-        help="Weights that --from may lack; they start from random values. Comma-separated names "
+        "Weights that --from may lack; they start from random values. Comma-separated names "
         "or patterns, such as 'encoder/pooler/*'.",
-        rare=True,
     )
-    allow_extra: str | None = option(
+    allow_extra: str | None = rare_option(
         None,
-        help="Weights of --from to leave out. Comma-separated names or patterns, such as "
+        "Weights of --from to leave out. Comma-separated names or patterns, such as "
         "'pretrainer/next_sentence/*'.",
-        rare=True,
     )
     init_vocab_mapping: str | None = option(
         None,
-        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
+        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
         "tables with one row per token grow; --vocab_file is the extended vocabulary.",
     )
     max_position_embeddings: int | None = option(
         None,
+        "Length of the longest sequence that the result takes. A smaller number keeps the "
+        "first position embeddings; a larger one repeats them.",
         at_least=3,
         at_most=1_000_000,
-        help="Length of the longest sequence that the result takes. A smaller number keeps the "
-        "first position embeddings; a larger one repeats them.",
     )
     layers: str | None = option(
-        None, help="The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."
+        None, "The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."
     )
 
     def __post_init__(self) -> None:

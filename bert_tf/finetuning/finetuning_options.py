@@ -12,7 +12,7 @@ from typing import ClassVar
 from bert_tf.choices import BATCH, FEATURES, LABEL_TYPES, PAIR_LENGTH, RATE, SEED, SHARE
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 EVAL_RESULTS_JSON = "eval_results.json"
 
@@ -23,97 +23,83 @@ class TaskOptions(command.Options):
 
     data_dir: str | None = option(
         None,
-        help="Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
+        "Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
         "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
     )
-    train_file: str | None = option(None, help="Training file, instead of the one in --data_dir.")
+    train_file: str | None = option(None, "Training file, instead of the one in --data_dir.")
     dev_file: str | None = option(
-        None, help="File with the answers to evaluate on, instead of the one in --data_dir."
+        None, "File with the answers to evaluate on, instead of the one in --data_dir."
     )
     test_file: str | None = option(
-        None, help="File to predict, with or without answers, instead of the one in --data_dir."
+        None, "File to predict, with or without answers, instead of the one in --data_dir."
     )
-    text_column: str | None = option(
+    text_column: str | None = rare_option(
         None,
-        help="Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
+        "Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
         "the only column left. With --task=ner, the number of the column of words, counted from 1. "
         "Default: the first column that does not number sentences or words.",
         aliases=("word_column",),
-        rare=True,
     )
-    text_b_column: str | None = option(
-        None,
-        help="Column of the second text, for pairs of texts in files of --task=csv.",
-        rare=True,
+    text_b_column: str | None = rare_option(
+        None, "Column of the second text, for pairs of texts in files of --task=csv."
     )
-    label_column: str | None = option(
+    label_column: str | None = rare_option(
         None,
-        help="Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
+        "Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
         "it may be several columns, separated by commas, one per class, which hold 0 or 1. With "
         "--task=ner, the number of the column of tags. Default: the last column, or the only one "
         "with tags of entities.",
         aliases=("tag_column",),
-        rare=True,
     )
-    label_type: str = option(
+    label_type: str = rare_option(
         "class",
-        choices=LABEL_TYPES,
-        help="What --label_column holds: class, one class; classes, several at once; number, a "
+        "What --label_column holds: class, one class; classes, several at once; number, a "
         "number; tags, a tag for every word (the columns tokens and tags hold lists).",
-        rare=True,
+        choices=LABEL_TYPES,
     )
-    label_separator: str | None = option(
+    label_separator: str | None = rare_option(
         None,
-        help="Separator between the classes in a cell, with --label_type=classes. Default: a "
+        "Separator between the classes in a cell, with --label_type=classes. Default: a "
         "comma. Lists in brackets need no separator.",
-        rare=True,
     )
 
     # Tagging.
-    document_context: bool = option(
+    document_context: bool = rare_option(
         True,
-        help="Read each sentence together with the others of its document. "
+        "Read each sentence together with the others of its document. "
         "--nodocument_context: every sentence alone.",
-        rare=True,
     )
-    feature_based: str | None = option(
+    feature_based: str | None = rare_option(
         None,
-        choices=FEATURES,
-        help="Freeze the encoder and train two bidirectional LSTMs on these outputs of the "
+        "Freeze the encoder and train two bidirectional LSTMs on these outputs of the "
         "encoder, as in table 7 of the paper, with a --learning_rate such as 1e-3. By default, the "
         "encoder trains.",
-        rare=True,
+        choices=FEATURES,
     )
 
     # Questions on contexts.
-    doc_stride: int = option(
+    doc_stride: int = rare_option(
         128,
-        at_least=1,
-        help="squad, squad2: contexts longer than --max_seq_length are split into windows that "
+        "squad, squad2: contexts longer than --max_seq_length are split into windows that "
         "start this many tokens apart.",
-        rare=True,
-    )
-    max_query_length: int = option(
-        64,
         at_least=1,
-        help="squad, squad2: tokens per question; longer ones are truncated.",
-        rare=True,
     )
-    n_best_size: int | None = option(
+    max_query_length: int = rare_option(
+        64, "squad, squad2: tokens per question; longer ones are truncated.", at_least=1
+    )
+    n_best_size: int | None = rare_option(
         None,
-        at_least=1,
-        help="squad, squad2: how many of the best starts and ends are combined, and the number of "
+        "squad, squad2: how many of the best starts and ends are combined, and the number of "
         "answers per question in nbest_predictions.json. Default: 20.",
-        rare=True,
+        at_least=1,
     )
-    max_answer_length: int | None = option(
-        None, at_least=1, help="squad, squad2: tokens per answer. Default: 30.", rare=True
+    max_answer_length: int | None = rare_option(
+        None, "squad, squad2: tokens per answer. Default: 30.", at_least=1
     )
-    null_score_diff_threshold: float | None = option(
+    null_score_diff_threshold: float | None = rare_option(
         None,
-        help='squad2: a question gets no answer if "no answer" scores higher than the best answer '
+        'squad2: a question gets no answer if "no answer" scores higher than the best answer '
         "by more than this. Default: 0.",
-        rare=True,
     )
 
 
@@ -142,149 +128,131 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         help="Run folder: checkpoints, best weights, results, predictions and logs."
     )
     do_train: bool = option(
-        False, help="Train, evaluate on the dev set after every epoch and keep the best weights."
+        False, "Train, evaluate on the dev set after every epoch and keep the best weights."
     )
     do_eval: bool = option(
-        False, help="Evaluate the best weights on the dev set and on a test set with answers."
+        False, "Evaluate the best weights on the dev set and on a test set with answers."
     )
-    do_predict: bool = option(False, help="Write the best weights' predictions for the test set.")
+    do_predict: bool = option(False, "Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
         None,
-        help="Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
+        "Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
         "casing come with it.",
     )
-    init_vocab_mapping: str | None = option(
+    init_vocab_mapping: str | None = rare_option(
         None,
-        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the word "
+        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the word "
         "embeddings of --init_checkpoint grow; --vocab_file is the extended vocabulary.",
-        rare=True,
     )
-    bert_config_file: str | None = option(
+    bert_config_file: str | None = rare_option(
         None,
-        help="The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
+        "The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
         "change dropout.",
-        rare=True,
     )
-    preset: str | None = option(
+    preset: str | None = rare_option(
         None,
-        help="A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
+        "A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
         "from scratch.",
-        rare=True,
     )
-    vocab_file: str | None = option(
+    vocab_file: str | None = rare_option(
         None,
-        help="The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
+        "The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
         "no vocab.txt.",
-        rare=True,
     )
-    replace_vocab: bool = option(
+    replace_vocab: bool = rare_option(
         False,
-        help="Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
+        "Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
         "ids keep their meaning, for example if you renamed [unused] tokens.",
-        rare=True,
     )
-    do_lower_case: bool | None = option(
+    do_lower_case: bool | None = rare_option(
         None,
-        help="Whether to lower-case the text. Default: as for --init_checkpoint; true "
-        "from scratch.",
-        rare=True,
+        "Whether to lower-case the text. Default: as for --init_checkpoint; true from scratch.",
     )
     max_seq_length: int | None = option(
         None,
-        **PAIR_LENGTH,
-        help="Tokens per example; longer ones are truncated, except that contexts and tagged texts "
+        "Tokens per example; longer ones are truncated, except that contexts and tagged texts "
         "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128, or "
         "the most that the model takes.",
+        **PAIR_LENGTH,
     )
     train_batch_size: int = option(
-        32, **BATCH, help="Examples per training step, over all devices together."
+        32, "Examples per training step, over all devices together.", **BATCH
     )
-    eval_batch_size: int = option(
+    eval_batch_size: int = rare_option(
         32,
+        "Examples per evaluation or prediction step, over all devices together.",
         **BATCH,
-        help="Examples per evaluation or prediction step, over all devices together.",
         aliases=("predict_batch_size",),
-        rare=True,
     )
     learning_rate: float = option(
-        5e-5, **RATE, help="The peak learning rate, at the end of the warm-up."
+        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
     )
     num_train_epochs: float = option(
-        3.0, at_least=0, at_most=10**6, help="Epochs over the training examples."
+        3.0, "Epochs over the training examples.", at_least=0, at_most=10**6
     )
-    warmup_proportion: float = option(
-        0.1, **SHARE, help="Share of the steps over which the learning rate rises.", rare=True
+    warmup_proportion: float = rare_option(
+        0.1, "Share of the steps over which the learning rate rises.", **SHARE
     )
-    random_seed: int = option(
+    random_seed: int = rare_option(
         12345,
+        "Seed of the new weights, the order of the data, held-out splits and dropout.",
         **SEED,
-        help="Seed of the new weights, the order of the data, held-out splits and dropout.",
         aliases=("seed",),
-        rare=True,
     )
-    hold_out_seed: int | None = option(
+    hold_out_seed: int | None = rare_option(
         None,
-        **SEED,
-        help="Seed that chooses which tenth of the training set to hold out if there is no dev "
+        "Seed that chooses which tenth of the training set to hold out if there is no dev "
         "set. Default: --random_seed; in compress, that of the model to compress.",
-        rare=True,
+        **SEED,
     )
-    bias_correction: bool = option(
+    bias_correction: bool = rare_option(
         True,
-        help="Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
+        "Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
         "google-research/bert does not: --nobias_correction.",
-        rare=True,
     )
-    group_by_length: bool = option(
+    group_by_length: bool = rare_option(
         True,
-        help="Train on batches of examples of similar length, which need little padding. "
+        "Train on batches of examples of similar length, which need little padding. "
         "--nogroup_by_length: random batches, which need more padding and take longer; on small "
         "data, the model is sometimes slightly better.",
-        rare=True,
     )
-    metric: str | None = option(
+    metric: str | None = rare_option(
         None,
-        help="The metric on the dev set that chooses the best epoch, such as macro_f1, roc_auc, "
+        "The metric on the dev set that chooses the best epoch, such as macro_f1, roc_auc, "
         "f1/spam (the F1 of the class spam) or loss. Default: the metric of the task, such as "
         "accuracy.",
-        rare=True,
     )
-    early_stopping: int | None = option(
+    early_stopping: int | None = rare_option(
         None,
+        "End training after this many epochs in a row without improvement of the metric.",
         at_least=1,
-        help="End training after this many epochs in a row without improvement of the metric.",
-        rare=True,
     )
-    class_weights: str | None = option(
+    class_weights: str | None = rare_option(
         None,
-        help="Weights of the classes in the loss: `balanced` gives every class the same total "
+        "Weights of the classes in the loss: `balanced` gives every class the same total "
         "weight, whatever its number of training examples; spam=1,ham=4 states them, and classes "
         "that are not named weigh 1.",
-        rare=True,
     )
-    freeze_encoder: bool = option(
-        False,
-        help="Train only the head. The encoder keeps its weights and has no dropout.",
-        rare=True,
+    freeze_encoder: bool = rare_option(
+        False, "Train only the head. The encoder keeps its weights and has no dropout."
     )
-    layer_decay: float = option(
+    layer_decay: float = rare_option(
         1.0,
-        **SHARE,
-        help="Multiply the learning rate by this factor per layer, from the head down to the "
+        "Multiply the learning rate by this factor per layer, from the head down to the "
         "embeddings; 0.8 to 0.95 are usual for small data.",
-        rare=True,
+        **SHARE,
     )
     num_seeds: int = option(
         1,
+        "Train this many times, with --random_seed and the seeds after it, in subfolders of "
+        "--output_dir, and report mean, standard deviation and the best run.",
         at_least=1,
         at_most=1000,
-        help="Train this many times, with --random_seed and the seeds after it, in subfolders of "
-        "--output_dir, and report mean, standard deviation and the best run.",
     )
     grid: bool = option(
         False,
-        help="Train with every combination that the paper tries: batches of 16 and 32, learning "
+        "Train with every combination that the paper tries: batches of 16 and 32, learning "
         "rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. The dev set chooses.",
     )
 

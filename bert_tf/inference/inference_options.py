@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from bert_tf.choices import BATCH, PAIR_LENGTH
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 # How the names of LiteRT models end.
 LITE = ".tflite"
@@ -19,15 +19,11 @@ _VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 class VocabularyOptions(command.Options):
     """The vocabulary of a checkpoint of another program that does not state its own."""
 
-    vocab_file: str | None = option(
-        None,
-        help="The encoder's vocabulary. Needed only if --checkpoint comes without one.",
-        rare=True,
+    vocab_file: str | None = rare_option(
+        None, "The encoder's vocabulary. Needed only if --checkpoint comes without one."
     )
-    do_lower_case: bool | None = option(
-        None,
-        help="Whether text is lower-cased. Needed only if --checkpoint does not state it.",
-        rare=True,
+    do_lower_case: bool | None = rare_option(
+        None, "Whether text is lower-cased. Needed only if --checkpoint does not state it."
     )
 
 
@@ -37,22 +33,19 @@ class FineTunedOptions(VocabularyOptions):
 
     max_seq_length: int | None = option(
         None,
-        **PAIR_LENGTH,
-        help="Tokens per example; longer texts are truncated, and contexts and tagged texts are "
+        "Tokens per example; longer texts are truncated, and contexts and tagged texts are "
         "read in windows. Default: as in the run; for models of other programs 128 (384 for "
         "answers to questions), or the most that the model takes.",
+        **PAIR_LENGTH,
     )
-    pairs: bool = option(
-        False,
-        help="For a model of another program that classifies pairs of texts. A run states it.",
-        rare=True,
+    pairs: bool = rare_option(
+        False, "For a model of another program that classifies pairs of texts. A run states it."
     )
-    null_score_diff_threshold: float | None = option(
+    null_score_diff_threshold: float | None = rare_option(
         None,
-        help='For models of SQuAD 2.0: a question gets no answer if "no answer" scores higher than '
+        'For models of SQuAD 2.0: a question gets no answer if "no answer" scores higher than '
         "the best answer by more than this. Default: as in the run; a model of another program "
         "answers every question.",
-        rare=True,
     )
 
 
@@ -60,11 +53,10 @@ class FineTunedOptions(VocabularyOptions):
 class ColumnOptions(command.Options):
     """The flag for the column of the text in a table."""
 
-    text_column: str | None = option(
+    text_column: str | None = rare_option(
         None,
-        help="Column of the text if --input_file is a table. Default: text, or the only column "
+        "Column of the text if --input_file is a table. Default: text, or the only column "
         "besides label and id.",
-        rare=True,
     )
 
 
@@ -72,8 +64,8 @@ class ColumnOptions(command.Options):
 class PairColumnOptions(ColumnOptions):
     """The flags for the columns of pairs of texts."""
 
-    text_b_column: str | None = option(
-        None, help="Column of the second text, for pairs of texts in a table.", rare=True
+    text_b_column: str | None = rare_option(
+        None, "Column of the second text, for pairs of texts in a table."
     )
 
 
@@ -83,16 +75,16 @@ class TextOptions(ColumnOptions):
 
     texts: tuple = option(
         (),
-        help="A text; may be repeated, and the name of the flag may be left out. Without texts "
+        "A text; may be repeated, and the name of the flag may be left out. Without texts "
         "and --input_file, the command reads standard input.",
         positional=True,
     )
     input_file: str | None = option(
         None,
-        help="UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .json "
+        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .json "
         "or .jsonl), as for run_finetuning --task=csv.",
     )
-    json: bool = option(False, help="Print a JSON object per text, on one line.")
+    json: bool = option(False, "Print a JSON object per text, on one line.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +100,7 @@ class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
         help="Output folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), or a .tflite file of export.lite."
     )
-    batch_size: int = option(32, **BATCH, help="Examples per batch.", rare=True)
+    batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +113,12 @@ class FillMaskOptions(TextOptions, VocabularyOptions):
     )
     top_k: int | None = option(
         None,
+        "Number of words to show for each [MASK]. Default: 5, or all of --targets.",
         at_least=1,
-        help="Number of words to show for each [MASK]. Default: 5, or all of --targets.",
     )
     targets: tuple = option(
         (),
-        help="Words to compare: only these are shown, the likeliest first. Separate them with "
+        "Words to compare: only these are shown, the likeliest first. Separate them with "
         "commas, or repeat the flag. Each must be a single token of the vocabulary, such as paris "
         "or ##ing.",
     )
@@ -158,28 +150,28 @@ class ExtractionOptions(PairColumnOptions, VocabularyOptions):
     )
     layers: str | None = option(
         None,
-        help="Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
+        "Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
         "first one reads. Default: -1,-2,-3,-4, or all layers if there are fewer.",
     )
     pooling: str = option(
         "tokens",
-        choices=("tokens", "word_first", "word_mean", "cls", "mean"),
-        help="What gets a vector: tokens: every token; word_first, word_mean: every word between "
+        "What gets a vector: tokens: every token; word_first, word_mean: every word between "
         "spaces, with the vector of its first token or the mean of all its tokens; cls, mean: the "
         "line, with the vector of [CLS] or the mean of all tokens, [CLS] and [SEP] included.",
+        choices=("tokens", "word_first", "word_mean", "cls", "mean"),
     )
     dtype: str = option(
         "float32",
+        "Type of the values in .npz and .tfrecord. float16 keeps three digits.",
         choices=("float32", "float16"),
-        help="Type of the values in .npz and .tfrecord. float16 keeps three digits.",
     )
     max_seq_length: int = option(
         128,
-        **PAIR_LENGTH,
-        help="Tokens that the encoder reads together. Longer lines are read in overlapping "
+        "Tokens that the encoder reads together. Longer lines are read in overlapping "
         "windows, and longer pairs truncated; both are counted.",
+        **PAIR_LENGTH,
     )
-    batch_size: int = option(32, **BATCH, help="Lines, or windows of them, per batch.", rare=True)
+    batch_size: int = rare_option(32, "Lines, or windows of them, per batch.", **BATCH)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,26 +197,26 @@ class ExplorerOptions(VocabularyOptions):
     )
     texts: tuple = option(
         (),
-        help="A text; may be repeated, and the name of the flag may be left out. Write a pair as "
+        "A text; may be repeated, and the name of the flag may be left out. Write a pair as "
         '"a ||| b".',
         positional=True,
         aliases=("text",),
     )
-    output_file: str | None = option(None, help="The page to write, such as page.html.")
+    output_file: str | None = option(None, "The page to write, such as page.html.")
     serve: bool = option(
         False,
-        help="Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "
+        "Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "
         "so only programs on this machine reach it.",
     )
     port: int = option(
-        8000, at_least=0, at_most=65535, help="Where --serve listens; 0 for any free port."
+        8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
     )
-    top_k: int = option(5, at_least=1, help="How many words to show for each [MASK].")
+    top_k: int = option(5, "How many words to show for each [MASK].", at_least=1)
     max_seq_length: int | None = option(
         None,
-        **PAIR_LENGTH,
-        help="Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
+        "Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
         "the most that the model takes.",
+        **PAIR_LENGTH,
     )
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ class PhaseOptions(command.Options):
         ValueError: a value is invalid; names the key.
     """
 
-    share: float = option(at_least=1e-9, at_most=1, help="The phase's part of all steps.")
+    share: float = option(help="The phase's part of all steps.", at_least=1e-9, at_most=1)
     input_file: str = _flag("input_file")
     eval_input_file: str | None = _flag("eval_input_file")
     max_seq_length: int | None = _flag("max_seq_length")

@@ -18,7 +18,7 @@ from bert_tf.choices import (
     TOKENS,
 )
 from bert_tf.flags import DeviceOptions
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,148 +33,125 @@ class SharedOptions(DeviceOptions):
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
     output_dir: str = option(help="Run folder: checkpoints, configuration, vocabulary and logs.")
-    bert_config_file: str | None = option(None, help="The encoder's bert_config.json.")
+    bert_config_file: str | None = option(None, "The encoder's bert_config.json.")
     preset: str | None = option(
         None,
-        help="A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
+        "A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
         "large, albert-base (-large, -xlarge, -xxlarge), or one such as L-6_H-256.",
     )
-    vocab_file: str | None = option(
+    vocab_file: str | None = rare_option(
         None,
-        help="The vocabulary of the examples. Needed only if no manifest beside the records "
-        "holds it.",
-        rare=True,
+        "The vocabulary of the examples. Needed only if no manifest beside the records holds it.",
     )
-    replace_vocab: bool = option(
+    replace_vocab: bool = rare_option(
         False,
-        help="Use --vocab_file although the records, the run or --init_checkpoint have another "
+        "Use --vocab_file although the records, the run or --init_checkpoint have another "
         "vocabulary. Only correct if ids keep their meaning, for example if you renamed [unused] "
         "tokens.",
-        rare=True,
     )
-    do_lower_case: bool | None = option(
+    do_lower_case: bool | None = rare_option(
         None,
-        help="Whether the text of the examples was lower-cased. Needed only if no manifest beside "
+        "Whether the text of the examples was lower-cased. Needed only if no manifest beside "
         "the records states it; without it, exports will ask for the casing.",
-        rare=True,
     )
-    max_seq_length: int | None = option(
+    max_seq_length: int | None = rare_option(
         None,
+        "Length of the examples. Default: the value in the records' manifest, else 128.",
         **TOKENS,
-        help="Length of the examples. Default: the value in the records' manifest, else 128.",
-        rare=True,
     )
-    max_predictions_per_seq: int | None = option(
+    max_predictions_per_seq: int | None = rare_option(
         None,
+        "Masked positions per example. Default: the value in the records' manifest, else 20.",
         **TOKENS,
-        help="Masked positions per example. Default: the value in the records' manifest, else 20.",
-        rare=True,
     )
-    masking: str | None = option(
+    masking: str | None = rare_option(
         None,
-        help="What to mask as one unit in dynamic examples, which get new masks in every epoch; "
+        "What to mask as one unit in dynamic examples, which get new masks in every epoch; "
         "default: wordpiece. left_to_right masks nothing and predicts every next token; it needs "
         "an encoder whose configuration sets is_decoder.",
         choices=DYNAMIC_MASKINGS,
-        rare=True,
     )
-    masked_lm_prob: float | None = option(
+    masked_lm_prob: float | None = rare_option(
         None,
+        "Share of the tokens to mask in dynamic examples. Default: the value in the records' "
+        "manifest, else 0.15.",
         at_least=1e-6,
         at_most=1,
-        help="Share of the tokens to mask in dynamic examples. Default: the value in the records' "
-        "manifest, else 0.15.",
-        rare=True,
     )
-    replacements: str | None = option(
+    replacements: str | None = rare_option(
         None,
-        help="What dynamic examples show in place of the tokens to predict, in percent: [MASK], "
+        "What dynamic examples show in place of the tokens to predict, in percent: [MASK], "
         "the token itself, a random token. Multiples of 10 that add up to 100. Default: 80,10,10.",
-        rare=True,
     )
-    objective: str | None = option(
+    objective: str | None = rare_option(
         None,
-        help="What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
+        "What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
         "order of sentences. mlm: masked tokens only. Default: what the examples were created for.",
         choices=OBJECTIVES,
-        rare=True,
     )
     eval_input_file: str | None = option(
         None,
-        help="Held-out TFRecord files to evaluate on. Without them, every hundredth record of "
+        "Held-out TFRecord files to evaluate on. Without them, every hundredth record of "
         "each --input_file is held out of training for evaluation; --do_eval alone evaluates all "
         "records of files that the run was not trained on.",
     )
     train_batch_size: int = option(
-        32, **BATCH, help="Examples per training step, over all devices together."
+        32, "Examples per training step, over all devices together.", **BATCH
     )
-    eval_batch_size: int = option(
-        8, **BATCH, help="Examples per evaluation step, over all devices together.", rare=True
+    eval_batch_size: int = rare_option(
+        8, "Examples per evaluation step, over all devices together.", **BATCH
     )
-    gradient_accumulation_steps: int = option(
+    gradient_accumulation_steps: int = rare_option(
         1,
-        at_least=1,
-        help="Number of parts in which each device processes its share of the batch, to save "
+        "Number of parts in which each device processes its share of the batch, to save "
         "memory. The result is the same as for the whole batch.",
-        rare=True,
+        at_least=1,
     )
-    rematerialize: str | None = option(
+    rematerialize: str | None = rare_option(
         None,
-        help="What to recompute in the backward pass instead of keeping it. selective, the "
+        "What to recompute in the backward pass instead of keeping it. selective, the "
         "default except on the CPU: attention probabilities and dropout masks. layers: all "
         "activations inside a layer, which saves much memory on GPUs and the CPU but costs a "
         "third of the speed.",
         choices=REMATERIALIZATIONS,
-        rare=True,
     )
-    optimizer: str = option(
-        "adamw",
-        help="adamw as in BERT, or lamb for very large batches.",
-        choices=OPTIMIZERS,
-        rare=True,
+    optimizer: str = rare_option(
+        "adamw", "adamw as in BERT, or lamb for very large batches.", choices=OPTIMIZERS
     )
-    bias_correction: bool | None = option(
+    bias_correction: bool | None = rare_option(
         None,
-        help="Correct the bias of the optimizer's moments. Default: off for adamw, as in BERT; on "
+        "Correct the bias of the optimizer's moments. Default: off for adamw, as in BERT; on "
         "for lamb.",
-        rare=True,
     )
     learning_rate: float = option(
-        5e-5, **RATE, help="The peak learning rate, at the end of the warm-up."
+        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
     )
-    learning_rate_schedule: str = option(
+    learning_rate_schedule: str = rare_option(
         "linear",
-        help="How the learning rate decays after the warm-up: to 0 at the last step unless it is "
+        "How the learning rate decays after the warm-up: to 0 at the last step unless it is "
         "constant.",
         choices=SCHEDULES,
-        rare=True,
     )
-    num_train_steps: int = option(100000, at_least=1, at_most=10**12, help="Total number of steps.")
+    num_train_steps: int = option(100000, "Total number of steps.", at_least=1, at_most=10**12)
     num_warmup_steps: int = option(
-        10000, at_least=0, help="Steps over which the learning rate rises from 0."
+        10000, "Steps over which the learning rate rises from 0.", at_least=0
     )
     save_checkpoints_steps: int = option(
-        1000, at_least=1, help="Steps between checkpoints, and between evaluations."
+        1000, "Steps between checkpoints, and between evaluations.", at_least=1
     )
-    log_steps: int = option(
-        100, at_least=1, help="Steps that each line of metrics.jsonl averages over.", rare=True
+    log_steps: int = rare_option(
+        100, "Steps that each line of metrics.jsonl averages over.", at_least=1
     )
-    keep_checkpoints: int = option(5, at_least=1, help="How many checkpoints to keep.", rare=True)
-    iterations_per_loop: int = option(
-        1000,
-        at_least=1,
-        help="Maximum number of steps before the device returns to the host.",
-        rare=True,
+    keep_checkpoints: int = rare_option(5, "How many checkpoints to keep.", at_least=1)
+    iterations_per_loop: int = rare_option(
+        1000, "Maximum number of steps before the device returns to the host.", at_least=1
     )
-    max_eval_steps: int = option(
-        100, at_least=1, help="Maximum number of evaluation steps.", rare=True
-    )
-    random_seed: int = option(
+    max_eval_steps: int = rare_option(100, "Maximum number of evaluation steps.", at_least=1)
+    random_seed: int = rare_option(
         12345,
+        "Seed of the initial weights, the order of the data, the masks and dropout.",
         **SEED,
-        help="Seed of the initial weights, the order of the data, the masks and dropout.",
         aliases=("seed",),
-        rare=True,
     )
 
     def __post_init__(self) -> None:
@@ -199,28 +176,26 @@ class SharedOptions(DeviceOptions):
 class PretrainingOptions(SharedOptions):
     """What a single run does, and what it starts from."""
 
-    do_train: bool = option(False, help="Train.")
+    do_train: bool = option(False, "Train.")
     do_eval: bool = option(
-        False, help="Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
+        False, "Evaluate at every checkpoint, and write eval_results.txt to --output_dir."
     )
     init_checkpoint: str | None = option(
         None,
-        help="Run folder, a checkpoint in one, or a checkpoint of another program "
+        "Run folder, a checkpoint in one, or a checkpoint of another program "
         "(docs/checkpoints.md), whose weights to start from.",
     )
-    init_vocab_mapping: str | None = option(
+    init_vocab_mapping: str | None = rare_option(
         None,
-        help="The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
+        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
         "tables of --init_checkpoint grow.",
-        rare=True,
     )
-    phases_file: str | None = option(
+    phases_file: str | None = rare_option(
         None,
-        help='JSON list of phases, each with its "share" of --num_train_steps and, if they '
+        'JSON list of phases, each with its "share" of --num_train_steps and, if they '
         "differ from the flags, input_file, eval_input_file, max_seq_length, "
         "max_predictions_per_seq and train_batch_size. Use it to train on short sequences first, "
         "then on long ones.",
-        rare=True,
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True)
@@ -16,60 +16,54 @@ class VocabularyOptions(command.Options):
     """
 
     input_file: str = option(help="Text files, comma-separated; globs allowed, in quotes.")
-    output_file: str | None = option(None, help="The vocabulary to write, one token per line.")
+    output_file: str | None = option(None, "The vocabulary to write, one token per line.")
     vocab_size: int | None = option(
         None,
+        "The number of tokens, including special and unused ones. Default: 30522.",
         **VOCABULARY,
-        help="The number of tokens, including special and unused ones. Default: 30522.",
     )
     do_lower_case: bool | None = option(
         None,
-        help="Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
+        "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
         "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
-    min_frequency: int | None = option(
-        None, at_least=1, help="How often a token must occur to be included. Default: 2.", rare=True
+    min_frequency: int | None = rare_option(
+        None, "How often a token must occur to be included. Default: 2.", at_least=1
     )
-    num_unused: int | None = option(
+    num_unused: int | None = rare_option(
         None,
+        "The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
+        "published vocabularies.",
         at_least=0,
         at_most=100_000,
-        help="The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
-        "published vocabularies.",
-        rare=True,
     )
-    extend_vocab: str | None = option(None, help="A vocabulary to extend.")
+    extend_vocab: str | None = option(None, "A vocabulary to extend.")
     num_new_tokens: int | None = option(
-        None, **VOCABULARY, help="Maximum number of tokens to add to --extend_vocab. Default: 1000."
+        None, "Maximum number of tokens to add to --extend_vocab. Default: 1000.", **VOCABULARY
     )
-    placement: str | None = option(
+    placement: str | None = rare_option(
         None,
-        help="Where new tokens go. append (the default) makes the vocabulary and the model larger; "
+        "Where new tokens go. append (the default) makes the vocabulary and the model larger; "
         "unused replaces [unused] tokens.",
         choices=PLACEMENTS,
-        rare=True,
     )
     report_vocab: str | None = option(
-        None, help="A vocabulary whose coverage of the text to report, without writing anything."
+        None, "A vocabulary whose coverage of the text to report, without writing anything."
     )
-    json_field: str | None = option(
-        None, help="The field of JSON lines that holds the text. Default: text.", rare=True
+    json_field: str | None = rare_option(
+        None, "The field of JSON lines that holds the text. Default: text."
     )
-    unwrap: bool = option(
+    unwrap: bool = rare_option(
         False,
-        help="Join the lines of each paragraph, and words divided at the end of a line: for text "
+        "Join the lines of each paragraph, and words divided at the end of a line: for text "
         "that is broken into lines of a fixed width. Give the same flag to "
         "create_pretraining_data.",
-        rare=True,
     )
     overwrite: bool = option(
-        False, help="Replace a vocabulary that was built with other flags or from other text."
+        False, "Replace a vocabulary that was built with other flags or from other text."
     )
-    num_workers: int | None = option(
-        None,
-        **WORKERS,
-        help="Number of processes. Default: one per core, fewer for small inputs.",
-        rare=True,
+    num_workers: int | None = rare_option(
+        None, "Number of processes. Default: one per core, fewer for small inputs.", **WORKERS
     )
 
     def __post_init__(self) -> None:

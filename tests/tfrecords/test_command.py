@@ -296,10 +296,10 @@ def test_wrong_values_are_named_in_python_too():
 
     @dataclass(frozen=True)
     class Options(command.Options):
-        number: int = option(1, help="")
-        share: float | None = option(None, help="", at_least=0, at_most=1)
-        name: str | None = option(None, help="")
-        kind: str | None = option(None, help="", choices=("a", "b"))
+        number: int = option(1, "")
+        share: float | None = option(None, "", at_least=0, at_most=1)
+        name: str | None = option(None, "")
+        kind: str | None = option(None, "", choices=("a", "b"))
 
     assert Options(share=1).share == 1 and Options().kind is None
     for values, need in (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from tfrecords import command
-from tfrecords.command import option
+from tfrecords.command import option, rare_option
 from tfrecords.command_help import help_text, wrapped
 
 DOC = """Does it.
@@ -21,16 +21,16 @@ It also does that.
 
 @dataclass(frozen=True, kw_only=True)
 class Shared(command.Options):
-    seed: int = option(1, help="Seed. Another sentence.", rare=True, aliases=("random_seed",))
+    seed: int = rare_option(1, "Seed. Another sentence.", aliases=("random_seed",))
     output_dir: str = option(help="Folder.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Shared):
-    kind: str = option("a", help="Which. More about it. Default: see above.", choices=("a", "b"))
-    fast: bool = option(True, help="Hurry.")
-    slow: bool = option(False, help="Wait.")
-    number: int | None = option(None, help="How many " + "of these and " * 8 + "those.")
+    kind: str = option("a", "Which. More about it. Default: see above.", choices=("a", "b"))
+    fast: bool = option(True, "Hurry.")
+    slow: bool = option(False, "Wait.")
+    number: int | None = option(None, "How many " + "of these and " * 8 + "those.")
 
 
 @pytest.fixture(autouse=True)

@@ -48,11 +48,6 @@ def open_checkpoint(
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
         any_encoder: whether the encoder may have no layers of BERT.
         vocab_file: another vocabulary; the checkpoint's own may then be damaged.
-
-    Raises:
-        FileNotFoundError: there is no checkpoint, or no configuration.
-        ValueError: the checkpoint cannot be used; says why.
-        OSError: a file cannot be read.
     """
     path = local_path(path)
     with named_errors(f"cannot read {path}: download it first"):

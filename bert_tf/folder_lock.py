@@ -26,9 +26,6 @@ def locked(folder: str) -> Iterator[None]:
     operating system releases it when the process ends, for whatever reason. On network file systems
     with locks, such as NFS, it also keeps out processes on other machines. On `gs://`, nothing is
     locked. At the end, the file is removed, and so is the folder if it is empty.
-
-    Raises:
-        OSError: another process works in the folder, or it cannot be created.
     """
     if "://" in folder:
         yield

@@ -13,10 +13,6 @@ def read_json(path: str, advice: str = "download or copy it again") -> dict[str,
 
     Args:
         advice: what to do about a damaged file.
-
-    Raises:
-        ValueError: the file holds no JSON object.
-        OSError: the file cannot be read.
     """
     if not tf.io.gfile.exists(path):
         return {}

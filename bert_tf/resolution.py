@@ -55,10 +55,6 @@ def resolve_model(
         init: the initial checkpoint.
         mapping: grows the vocabulary of `init`.
         replace_vocab: take the first vocabulary in `vocabs`, whatever the other sources say.
-
-    Raises:
-        ValueError: sources contradict each other, or none states the configuration.
-        OSError: a file cannot be read.
     """
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
@@ -196,9 +192,6 @@ def agreed(
         what: the name of the value.
         values: source -> value, or None if the source does not state it.
         advice: what to do about a contradiction.
-
-    Raises:
-        ValueError: two sources contradict each other; names both.
     """
     stated = [(source, value) for source, value in values.items() if value is not None]
     for source, value in stated[1:]:
@@ -220,9 +213,6 @@ def agreed_casing(
         casings: source -> casing, or None if the source does not state it.
         vocab: the vocabulary, if it is known.
         path: the checkpoint or the vocabulary; None not to guess.
-
-    Raises:
-        ValueError: two sources contradict each other.
     """
     _, lower_case = agreed("do_lower_case", casings)
     if lower_case is None and path:
@@ -253,11 +243,6 @@ def flag_values(
     Args:
         vocab_file, do_lower_case, replace_vocab: the values of the flags.
         flag: the name of the flag that gave `vocab_file`.
-
-    Raises:
-        ValueError: the vocabulary is damaged or is not the one that tokenizer_config.json
-            describes, or a flag is missing.
-        OSError: a file cannot be read.
     """
     casings = {"--do_lower_case": do_lower_case}
     if not vocab_file:
@@ -286,9 +271,6 @@ def read_vocab_file(
     Args:
         vocab_file, do_lower_case: the values of the flags.
         flag: the name of the flag that gave `vocab_file`.
-
-    Raises:
-        ValueError, OSError: as `flag_values`; or two sources contradict each other.
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, flag=flag)
     _, lower_case = agreed("do_lower_case", casings)
@@ -311,10 +293,6 @@ def resolve_vocab(
 
     Returns:
         the vocabulary, and whether its text is lower-cased.
-
-    Raises:
-        ValueError: no source states the vocabulary, or two contradict each other.
-        OSError: the vocabulary cannot be read.
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:

@@ -31,10 +31,6 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
 
     Args:
         writes: whether the output folder is locked.
-
-    Raises:
-        ValueError: there is no such device.
-        OSError: another process works in the folder, or a worker was lost.
     """
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
@@ -46,11 +42,7 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
 
 
 def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
-    """Opens --init_checkpoint; returns None without one, or if the run resumes.
-
-    Raises:
-        ValueError, OSError: see `open_checkpoint`.
-    """
+    """Opens --init_checkpoint; returns None without one, or if the run resumes."""
     if not options.init_checkpoint or run.has_checkpoint:
         return None
     file = options.bert_config_file
@@ -88,11 +80,7 @@ class Session:
         run: Run,
         init: Checkpoint | None = None,
     ) -> Self:
-        """Opens what the flags name; `init` replaces --init_checkpoint.
-
-        Raises:
-            ValueError, OSError: a checkpoint or a mapping cannot be used.
-        """
+        """Opens what the flags name; `init` replaces --init_checkpoint."""
         mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
         return cls(options, strategy, run, init or open_init_checkpoint(options, run), mapping)
 
@@ -109,11 +97,7 @@ class Session:
     def resolve_model(
         self, vocabs: Mapping[str, Any] | None = None, casings: Mapping[str, Any] | None = None
     ) -> ModelSpec:
-        """Decides which model to train; `vocabs` and `casings` are those that data states.
-
-        Raises:
-            ValueError, OSError: see `resolution.resolve_model`.
-        """
+        """Decides which model to train; `vocabs` and `casings` are those that data states."""
         options = self.options
         given = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
         return resolve_model(

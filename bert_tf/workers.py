@@ -83,10 +83,6 @@ class Workers:
         Args:
             tasks: taken one by one, as workers become free.
             first: tasks that run before the others. Tasks may be added during the iteration.
-
-        Raises:
-            OSError: a worker died.
-            Exception: whatever a task raises.
         """
         rest = iter(tasks)
 

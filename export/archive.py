@@ -15,9 +15,6 @@ def write_archive(folder: str, path: str) -> None:
 
     Names in the archive are relative to the folder, which is its root, and sorted. There are no
     times, owners or links.
-
-    Raises:
-        OSError: a file cannot be read or written.
     """
     with (
         whole_file(path) as temporary,

@@ -46,9 +46,6 @@ def model_card(
         config: the configuration of its encoder; None if it has none.
         run: the run that trained it; None if nothing, or another program, trained it.
         converted_from: the checkpoint of another program that the weights come from.
-
-    Raises:
-        ValueError, OSError: a file of the run is damaged.
     """
     name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))

@@ -28,12 +28,7 @@ class Options(command.Options):
 
 
 def run(options: Options) -> None:
-    """Checks a SavedModel and prints a line for each point.
-
-    Raises:
-        ValueError: the folder holds no SavedModel of these kinds, or a point is wrong.
-        OSError: the SavedModel cannot be read.
-    """
+    """Checks a SavedModel and prints a line for each point."""
     from export.checks.examining import RESULTS, examine, open_subject
 
     subject, kind, points = open_subject(options.saved_model_dir)

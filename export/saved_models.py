@@ -45,10 +45,6 @@ def save_folder(
 
     Args:
         files: what else the folder holds, by name: text, or the records of a TFRecord file.
-
-    Raises:
-        ValueError: `path` exists and is not an empty folder.
-        OSError: the folder cannot be written.
     """
     with whole_folder(path) as temporary:
         tf.saved_model.save(trackable, temporary, signatures=signatures)

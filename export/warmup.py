@@ -72,11 +72,7 @@ def warmup_request(inputs: dict[str, tf.Tensor], signature: str = "serving_defau
 
 
 def parse_warmup_request(record: bytes) -> tuple[str, dict[str, tf.Tensor]]:
-    """Returns the signature and the inputs of a request.
-
-    Raises:
-        ValueError: the record is not a PredictionLog with a request to predict.
-    """
+    """Returns the signature and the inputs of a request."""
     try:
         log = _PredictionLog.FromString(record)
         request = log.predict_log.request

@@ -87,10 +87,6 @@ class Options:
         absent_flags: names that users of other programs know -> what to do instead.
         if_out_of_memory: what needs less memory.
         needs_tensorflow: whether the command computes anything.
-
-    Raises:
-        ValueError: a value has the wrong type, a number is out of range, a string is empty, not
-            UTF-8, not a choice or the name of a pipe; names the flag. Or Keras has another backend.
     """
 
     absent_flags: ClassVar[Mapping[str, str]] = {}
@@ -241,11 +237,7 @@ def _typed() -> str:
 
 
 def _parse(options_type: type) -> list[str]:
-    """Parses the command line, and returns the arguments that are not flags.
-
-    Raises:
-        ValueError: a flag is unknown, or has a value of another type.
-    """
+    """Parses the command line, and returns the arguments that are not flags."""
     try:
         extra = flags.FLAGS(sys.argv)[1:]
         logging.use_absl_handler()

@@ -99,11 +99,7 @@ class Layout:
         return ORIGINAL_NAMES.get(name, name) if self.original_names else name
 
     def parse(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses serialized records [B] into features [B, length] by our names, int32 or float32.
-
-        Raises:
-            tf.errors.InvalidArgumentError: a record has a different layout.
-        """
+        """Parses serialized records [B] into features [B, length] by name, int32 or float32."""
         description = {
             self.stored_name(name): tf.io.FixedLenFeature(
                 [length], tf.float32 if kind is float else tf.int64

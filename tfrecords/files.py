@@ -18,9 +18,6 @@ def named_errors(what: str) -> Iterator[None]:
 
     Args:
         what: what fails, such as "cannot read vocab.txt".
-
-    Raises:
-        OSError: TensorFlow raised an error.
     """
     try:
         yield
@@ -29,10 +26,6 @@ def named_errors(what: str) -> Iterator[None]:
 
 
 def read_file(path: str) -> bytes:
-    """Returns the content of a file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Returns the content of a file."""
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
         return file.read()

@@ -19,10 +19,6 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
         patterns: as for `match_files`.
         allow_empty: whether some files, though not all, may be empty.
         flag: the flag with this value, for errors.
-
-    Raises:
-        ValueError: a name or glob matches nothing, or a file is empty, unreadable, no regular file
-            or named twice.
     """
     try:
         files = [file for _, matches in match_files(patterns) for file in matches]
@@ -41,9 +37,6 @@ def match_files(patterns: str) -> list[tuple[str, list[str]]]:
     """Returns each name or glob of a comma-separated list with the files that it matches, sorted.
 
     Globs do not match manifests. Names of existing files may contain commas.
-
-    Raises:
-        ValueError: a name or glob matches nothing.
     """
     if tf.io.gfile.exists(patterns):
         return [(patterns, [patterns])]
@@ -73,9 +66,6 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
         patterns: as for `match_files`.
         files: the sizes in bytes of the files that they match, by path.
         manifests: the manifests beside these files, by path.
-
-    Raises:
-        ValueError: names the files.
     """
     found = {(manifest_path(file), os.path.basename(file)): file for file in files}
     # Python writes [!a] where TensorFlow also understands [^a].

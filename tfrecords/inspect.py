@@ -35,12 +35,7 @@ class Options(command.Options):
 
 
 def run(options: Options) -> None:
-    """Inspects the files and prints the results on standard output.
-
-    Raises:
-        ValueError: there are problems; the BAD lines on standard output say which.
-        OSError: a file cannot be read.
-    """
+    """Inspects the files and prints the results on standard output."""
     from tfrecords import inspection
     from tfrecords.casing import warn_about_casing
     from tfrecords.input_files import expand_files

@@ -56,12 +56,7 @@ class _BadFile(Exception):
 
 
 def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict]:
-    """Returns the given manifest, or else all manifests beside the files, by path.
-
-    Raises:
-        ValueError: a manifest is damaged.
-        OSError: a manifest cannot be read.
-    """
+    """Returns the given manifest, or else all manifests beside the files, by path."""
     if manifest:
         return {manifest: read_manifest(manifest)}
     return manifests_beside(files)
@@ -70,12 +65,7 @@ def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict
 def find_vocabulary(
     vocab_file: str | None, manifests: Mapping[str, dict]
 ) -> tuple[Vocabulary, str] | None:
-    """Returns the vocabulary of the file, or else of the first manifest with one, and its source.
-
-    Raises:
-        ValueError: the vocabulary is damaged.
-        OSError: the file cannot be read.
-    """
+    """Returns the vocabulary of the file, or of the first manifest with one, and its source."""
     if vocab_file:
         return load_vocab(vocab_file), vocab_file
     for path, manifest in manifests.items():
@@ -199,11 +189,7 @@ def _first_layout(file: str) -> Layout:
 def _checked_batches(
     file: str, layout: Layout, vocab: Vocabulary | None
 ) -> Iterator[tuple[Batch, int]]:
-    """Yields all records of a file in batches, and the bytes that each batch takes in the file.
-
-    Raises:
-        _BadFile: a record or the file is bad.
-    """
+    """Yields all records of a file in batches, and the bytes that each batch takes in the file."""
     compression = compression_of(file)
     consumed = done = 0
     try:
@@ -258,11 +244,7 @@ def _rows(batch: Batch, count: int) -> list[dict[str, np.ndarray]]:
 
 
 def _check_entry(file: str, count: int, entry: dict | None) -> None:
-    """Compares a file with its entry in the manifest.
-
-    Raises:
-        _BadFile: they differ, or there is no entry.
-    """
+    """Compares a file with its entry in the manifest."""
     if entry is None:
         raise _BadFile(": not in the manifest")
     actual = shard_entry(file, count)

@@ -57,11 +57,7 @@ def unfinished_path(shard: str) -> str:
 
 
 def write_manifest(path: str, manifest: dict) -> None:
-    """Writes a manifest atomically. Equal manifests give equal bytes.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes a manifest atomically. Equal manifests give equal bytes."""
     text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False)
     atomic_write(path, f"{text}\n")
 
@@ -95,22 +91,13 @@ def read_manifest(path: str) -> dict:
 
 
 def find_manifests(files: Iterable[str]) -> dict[str, dict]:
-    """Returns the manifests beside shards, by path; each is read once.
-
-    Raises:
-        ValueError: a manifest is damaged.
-        OSError: a manifest cannot be read.
-    """
+    """Returns the manifests beside shards, by path; each is read once."""
     paths = dict.fromkeys(map(manifest_path, files))
     return {path: read_manifest(path) for path in paths if tf.io.gfile.exists(path)}
 
 
 def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:
-    """Returns the vocabulary in a manifest, or None if it has none.
-
-    Raises:
-        ValueError: the vocabulary is damaged; names `path`, the manifest's file.
-    """
+    """Returns the vocabulary in a manifest, or None if it has none."""
     if "vocabulary" not in manifest:
         return None
     try:
@@ -121,11 +108,7 @@ def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:
 
 
 def shard_entry(path: str, records: int) -> dict:
-    """Returns the manifest's entry for a finished shard with `records` records.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Returns the manifest's entry for a finished shard with `records` records."""
     # Before the size is looked up, so that a missing file is an OSError.
     digest = file_sha256(path)
     return {
@@ -146,9 +129,6 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
 
     Args:
         on_read: called with the number of bytes of each block read.
-
-    Raises:
-        OSError: the file cannot be read.
     """
     digest = hashlib.sha256()
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:

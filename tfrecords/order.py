@@ -44,11 +44,6 @@ def training_records(
         part: as for `records_in_order`.
         first_record: how many records to skip at the start. Whole epochs are skipped without
             reading them, given the number of records; files without a manifest are counted.
-
-    Raises:
-        ValueError: the part has no records.
-        tf.errors.DataLossError: a file is damaged. Raised at once if its records are counted, else
-            while reading.
     """
     return _epochs(files, seed, part, first_record, open_records)
 
@@ -75,9 +70,6 @@ def count_records(files: Sequence[str]) -> list[int]:
     """Returns the number of records of each file, from its manifest or by reading it.
 
     The manifest is used only if it lists the file with its current size.
-
-    Raises:
-        tf.errors.DataLossError: a file is damaged.
     """
     listed = {path: _listed_counts(path) for path in set(map(manifest_path, files))}
     counts = []

@@ -45,12 +45,6 @@ def check_files(records: RecordSet) -> bool:
 
     Returns:
         whether the records are dynamic, that is, must be masked while reading.
-
-    Raises:
-        ValueError: a file is not a TFRecord file or has no records, or its first record has
-            unexpected lengths, ids outside the vocabulary, or a layout different from the first
-            file's.
-        OSError: a file cannot be read.
     """
     layout = None
     firsts = first_records(records.files)
@@ -77,11 +71,7 @@ def check_files(records: RecordSet) -> bool:
 
 @tf.autograph.experimental.do_not_convert
 def sample_batch(records: RecordSet) -> dict[str, np.ndarray]:
-    """Returns the features [N, length] of the first records of the first few files.
-
-    Raises:
-        tf.errors.OpError: a file is damaged, or a record invalid; see `explain_bad_record`.
-    """
+    """Returns the features [N, length] of the first records of the first few files."""
     files = list(records.files[:_SAMPLE_FILES])
     sources = tf.data.Dataset.from_tensor_slices((files, [compression_of(file) for file in files]))
     serialized = sources.flat_map(lambda *source: open_records(*source).take(_SAMPLE_RECORDS))

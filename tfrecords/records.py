@@ -34,9 +34,6 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
     """Yields the first serialized record of each file, b"" for a file without records.
 
     Making a dataset takes milliseconds, so one reads all files.
-
-    Raises:
-        tf.errors.OpError: the next file cannot be read.
     """
     compressions = [compression_of(file) for file in files]
 
@@ -50,11 +47,7 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
 
 
 def serialized_records(file: str) -> Iterator[bytes]:
-    """Returns an iterator over the serialized records of a file.
-
-    Raises:
-        tf.errors.OpError: the file cannot be opened or, while reading, is damaged.
-    """
+    """Returns an iterator over the serialized records of a file."""
     return open_records(file, compression_of(file)).as_numpy_iterator()
 
 

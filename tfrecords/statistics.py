@@ -141,12 +141,7 @@ class RecordStatistics:
         return lines
 
     def plot(self, path: str) -> None:
-        """Writes a figure of lengths, fill and masked positions; the extension sets the format.
-
-        Raises:
-            ValueError: the extension is not that of an image format.
-            OSError: the file cannot be written.
-        """
+        """Writes a figure of lengths, fill and masked positions; the extension sets the format."""
         # Imported here because it takes half a second and few runs plot.
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

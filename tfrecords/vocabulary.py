@@ -193,12 +193,7 @@ def load_vocab(path: str) -> Vocabulary:
 
 
 def read_lines(path: str) -> list[str]:
-    """Reads the lines of a vocab.txt up to their LF, without a byte order mark.
-
-    Raises:
-        ValueError: the file is not UTF-8.
-        OSError: the file cannot be read.
-    """
+    """Reads the lines of a vocab.txt up to their LF, without a byte order mark."""
     what = f"cannot read the vocabulary {path}"
     with named_errors(what), tf.io.gfile.GFile(path, "rb") as file:
         data = file.read()
@@ -212,11 +207,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:
-    """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it."""
     atomic_write(path, vocab.text)
 
 

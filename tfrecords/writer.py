@@ -18,9 +18,6 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
     Args:
         path: the file to write. Its folder is created if necessary.
         temporary: name of the temporary file; by default one of this process only.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     # In the same folder, because a rename is atomic only within a file system.
     temporary = temporary or f"{path}.tmp-{os.getpid()}"
@@ -36,11 +33,7 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
 
 
 def make_folder(path: str) -> None:
-    """Creates a folder and its parents if they do not exist.
-
-    Raises:
-        OSError: the folder cannot be created, or a file has its name.
-    """
+    """Creates a folder and its parents if they do not exist."""
     with named_errors(f"cannot create the folder {path}"):
         tf.io.gfile.makedirs(path)
 
@@ -115,9 +108,6 @@ def join_files(parts: Sequence[str], path: str) -> None:
     """Concatenates the files `parts` into `path` atomically.
 
     Concatenated TFRecord files, even compressed ones, are a valid TFRecord file.
-
-    Raises:
-        OSError: a part cannot be read or `path` cannot be written.
     """
     # A fixed name, so that the next run overwrites what a killed run left behind.
     with (
@@ -136,10 +126,6 @@ def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
     Args:
         files: the output files.
         inputs: the input files.
-
-    Raises:
-        ValueError: an output file is also an input file, is named twice or is a directory, or there
-            are no output files.
     """
     if not files:
         raise ValueError("--output_file names no file: give it a name")

@@ -37,9 +37,6 @@ def evaluate_entities(
         options: the flags of the finished run, whose records are dynamic.
         lexicon_file: the phrases that the records were created with.
         output_dir: the folder for `entities.json`, which holds the results.
-
-    Raises:
-        ValueError: the records hold no such phrase.
     """
     spec = Run(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())

@@ -100,11 +100,7 @@ def _sized(name: str, *scores: float) -> Row:
 
 
 def parse_size(name: str) -> tuple[int, int, int]:
-    """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states.
-
-    Raises:
-        ValueError: the name has another form, or the width is not a multiple of the heads.
-    """
+    """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states."""
     match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
     if not match:
         raise ValueError(f"{name} is not a size: write layers, width and heads as L-2_H-128_A-2")
@@ -210,11 +206,7 @@ GRIDS = {
 
 
 def select_rows(grid: str, names: str | None) -> tuple[Row, ...]:
-    """Returns the rows that --rows names, by default all.
-
-    Raises:
-        ValueError: there is no such row.
-    """
+    """Returns the rows that --rows names, by default all."""
     rows = GRIDS[grid].rows
     if not names:
         return rows

@@ -58,11 +58,7 @@ class RowPlan:
 
 
 def make_plan(options: AblationOptions) -> list[RowPlan]:
-    """Plans all rows; writes nothing but the configurations of their encoders.
-
-    Raises:
-        ValueError, OSError: records, tasks or sizes do not suit, or a row does not fit into memory.
-    """
+    """Plans all rows; writes nothing but the configurations of their encoders."""
     named = name_records(options)
     _check_kind(options, named)
     spec = _resolve_spec(options, named)

@@ -23,9 +23,6 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
 
     Returns:
         the scores by column, in the units of the papers: accuracies and F1 in percent.
-
-    Raises:
-        ValueError: a file is damaged.
     """
     run, scores = plan.pretraining, {}
     evaluation = read_results(f"{run.output_dir}/{EVAL_RESULTS}")

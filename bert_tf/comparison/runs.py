@@ -112,10 +112,6 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
 
     Returns:
         the groups of finished runs, and the folders of unfinished runs.
-
-    Raises:
-        ValueError: there are no finished runs, or a file is damaged.
-        OSError: a file cannot be read.
     """
     groups: dict[tuple, list[Run]] = {}
     unfinished = []

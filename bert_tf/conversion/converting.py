@@ -71,12 +71,7 @@ _TARGETS = {
 
 
 def convert(options: ConversionOptions) -> None:
-    """Converts a checkpoint and prints a report.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and what to do; nothing is
-            written.
-    """
+    """Converts a checkpoint and prints a report."""
     check_new_folder(options.output_dir)
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)

@@ -29,12 +29,7 @@ COMPRESSED_READ_BYTES = 2**16
 
 
 def read_content(file: str) -> Iterator[bytes]:
-    """Yields the decompressed content of a file in parts.
-
-    Raises:
-        OSError: the file cannot be read, is damaged or truncated, or needs a library that is not
-            installed.
-    """
+    """Yields the decompressed content of a file in parts."""
     with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
         head = stream.read(COMPRESSED_READ_BYTES)
         compression = _detect(head, file)
@@ -47,9 +42,6 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     """Returns the total size of the files' content.
 
     The size is exact for plain files and extrapolated from the beginning for compressed ones.
-
-    Raises:
-        OSError: a file cannot be read or is damaged.
     """
     total = 0.0
     for file in files:

@@ -15,9 +15,6 @@ class Layout:
             out.
         unwrap: whether to join the lines of paragraphs, which are broken at a fixed width.
         json_field: the field of JSON lines that holds a document.
-
-    Raises:
-        ValueError: `document_separator` is not a valid regular expression.
     """
 
     document_separator: str = "blank_line"

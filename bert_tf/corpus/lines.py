@@ -18,9 +18,6 @@ def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[
         kind: "text" or "json", as in a `Block`.
         file: the name of the file, for errors.
         layout: what a document is.
-
-    Raises:
-        ValueError: a JSON line has no field `layout.json_field`, or the field is not a string.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):

@@ -45,9 +45,6 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
         text: one or more paragraphs. A blank line always ends a sentence, a single line break does
             not.
         language: an ISO 639 code, such as "de".
-
-    Raises:
-        ValueError: the language is not known.
     """
     check_language(language)
     sentences = (" ".join(sentence.split()) for sentence in sentencex.segment(language, text))

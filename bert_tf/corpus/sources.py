@@ -52,11 +52,7 @@ def is_json(file: str) -> bool:
 
 
 def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
-    """Groups consecutive files: small ones up to `min_bytes` on disk together, large ones alone.
-
-    Raises:
-        OSError: a file does not exist.
-    """
+    """Groups consecutive files: small ones up to `min_bytes` on disk together, large ones alone."""
     groups: list[list[str]] = []
     room = 0
     for file in files:
@@ -83,10 +79,6 @@ def read_blocks(
         files: names of files.
         block_bytes: the size of a block.
         layout: what a document is in plain text; None to end blocks of text at any line.
-
-    Raises:
-        OSError: a file cannot be read, is damaged, or needs a library that is not installed.
-        ValueError: a file is UTF-16 or UTF-32.
     """
     cutter: _BlockCutter | None = None
     for file in files:
@@ -108,9 +100,6 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
     Args:
         name, data_dir: as for `read_tfds_texts`.
         block_bytes: as for `read_blocks`.
-
-    Raises:
-        ValueError: there is no such dataset or split, or it has no string feature "text".
     """
     cutter = _BlockCutter("json", block_bytes)
     cutter.begin_file(f"TFDS {name}")
@@ -215,12 +204,7 @@ def _end_of_line(data: bytes, start: int) -> int | None:
 
 
 def checked_content(file: str) -> Iterator[bytes]:
-    """Yields the decompressed content of a text file in parts, without a byte order mark.
-
-    Raises:
-        ValueError: the file is UTF-16 or UTF-32.
-        OSError: as for `read_content`.
-    """
+    """Yields the decompressed content of a text file in parts, without a byte order mark."""
     head, parts = b"", read_content(file)
     for part in parts:
         head += part

@@ -17,10 +17,6 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
         name: a dataset such as "wikipedia/20230601.en", optionally followed by ":" and a split.
             The default is all of "train".
         data_dir: TFDS's data folder. A missing dataset is downloaded and prepared.
-
-    Raises:
-        ValueError: there is no such dataset or split, or it has no string feature "text".
-        OSError: the dataset cannot be downloaded.
     """
     # The import takes half a second and few runs need it.
     import tensorflow_datasets as tfds
@@ -46,11 +42,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
 
 
 def prepare(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
-    """Downloads and prepares a TFDS dataset unless it is there.
-
-    Raises:
-        OSError: none of the hosts of its files answers.
-    """
+    """Downloads and prepares a TFDS dataset unless it is there."""
     if builder.is_prepared():
         return
     import tensorflow_datasets as tfds

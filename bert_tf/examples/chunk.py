@@ -44,11 +44,7 @@ def join_chunks(first: Chunk, second: Chunk) -> Chunk:
 
 
 def save_chunk(path: str, chunk: Chunk) -> None:
-    """Writes a chunk atomically, in about two bytes per token.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes a chunk atomically, in about two bytes per token."""
     file = io.BytesIO()
     np.savez(
         file,
@@ -61,11 +57,7 @@ def save_chunk(path: str, chunk: Chunk) -> None:
 
 
 def load_chunk(path: str) -> Chunk:
-    """Reads a chunk that `save_chunk` wrote.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Reads a chunk that `save_chunk` wrote."""
     with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as arrays:
         token_ids = arrays["pieces"].astype(np.int32)
         return Chunk(

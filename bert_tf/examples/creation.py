@@ -43,11 +43,7 @@ from tfrecords.progress import say
 
 
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
-    """Creates the files and prints statistics; with --dry_run, only prints an estimate.
-
-    Raises:
-        ValueError, OSError: one line that names the flag or file and says what to do.
-    """
+    """Creates the files and prints statistics; with --dry_run, only prints an estimate."""
     job = make_job(options)
     warn_about_casing(job.examples.vocab, job.text.lower_case, options.vocab_file)
     num_workers = num_processes(options.num_workers, useful_workers(job))
@@ -72,12 +68,6 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
         job: what to create.
         runner: runs the steps.
         overwrite: whether to replace files of another job.
-
-    Raises:
-        ValueError: existing files were created with other settings or from other input, and the
-            message names the difference; or the text yields no examples, and no new files are left
-            behind.
-        OSError: an input cannot be read, or a file cannot be written. The same call then resumes.
     """
     folder = WorkFolder.beside(job.output_files[0])
     with folder.locked():

@@ -34,9 +34,6 @@ class TextSettings:
         segmenter: a function whose words replace the tokenizer's words as units of masking; see
             `segmenter.load_segmenter`.
         lexicon: phrases, each of which is one unit of masking. The longest match wins.
-
-    Raises:
-        ValueError: there is no such segmenter or language.
     """
 
     lower_case: bool = True
@@ -104,10 +101,6 @@ def make_chunk(
     In plain text, `settings.layout` says what a document is, and a line is a sentence, or a
     paragraph with `split_sentences`. In JSON lines, each string is a document. Lines end with LF or
     CRLF. Bytes that are not valid UTF-8 are dropped and counted.
-
-    Raises:
-        ValueError: a JSON line holds no text, or the segmenter returns words that are not in the
-            text.
     """
     counts = TextCounts(bytes=len(block.data))
     sentences: list[bytes] = []

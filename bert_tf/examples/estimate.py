@@ -25,10 +25,6 @@ def estimate(job: Job, num_workers: int) -> str:
     """Describes the time and disk space that a job would take. Writes nothing.
 
     Tokenizes up to eight blocks, from files all over the input, and makes one pass over them.
-
-    Raises:
-        ValueError: the sample holds no text.
-        OSError: an input cannot be read.
     """
     chunks, text, tokenizing = _tokenize(job)
     started = time.process_time()

@@ -101,12 +101,7 @@ class Job:
 
 
 def make_job(options: DataOptions) -> Job:
-    """Resolves the flags into a job.
-
-    Raises:
-        ValueError: a flag has a bad value, contradicts another or has no effect.
-        OSError: a file cannot be read.
-    """
+    """Resolves the flags into a job."""
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")
     masking = _resolve_masking(options)

@@ -102,12 +102,7 @@ def load_lexicon(phrases: tuple[str, ...], tokenizer: WordPieceTokenizer) -> Lex
 
 
 def read_phrases(file: str) -> tuple[str, ...]:
-    """Reads a file with one phrase per line.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file holds no phrase, or bytes that are not UTF-8.
-    """
+    """Reads a file with one phrase per line."""
     content, invalid = decode(b"".join(checked_content(file)))
     if invalid:
         raise ValueError(f"the lexicon {file} has {invalid:,} lines that are not UTF-8")

@@ -23,9 +23,6 @@ def describe_job(job: Job, folder: WorkFolder) -> dict:
     """Returns what identifies a job: version, settings, and checksums of the input files.
 
     Files whose size and modification time match those that an earlier run recorded are not read.
-
-    Raises:
-        OSError: an input cannot be read.
     """
     recorded: dict[str, dict] = {}
     for description in (read_json(manifest_path(job.output_files[0])), folder.read_job()):
@@ -43,9 +40,6 @@ def restore_finished(
 
     Keeps the state of an unfinished run of the same job, restores that of a finished run whose
     files are partly missing, and clears anything else.
-
-    Raises:
-        ValueError: the state or the output belongs to another job, and `overwrite` is False.
     """
     unfinished = folder.read_job()
     if _is_same(unfinished, description):

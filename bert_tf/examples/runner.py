@@ -74,9 +74,6 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
         name: "local", or the name of a runner of Apache Beam, for a `BeamRunner` instead.
         num_workers: processes of the local runner.
         beam_options: further Beam options, as on its command line.
-
-    Raises:
-        ValueError: Beam is not installed.
     """
     if name == "local":
         with Workers(num_workers) as workers:

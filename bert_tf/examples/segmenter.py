@@ -18,9 +18,6 @@ def load_segmenter(name: str) -> Segmenter:
     Args:
         name: "whitespace" for text that is already segmented, or "module:function", such as
             "jieba:lcut".
-
-    Raises:
-        ValueError: there is no such module or function.
     """
     if name == "whitespace":
         return str.split
@@ -50,9 +47,6 @@ def tokenize_words(
 
     Returns:
         ids [T] int32, the first token of each line [B + 1] int64, unit starts [T] bool.
-
-    Raises:
-        ValueError: the segmenter fails, or returns no words or words that are not in the text.
     """
     segmenter = load_segmenter(name)
     ids, token_starts, _ = tokenizer.tokenize_with_offsets(lines)

@@ -25,11 +25,7 @@ from tfrecords.writer import join_files, write_records
 
 
 def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, Block]]:
-    """Yields the blocks of an input group that have not been tokenized yet, and their names.
-
-    Raises:
-        OSError: an input cannot be read.
-    """
+    """Yields the blocks of an input group that have not been tokenized yet, and their names."""
     if job.tfds:
         blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
     else:
@@ -98,11 +94,7 @@ def make_pass(
 
 
 def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
-    """Joins the parts of a shard into its output file, and removes them.
-
-    Raises:
-        ValueError: the shard would be empty.
-    """
+    """Joins the parts of a shard into its output file, and removes them."""
     shard = parts[0].shard
     if not folder.shard_entry(shard):
         finished = [folder.part_counts(part) for part in parts]

@@ -57,12 +57,7 @@ class WorkFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Creates the folder and keeps other jobs out of it; see `folder_lock.locked`.
-
-        Raises:
-            ValueError: something else has the name of the folder.
-            OSError: another process works in the folder, or it cannot be created.
-        """
+        """Creates the folder and keeps other jobs out of it; see `folder_lock.locked`."""
         self._check_name()
         with locked(self.path):
             yield

@@ -23,9 +23,6 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
         value: "balanced", or `label=weight` separated by commas; other classes weigh 1.
         labels: the names of the classes.
         targets: the classes of the training examples, int [N].
-
-    Raises:
-        ValueError: a label or a weight is wrong, or a label occurs twice.
     """
     if value != BALANCED:
         # A label may hold commas, a weight none.

@@ -73,10 +73,6 @@ def find_columns(
     Returns:
         the names of the columns as the file spells them. If the table has no labels, `labels` holds
         the names that their columns would have.
-
-    Raises:
-        ValueError: a column cannot be found; the message lists the columns, and names the flag that
-            states the right one.
     """
     if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)} - {*(wanted.text or "")}:
         raise ValueError(

@@ -121,9 +121,6 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
 
     If `labels` are classes, int [N], it holds out about a tenth of every class; see
     `choose_held_out`.
-
-    Raises:
-        ValueError: every example is the only one of its class.
     """
     labels, groups = examples.targets.get("labels"), np.zeros(len(examples), np.int32)
     only = np.zeros(len(examples), bool)
@@ -157,9 +154,6 @@ def choose_held_out(
 
     Returns:
         whether each example was chosen, bool [N], and notes on their number.
-
-    Raises:
-        ValueError: none can be chosen.
     """
     random = np.random.default_rng(seed)
     found, sizes = np.unique(groups[~only], return_counts=True)

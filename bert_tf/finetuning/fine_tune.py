@@ -131,11 +131,7 @@ def _fine_tune(
 
 
 def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
-    """Checks that the data of a finished run has not changed.
-
-    Raises:
-        ValueError: see `check_same_data`.
-    """
+    """Checks that the data of a finished run has not changed."""
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
@@ -147,11 +143,7 @@ def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
 
 
 def _open_trained(run: Run, init: Checkpoint | None) -> Checkpoint:
-    """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
-
-    Raises:
-        ValueError: neither has a head.
-    """
+    """Opens the weights to evaluate: the best of the run in the output folder, or `init`."""
     if run.best.has_checkpoint:
         return open_checkpoint(run.best.path, any_encoder=True)
     if several := run.best_of_several():
@@ -236,11 +228,7 @@ def load_evaluator(
 
 
 def model_spec(session: Session) -> ModelSpec:
-    """Returns the encoder's configuration with its vocabulary and casing.
-
-    Raises:
-        ValueError, OSError: see `resolve_model`; also if vocabulary, casing or encoder are unknown.
-    """
+    """Returns the encoder's configuration with its vocabulary and casing."""
     options = session.options
     if session.mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")

@@ -42,11 +42,6 @@ def open_fine_tuned(
             more than this. Default: that of the run; for a model of another program, every question
             gets an answer.
         vocab_file: see `open_checkpoint`.
-
-    Raises:
-        ValueError: the folder holds something else, or a run without weights; or `pairs` or
-            `threshold` does not suit the model.
-        OSError: a file cannot be read.
     """
     folder = Run(path)
     if "task" in folder.flags:

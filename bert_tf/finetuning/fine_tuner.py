@@ -37,9 +37,6 @@ class FineTuner:
         session: the flags, the devices and what the run starts from.
         training: what to train.
         splits: "train" and the splits that are evaluated.
-
-    Raises:
-        ValueError: there are too few examples for one step, or --class_weights is wrong.
     """
 
     def __init__(

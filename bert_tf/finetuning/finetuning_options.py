@@ -281,11 +281,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         return self.grid or self.num_seeds > 1
 
     def num_train_steps(self, num_examples: int) -> int:
-        """Returns the number of steps for this number of training examples.
-
-        Raises:
-            ValueError: it would be 0.
-        """
+        """Returns the number of steps for this number of training examples."""
         steps = int(num_examples * self.num_train_epochs / self.train_batch_size)
         if steps < 1:
             raise ValueError(
@@ -297,11 +293,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
 
 def check_task_flags(options: TaskOptions, flags: tuple[str, ...]) -> None:
-    """Checks that only flags are set which the task reads.
-
-    Raises:
-        ValueError: another one is set.
-    """
+    """Checks that only flags are set which the task reads."""
     for field in dataclasses.fields(TaskOptions):
         if getattr(options, field.name) != field.default and field.name not in flags:
             raise ValueError(f"--{field.name} has no effect with --task={options.task}: omit it")

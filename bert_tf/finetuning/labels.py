@@ -45,11 +45,7 @@ def is_empty(value: Any) -> bool:
 
 
 def check_label(table: Table, row: int, value: Any) -> None:
-    """Checks that a row has a label.
-
-    Raises:
-        ValueError: it has none; the message names the line.
-    """
+    """Checks that a row has a label."""
     if is_empty(value):
         raise ValueError(
             f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
@@ -58,12 +54,7 @@ def check_label(table: Table, row: int, value: Any) -> None:
 
 
 def read_single(table: Table, column: str) -> list[tuple[str]]:
-    """Returns the class of each row.
-
-    Raises:
-        ValueError: a cell is empty or holds something else, or all hold lists; the message names
-            the line.
-    """
+    """Returns the class of each row."""
     values = table.column(column)
     rows = [(_class_name(table, row, value),) for row, value in enumerate(values)]
     lists = [
@@ -78,11 +69,7 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
 
 
 def read_several(table: Table, column: str, separator: str) -> list[tuple[str, ...]]:
-    """Returns the classes of each row, from lists or from strings with a separator.
-
-    Raises:
-        ValueError: a cell holds something else; the message names the line.
-    """
+    """Returns the classes of each row, from lists or from strings with a separator."""
     rows = []
     for row, value in enumerate(table.column(column)):
         items = value if isinstance(value, list) else [] if value is None else [value]
@@ -107,9 +94,6 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
 
     Args:
         separator: that of the flag; None for the default, a comma.
-
-    Raises:
-        ValueError: they seem to be; with a flag, this is a warning.
     """
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
     if not (found := other_separator(cells, separator or ",")):
@@ -132,9 +116,6 @@ def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...
 
     Args:
         kind: "word" or "tag".
-
-    Raises:
-        ValueError: the cell holds something else; the message names the line.
     """
     values = table.columns[column][row]
     if isinstance(values, str):
@@ -178,9 +159,6 @@ def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> li
 
     Args:
         names: the names of the classes.
-
-    Raises:
-        ValueError: a cell holds something else; the message names the line.
     """
     cells = [table.column(column) for column in columns]
     return [
@@ -194,21 +172,13 @@ def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> li
 
 
 def read_numbers(table: Table, column: str) -> np.ndarray:
-    """Returns the numbers of a column, float64 [N].
-
-    Raises:
-        ValueError: a cell holds something else; the message names the line.
-    """
+    """Returns the numbers of a column, float64 [N]."""
     values = table.column(column)
     return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float64)
 
 
 def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
-    """Returns the mean and standard deviation of the numbers in a training file.
-
-    Raises:
-        ValueError: the model could not learn the numbers; the message names the column.
-    """
+    """Returns the mean and standard deviation of the numbers in a training file."""
     mean, deviation = float(values.mean()), float(values.std())
     if not deviation:
         raise ValueError(
@@ -233,9 +203,6 @@ def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[
     """Returns the id of each row, "" if it has none, and notes on repeated ids.
 
     Without a column of ids, the ids are None.
-
-    Raises:
-        ValueError: an id is not UTF-8; the message names the line.
     """
     if column is None:
         return None, ()
@@ -276,11 +243,7 @@ def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
 def class_indices(
     table: Table, rows: Sequence[tuple[str, ...]], labels: Sequence[str]
 ) -> list[list[int]]:
-    """Returns the classes of each row as indices in `labels`.
-
-    Raises:
-        ValueError: a row has a class that is not one of `labels`; the message names the line.
-    """
+    """Returns the classes of each row as indices in `labels`."""
     # A model may have been trained with decomposed names.
     indices = {class_name(name): index for index, name in enumerate(labels)}
     for row, names in enumerate(rows):

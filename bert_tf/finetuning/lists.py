@@ -54,9 +54,6 @@ def parse_list(text: str) -> list | None:
     """Returns the items of a JSON list, or of a Python list, tuple or set, in quotes or not.
 
     Returns None if the text does not start like a list.
-
-    Raises:
-        ValueError: it starts like a list, but is not one.
     """
     text = text.strip()
     inside = text[1:-1].strip()

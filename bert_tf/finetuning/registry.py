@@ -27,11 +27,7 @@ _OTHER_NAMES = {"conll2003": "ner"}
 
 
 def task_name(name: str) -> str:
-    """Returns the name of a task that is given in any case and with or without hyphens.
-
-    Raises:
-        ValueError: there is no such task.
-    """
+    """Returns the name of a task that is given in any case and with or without hyphens."""
     key = name.lower().replace("-", "")
     key = _OTHER_NAMES.get(key, key)
     if key not in TASKS.keys() | MAKERS.keys():
@@ -50,9 +46,6 @@ def with_length(
     Args:
         name: the name of the task.
         config: the model, if it is known; says if the default is shorter because of it.
-
-    Raises:
-        ValueError: the given length is more than the model takes.
     """
     length = options.max_seq_length or default_length(name, config)
     if config:
@@ -94,20 +87,12 @@ def _official(task: Task, head: Head | None) -> Task:
 
 
 def task_of_run(run: Run) -> Task:
-    """Creates the task of a fine-tuning run from its flags and its head.
-
-    Raises:
-        ValueError: the folder holds no fine-tuning run of a registered task.
-    """
+    """Creates the task of a fine-tuning run from its flags and its head."""
     return make_task(options_of_run(run), run.head)
 
 
 def options_of_run(run: Run) -> FineTuningOptions:
-    """Returns the flags of a fine-tuning run.
-
-    Raises:
-        ValueError: the folder holds no fine-tuning run.
-    """
+    """Returns the flags of a fine-tuning run."""
     flags = run.flags
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")

@@ -40,9 +40,6 @@ def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
 
     Training and dev data are those of the training run if no flag says where others are. Returns
     `options` unchanged to train, or if there is no run.
-
-    Raises:
-        ValueError: a flag contradicts the run.
     """
     saved = run.flags
     if options.do_train or run.finished is None:
@@ -75,11 +72,7 @@ def with_values_of(
 
 
 def check_resumable(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether the run in the output folder took all its steps.
-
-    Raises:
-        ValueError: the folder holds something else, or a run with different flags.
-    """
+    """Returns whether the run in the output folder took all its steps."""
     if run.finished is None:
         if tf.io.gfile.isdir(run.path) and _names(run.path) - {LOCK, PRECOMPUTED}:
             raise ValueError(
@@ -126,11 +119,7 @@ def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
 
 
 def check_same_data(run: Run, checksums: Mapping[str, int]) -> None:
-    """Checks that splits hold the examples that a run began with, given their `data_checksums`.
-
-    Raises:
-        ValueError: they are others.
-    """
+    """Checks that splits hold the examples that a run began with, given their `data_checksums`."""
     before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
     then, now = (
         {f"the {name} examples": {"crc32": x[name]} for name in checksums if name in before}

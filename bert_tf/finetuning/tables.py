@@ -91,13 +91,7 @@ class Table:
 
 
 def read_file(path: str) -> bytes:
-    """Returns the decompressed content of a file, without its UTF-8 byte order mark if any.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        OSError: it cannot be read.
-        ValueError: it is UTF-16 or UTF-32.
-    """
+    """Returns the decompressed content of a file, without its UTF-8 byte order mark if any."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
     return b"".join(checked_content(path))
@@ -343,11 +337,7 @@ def _parse(path: str, line: int, text: str) -> Any:
 
 
 def parse_json(line: str) -> Any:
-    """Returns the value of a line of JSON; NaN is None.
-
-    Raises:
-        ValueError: it is not JSON, or names a key twice.
-    """
+    """Returns the value of a line of JSON; NaN is None."""
     return json.loads(line, object_pairs_hook=_object, parse_constant=_missing)
 
 

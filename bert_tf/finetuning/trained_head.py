@@ -25,11 +25,6 @@ def load_task_model(
 
     Args:
         allow_non_finite: whether NaN and infinity are a warning instead of an error.
-
-    Raises:
-        ValueError: a weight is missing from the checkpoint, has another shape there, or is not
-            finite.
-        OSError: the checkpoint is damaged.
     """
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
@@ -46,9 +41,6 @@ def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> 
         task: the value of --task.
         ours, theirs: the heads of the task and the model; None if unknown.
         path: the model.
-
-    Raises:
-        ValueError: the kinds differ, or only the model predicts several classes at once.
     """
     if ours and theirs and ours.kind != theirs.kind:
         raise ValueError(

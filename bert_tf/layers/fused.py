@@ -254,9 +254,6 @@ def dropout_mask(shape: tuple, rate: float, seed):
     """Returns a bool tensor of this shape, true with probability 1 - `rate`.
 
     Draws one random word for every two elements, because random numbers are slow on the CPU.
-
-    Raises:
-        ValueError: without a seed.
     """
     if seed is None:
         raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")

@@ -22,11 +22,7 @@ _MOST_CLASSES_WITH_TEXT = 20
 def draw_confusion(
     labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: str
 ) -> None:
-    """Draws `confusion_matrix` into a PNG file, written atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Draws `confusion_matrix` into a PNG file, written atomically."""
     atomic_write(path, confusion_matrix(labels, predictions, names).png())
 
 

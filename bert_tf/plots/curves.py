@@ -21,11 +21,7 @@ _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
-    """Draws `learning_curves` into a PNG file, written atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Draws `learning_curves` into a PNG file, written atomically."""
     atomic_write(path, learning_curves(metrics, evaluations).png())
 
 

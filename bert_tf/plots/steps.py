@@ -14,9 +14,6 @@ def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
     Args:
         curves: metric -> model -> (step, mean, standard deviation) of its checkpoints.
 
-    Raises:
-        OSError: the file cannot be written.
-
     Source: BERT (arXiv:1810.04805) figure 5.
     """
     figure = new_figure(5.5 * len(curves), 3.6)

@@ -109,9 +109,6 @@ def check_shape(name: str, values: np.ndarray, *shape: int | None) -> np.ndarray
 
     Args:
         shape: its shape, None for any size.
-
-    Raises:
-        ValueError: it has another shape; says which.
     """
     array = np.asarray(values)
     fits = array.ndim == len(shape) and all(

@@ -63,9 +63,6 @@ def record_warnings(
 
     Args:
         with_pairs: whether the model learns from pairs of segments.
-
-    Raises:
-        tf.errors.OpError: a file is damaged, or a record invalid.
     """
     used = [phase.train for phase in phases if options.do_train]
     used += [phase.evaluation for phase in phases if options.do_eval]

@@ -19,11 +19,7 @@ def _flag(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseOptions(command.Options):
-    """One object of a `--phases_file`; the names are those of run_pretraining's flags.
-
-    Raises:
-        ValueError: a value is invalid; names the key.
-    """
+    """One object of a `--phases_file`; the names are those of run_pretraining's flags."""
 
     share: float = option(help="The phase's part of all steps.", at_least=1e-9, at_most=1)
     input_file: str = _flag("input_file")
@@ -39,10 +35,6 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
     Example:
         [{"share": 0.9, "input_file": "len128-*.tfrecord"},
          {"share": 0.1, "input_file": "len512-*.tfrecord", "train_batch_size": 64}]
-
-    Raises:
-        ValueError: the file is not such a list, or the shares do not add up to 1; names the file.
-        OSError: the file cannot be read.
     """
     try:
         content = json.loads(read_file(path))
@@ -61,11 +53,7 @@ def read_phases(path: str, defaults: PhaseOptions) -> list[PhaseOptions]:
 
 
 def last_steps(phases: Sequence[PhaseOptions], num_train_steps: int) -> list[int]:
-    """Returns the number of each phase's last step.
-
-    Raises:
-        ValueError: a phase has no step.
-    """
+    """Returns the number of each phase's last step."""
     ends = [0]
     for count in range(1, len(phases) + 1):
         ends.append(round(sum(phase.share for phase in phases[:count]) * num_train_steps))

@@ -74,12 +74,7 @@ class PhaseRecords:
 
 
 def name_records(options: PretrainingOptions) -> list[NamedRecords]:
-    """Finds the files and manifests of every phase.
-
-    Raises:
-        ValueError: a file does not exist or is not what its manifest says, or the phases or a
-            manifest are invalid; names the file.
-    """
+    """Finds the files and manifests of every phase."""
     names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
     whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
     phases = read_phases(options.phases_file, whole) if options.phases_file else [whole]
@@ -130,12 +125,7 @@ def stored_casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
 
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
-    """Returns the objective to learn: that of the flag, else that of the manifests, else "nsp".
-
-    Raises:
-        ValueError: the examples lack the pairs that the flag requires, or were created for
-            different objectives.
-    """
+    """Returns the objective to learn: that of the flag, else that of the manifests, else "nsp"."""
     made_for = {
         objective: path
         for phase in records
@@ -171,9 +161,6 @@ def check_records(
 
     Args:
         held_out_from: files from which the run has held out records so far.
-
-    Raises:
-        ValueError, OSError: the records do not match; names the file or flag.
     """
     phases = []
     for number, named in enumerate(records, start=1):

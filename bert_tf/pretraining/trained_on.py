@@ -27,11 +27,7 @@ Contents = dict[str, dict[str, dict[str, int | str]]]
 
 
 def describe_records(records: Sequence[NamedRecords]) -> Contents:
-    """Describes the files that the phases of a run read.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Describes the files that the phases of a run read."""
     contents: Contents = {}
     for phase in records:
         listed = listed_files(phase.manifests)
@@ -45,11 +41,7 @@ def describe_records(records: Sequence[NamedRecords]) -> Contents:
 
 
 def check_unchanged(run: Run, contents: Contents) -> None:
-    """Checks that the files of a run that resumes are those that it was trained on.
-
-    Raises:
-        ValueError: they are not; names the first few that differ.
-    """
+    """Checks that the files of a run that resumes are those that it was trained on."""
     before = run.read_json(RECORDS) if run.has_checkpoint else {}
     for pattern in contents.keys() & before.keys():
         advice = (
@@ -60,22 +52,14 @@ def check_unchanged(run: Run, contents: Contents) -> None:
 
 
 def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
-    """Returns the files that have the size and checksum of one that the run was trained on.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Returns the files that have the size and checksum of one that the run was trained on."""
     known = [entry for files in run.read_json(RECORDS).values() for entry in files.values()]
     contents = describe_records(records)
     return [name for files in contents.values() for name, x in files.items() if x in known]
 
 
 def remember_records(run: Run, contents: Contents) -> None:
-    """Writes what the run is trained on; keeps entries for every other --input_file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes what the run is trained on; keeps entries for every other --input_file."""
     everything = run.read_json(RECORDS) | contents
     atomic_write(run.file(RECORDS), json.dumps(everything, indent=1, sort_keys=True) + "\n")
 

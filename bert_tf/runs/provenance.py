@@ -16,11 +16,7 @@ Description = Mapping[str, Any]
 
 
 def describe_file(file: str) -> dict[str, Any]:
-    """Describes a file as `inputs` of a manifest do, without reading it.
-
-    Raises:
-        OSError: there is no such file.
-    """
+    """Describes a file as `inputs` of a manifest do, without reading it."""
     with named_errors(f"cannot read {file}"):
         stat = tf.io.gfile.stat(file)
     return {"file": file, "bytes": stat.length, "modified": stat.mtime_nsec}
@@ -68,9 +64,6 @@ def check_same(path: str, before: Description, now: Description, advice: str) ->
         path: the output.
         before: what it was made from; {} if nothing says so.
         advice: what to do otherwise.
-
-    Raises:
-        ValueError: it was made from something else; names the first few differences.
     """
     if found := shortened(list(differences(before, now))):
         raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")

@@ -76,21 +76,13 @@ class Run:
 
     @cached_property
     def has_checkpoint(self) -> bool:
-        """Whether the folder holds a checkpoint.
-
-        Raises:
-            ValueError: its name is one in which TensorFlow finds no checkpoints.
-        """
+        """Whether the folder holds a checkpoint."""
         check_name(self.path)
         return bool(tf.io.gfile.glob(self.file("ckpt-*.index")))
 
     @cached_property
     def config(self) -> BertConfig:
-        """The configuration.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """The configuration."""
         return BertConfig.from_json_file(self.file(CONFIG))
 
     def config_or(self, config: BertConfig | None) -> BertConfig:
@@ -99,11 +91,7 @@ class Run:
 
     @cached_property
     def vocab(self) -> Vocabulary | None:
-        """The vocabulary; None if there is none.
-
-        Raises:
-            ValueError: the file is not the one that was written.
-        """
+        """The vocabulary; None if there is none."""
         vocab, path = read_vocab(self.path), self.file(VOCAB)
         if vocab and self.read_json(TOKENIZER).get(CHECKSUM, vocab.sha256) != vocab.sha256:
             raise ValueError(
@@ -123,20 +111,12 @@ class Run:
         return ModelSpec(self.config, self.vocab, self.lower_case)
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Reads a JSON object of the folder; returns {} if there is none.
-
-        Raises:
-            ValueError: the file is damaged.
-        """
+        """Reads a JSON object of the folder; returns {} if there is none."""
         return read_json(self.file(name), _ADVICE)
 
     @cached_property
     def flags(self) -> dict[str, Any]:
-        """The flags of the last start; {} if there are none.
-
-        Raises:
-            ValueError: the run is of a version that had no such file.
-        """
+        """The flags of the last start; {} if there are none."""
         if tf.io.gfile.exists(self.file("finetuning.json")):
             raise ValueError(
                 f"{self.path} was fine-tuned by an earlier version of bert_tf (it holds "
@@ -167,22 +147,14 @@ class Run:
         }
 
     def check_flags(self, flags: Mapping[str, Any], free: Collection[str] = ()) -> None:
-        """Checks that only the flags named in `free` changed; see `changed_flags`.
-
-        Raises:
-            ValueError: another flag changed.
-        """
+        """Checks that only the flags named in `free` changed; see `changed_flags`."""
         changed = self.changed_flags(flags)
         then, now = ({x: changed[x][i] for x in changed if x not in free} for i in range(2))
         advice = "choose another --output_dir, or use the same command to resume"
         check_same(self.path, then, now, advice)
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
-        """Writes what is known about the model and, if given, the flags.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
+        """Writes what is known about the model and, if given, the flags."""
         self._forget()
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
@@ -243,11 +215,7 @@ class Run:
             raise ValueError(f"{self.file(HEAD)}: {error}") from None
 
     def write_head(self, head: Head) -> None:
-        """Writes what the head predicts.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Writes what the head predicts."""
         self._forget()
         values = {"kind": head.kind, "labels": head.labels}
         defaults = dataclasses.asdict(Head(**values))
@@ -263,11 +231,7 @@ class Run:
     def write_tokenizer(
         self, vocab: Vocabulary | None, lower_case: bool | None, **others: Any
     ) -> None:
-        """Writes what is known about the casing and vocab.txt, and other values.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Writes what is known about the casing and vocab.txt, and other values."""
         values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
         if vocab:
             values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}

@@ -46,11 +46,7 @@ def pack_segments(
 
 
 def with_equal_rows(*values: tf.Tensor | tf.RaggedTensor) -> list[tf.Tensor | tf.RaggedTensor]:
-    """Returns the values, and checks that they have the same number of rows before they are read.
-
-    Raises:
-        tf.errors.InvalidArgumentError: they have different numbers of rows.
-    """
+    """Returns the values, and first checks that their numbers of rows are equal."""
     rows = [
         x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x, tf.int64)[0] for x in values
     ]

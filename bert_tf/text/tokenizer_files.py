@@ -47,10 +47,6 @@ def read_vocab(folder: str) -> Vocabulary | None:
     """Reads the vocabulary; returns None if there is none.
 
     Prints a warning if the files and transformers give an added token different ids.
-
-    Raises:
-        ValueError: a file is damaged, or two contradict each other.
-        OSError: a file cannot be read.
     """
     path, whole = os.path.join(folder, VOCAB), os.path.join(folder, WHOLE)
     config, tokenizer = read_json(os.path.join(folder, TOKENIZER)), read_json(whole)
@@ -206,10 +202,6 @@ def read_lower_case(folder: str) -> bool | None:
     """Reads whether text is lower-cased; returns None if no file states it.
 
     Prints a warning if the tokenizer splits text differently from ours.
-
-    Raises:
-        ValueError: a file is damaged.
-        OSError: a file cannot be read.
     """
     path = os.path.join(folder, TOKENIZER)
     config, tokenizer = read_json(path), read_json(os.path.join(folder, WHOLE))

@@ -56,11 +56,7 @@ class Topology:
 
     @classmethod
     def parse(cls, name: str) -> "Topology":
-        """Parses a name.
-
-        Raises:
-            ValueError: the name has another form or an unknown version.
-        """
+        """Parses a name."""
         found = re.fullmatch(r"(\w+):([1-9]\d{0,2}(?:x[1-9]\d{0,2}){1,2})", name)
         if not found or found[1] not in CHIPS:
             raise ValueError(

@@ -65,11 +65,7 @@ class CompiledStep:
 
 
 class TpuCompiler:
-    """The compiler for one replica of a TPU slice.
-
-    Raises:
-        ValueError: jax or libtpu is missing, or the topology does not exist.
-    """
+    """The compiler for one replica of a TPU slice."""
 
     def __init__(self, topology: Topology):
         self._jax = _import_jax()
@@ -87,12 +83,7 @@ class TpuCompiler:
     def compile(
         self, step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
     ) -> CompiledStep:
-        """Compiles `step(batch)`.
-
-        Raises:
-            DoesNotFit: the step needs too much memory.
-            ValueError: a TPU cannot run the step; the message names the operation.
-        """
+        """Compiles `step(batch)`."""
         hlo = self._jax.XlaComputation(step_to_hlo(step, batch))
         started = time.perf_counter()
         try:
@@ -122,11 +113,7 @@ class TpuCompiler:
 def step_to_hlo(
     step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
 ) -> bytes:
-    """Returns the XLA program of `step(batch)`, a serialized `HloModuleProto`.
-
-    Raises:
-        ValueError: XLA cannot express the step; the message names the operation.
-    """
+    """Returns the XLA program of `step(batch)`, a serialized `HloModuleProto`."""
     traced = tf.function(step, jit_compile=True)
     try:
         return traced.experimental_get_compiler_ir(batch)(stage="hlo_serialized")

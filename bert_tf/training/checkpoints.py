@@ -167,11 +167,7 @@ def _remove_unfinished(path: str) -> None:
 
 
 def latest_checkpoint(path: str) -> str:
-    """Returns the newest checkpoint of a folder, or `path` itself if it is a checkpoint.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """Returns the newest checkpoint of a folder, or `path` itself if it is a checkpoint."""
     # Accepts the name of a file, as a shell completes it.
     found: str | None = re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)
     if tf.io.gfile.isdir(path):
@@ -190,9 +186,6 @@ def chosen_checkpoint(path: str) -> str:
 
     It is the path itself if that is a checkpoint; of a run folder, the best weights if there are
     any, otherwise the newest checkpoint.
-
-    Raises:
-        FileNotFoundError: there is none.
     """
     best = os.path.join(path, BEST)
     return latest_checkpoint(best if _checkpoints_of(best) else path)
@@ -224,12 +217,7 @@ class Tensor:
 
 
 def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
-    """Returns the model weights in a checkpoint written by `Checkpointer`, by their paths.
-
-    Raises:
-        ValueError: the checkpoint holds no such weights.
-        OSError: the checkpoint is damaged.
-    """
+    """Returns the model weights in a checkpoint written by `Checkpointer`, by their paths."""
     tensors = tensors_by_key(checkpoint, advice="")
     weights = {_path(key): tensor for key, tensor in tensors.items() if _path(key)}
     if not weights:
@@ -241,11 +229,7 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
 
 
 def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes the weights of a model, without the state of an optimizer, as `Checkpointer` does.
-
-    Raises:
-        OSError: the checkpoint cannot be written.
-    """
+    """Writes the weights of a model, without the state of an optimizer, as `Checkpointer` does."""
     check_name(path)
     variables = {name: tf.Variable(tensor.read()) for name, tensor in tensors.items()}
     with named_errors(f"cannot write {path}"):
@@ -259,9 +243,6 @@ def tensors_by_key(
 
     Args:
         advice: the end of the message about a damaged checkpoint.
-
-    Raises:
-        OSError: the checkpoint is damaged.
     """
     check_name(checkpoint)
     with _reading(checkpoint, advice):

@@ -38,10 +38,6 @@ class MetricsLog:
         """Drops the lines of steps after `step`, and a last line that was cut short by a kill.
 
         The file is replaced atomically, and not created if there is none.
-
-        Raises:
-            ValueError: a line is damaged; see `read_metrics`.
-            OSError: the file cannot be read or written.
         """
         if tf.io.gfile.exists(self._path):
             kept = [values for values in read_metrics(self._path) if values["step"] <= step]
@@ -60,9 +56,6 @@ class MetricsLog:
 
         Args:
             values: must include `step`, an int. Floats are read back bit for bit.
-
-        Raises:
-            OSError: the file cannot be written.
         """
         where = f"cannot write {self._path}"
         with named_errors(where), tf.io.gfile.GFile(self._path, "a") as file:
@@ -70,12 +63,7 @@ class MetricsLog:
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
-    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] if there is no file.
-
-    Raises:
-        ValueError: an earlier line is damaged; the message names it.
-        OSError: the file cannot be read.
-    """
+    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] without a file."""
     if not tf.io.gfile.exists(path):
         return []
     lines = read_file(path).splitlines()

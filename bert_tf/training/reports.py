@@ -188,11 +188,7 @@ def write_results(path: str, results: Mapping[str, float]) -> None:
 
 
 def read_results(path: str) -> dict[str, float]:
-    """Reads a file written by `write_results`; returns {} if there is none.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Reads a file written by `write_results`; returns {} if there is none."""
     if not tf.io.gfile.exists(path):
         return {}
     try:

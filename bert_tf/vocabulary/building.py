@@ -53,13 +53,7 @@ def run(options: VocabularyOptions) -> None:
 
 
 def build_vocabulary(options: VocabularyOptions) -> None:
-    """Learns a new vocabulary from text, writes it and prints its coverage of the text.
-
-    Raises:
-        ValueError: the text has no words, the vocabulary is too small for its characters, or the
-            file exists and has another origin.
-        OSError: a file cannot be read or written.
-    """
+    """Learns a new vocabulary from text, writes it and prints its coverage of the text."""
     output_file, size = options.output_file, options.vocab_size or _VOCAB_SIZE
     min_frequency = options.min_frequency or _MIN_FREQUENCY
     num_unused = _NUM_UNUSED if options.num_unused is None else options.num_unused
@@ -90,11 +84,6 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
 
     The mapping beside the vocabulary (.mapping.json) records which old embeddings each new one
     starts from. Prints the coverage of both vocabularies.
-
-    Raises:
-        ValueError: the text has no words or needs no new token, there are too few [unused] tokens,
-            or the file exists and has another origin.
-        OSError: a file cannot be read or written.
     """
     output_file, extend_vocab = options.output_file, options.extend_vocab
     mapping_file = f"{output_file}.mapping.json"
@@ -139,12 +128,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
 
 
 def report_coverage(options: VocabularyOptions) -> None:
-    """Prints how well a vocabulary covers the text. Writes nothing.
-
-    Raises:
-        ValueError: the text has no words, or the vocabulary is invalid.
-        OSError: a file cannot be read.
-    """
+    """Prints how well a vocabulary covers the text. Writes nothing."""
     vocab, options = _read_vocab(options, "report_vocab")
     counts = _count_words(options, _texts(options), vocab)
     print(_coverage(options, options.report_vocab, vocab, counts))
@@ -180,11 +164,7 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
 
 
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
-    """Returns whether the vocabulary exists and was built as the manifest says.
-
-    Raises:
-        ValueError: it was built in another way, and --overwrite is not given.
-    """
+    """Returns whether the vocabulary exists and was built as the manifest says."""
     file = options.output_file
     if not tf.io.gfile.exists(file):
         return False

@@ -71,10 +71,6 @@ def count_words(
         num_workers: the number of processes; see `workers.num_processes`.
         max_words: the largest number of distinct words to hold.
         vocab: its added tokens are words of their own; its lines do not matter.
-
-    Raises:
-        ValueError: a JSON line lacks the field.
-        OSError: a file cannot be read, or a worker died.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})

@@ -151,9 +151,6 @@ def extend(
         new: the tokens to add.
         placement: "append" puts them after the last token; "unused" replaces [unused] tokens, which
             keeps the size.
-
-    Raises:
-        ValueError: there are more new tokens than [unused] ones.
     """
     tokens = [*vocab.lines, *vocab.tokens[len(vocab.lines) :]]
     if placement == "append":

@@ -28,9 +28,6 @@ def learn_vocabulary(
         min_frequency: how often a token must occur.
         num_unused: the number of [unused] tokens.
         max_occurrences: a text with more words is represented by an even, deterministic sample.
-
-    Raises:
-        ValueError: `vocab_size` is too small for the special tokens and the characters.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 

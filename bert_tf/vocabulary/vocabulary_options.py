@@ -9,11 +9,7 @@ from tfrecords.command import option, rare_option
 
 @dataclass(frozen=True)
 class VocabularyOptions(command.Options):
-    """Which vocabulary to build, extend or measure, and from which text.
-
-    Raises:
-        ValueError: a flag is missing or has no effect.
-    """
+    """Which vocabulary to build, extend or measure, and from which text."""
 
     input_file: str = option(help="Text files, comma-separated; globs allowed, in quotes.")
     output_file: str | None = option(None, "The vocabulary to write, one token per line.")

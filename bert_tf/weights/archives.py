@@ -37,11 +37,6 @@ def extract(path: str) -> str:
 
     Returns:
         the folder with the files, which has the name of the archive, or of the only folder in it.
-
-    Raises:
-        ValueError: a file in the archive would be outside of the folder or is not a regular file,
-            or the files are more than 10,000 or 100 times as large as the archive.
-        OSError: the archive is damaged or cannot be read, or the disk is full.
     """
     temporary = tempfile.mkdtemp(prefix="bert_tf-")
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)

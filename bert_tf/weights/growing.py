@@ -24,9 +24,6 @@ class VocabularyMapping:
         starts_from: new id -> the old ids whose rows are averaged. Ids below `old_size` that are
             not among the keys keep their rows.
         tokens: new id -> its token.
-
-    Raises:
-        ValueError: sizes and ids are inconsistent; names them.
     """
 
     old_size: int

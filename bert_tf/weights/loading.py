@@ -35,11 +35,6 @@ def load_weights(
 
     Returns:
         the paths of the weights that kept their values.
-
-    Raises:
-        ValueError: a weight is missing from the checkpoint or has another shape there, and no
-            weight is changed in that case; or a weight is not finite.
-        OSError: the checkpoint is damaged.
     """
     found = {part_of(path) for path in tensors}
     absent = [part for part in optional_parts if part not in found]

@@ -137,9 +137,6 @@ def import_tensors(
 
     Returns:
         our tensors, which read lazily, and the names that were left out.
-
-    Raises:
-        ValueError: tensors are missing, additional or have other shapes; lists them.
     """
     # Before the names of so many layers take memory.
     if (layers := num_layers(config)) > len(theirs):
@@ -201,11 +198,7 @@ def _read(path: str, entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
 def export_tensors(
     rows: Iterable[Row], config: BertConfig, tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the names and values of a foreign checkpoint, in the order of the table.
-
-    Raises:
-        ValueError: the format has no place for a weight or for the form of the masked-LM head.
-    """
+    """Yields the names and values of a foreign checkpoint, in the order of the table."""
     head = tensors.get("task_model/head/dense_bias")
     classes = head.shape[0] if head else 0
     parts = {part_of(path) for path in tensors}

@@ -12,12 +12,7 @@ RESULTS = ("ok", "WRONG", "advice")
 
 
 def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
-    """Loads a SavedModel; returns it, what it is, and the points for this kind.
-
-    Raises:
-        ValueError: the folder holds no SavedModel, or one of another kind.
-        OSError: the SavedModel cannot be read.
-    """
+    """Loads a SavedModel; returns it, what it is, and the points for this kind."""
     if not tf.saved_model.contains_saved_model(folder):
         versions = [name.strip("/") for name in _entries(folder) if name.strip("/").isdigit()]
         advice = f": did you mean {folder}/{versions[-1]}?" if versions else ""

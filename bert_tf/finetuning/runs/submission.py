@@ -18,11 +18,6 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
 
     Returns:
         the names of the files in the zip file and of those that are missing.
-
-    Raises:
-        ValueError: a folder has no such file, two folders have the same one, or a file does not
-            cover its test set or predicts what is no label of the task.
-        OSError: a file cannot be read or written.
     """
     paths = {}
     for run in runs:

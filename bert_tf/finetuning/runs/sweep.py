@@ -106,11 +106,7 @@ def sweep(
 
 
 def list_settings(options: FineTuningOptions) -> list[Setting]:
-    """Returns the settings to try.
-
-    Raises:
-        ValueError: --grid and a flag that it sets are given.
-    """
+    """Returns the settings to try."""
     if not options.grid:
         return [_setting(options, "", {})]
     defaults = {field.name: field.default for field in dataclasses.fields(options)}

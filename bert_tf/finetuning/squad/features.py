@@ -52,11 +52,7 @@ def make_features(
     max_query_length: int,
     doc_stride: int,
 ) -> SquadFeatures:
-    """Tokenizes questions and contexts and makes windows, showing a progress bar.
-
-    Raises:
-        ValueError: a window has no room for the context.
-    """
+    """Tokenizes questions and contexts and makes windows, showing a progress bar."""
     check_lengths(max_seq_length, max_query_length)
     ids, starts, limits = _tokenize_contexts(examples.contexts, tokenizer)
     questions = [question.text.encode() for question in examples.questions]

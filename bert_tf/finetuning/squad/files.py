@@ -71,10 +71,6 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
         path: the file.
         split: "train", "dev" or "test". Only the questions of "test" may lack answers.
         unanswerable: whether a question may have no answer, as in 2.0.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is malformed; the message names the file and the question.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file: give the path of a file such as SQuAD's")
@@ -86,11 +82,7 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
 
 
 def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
-    """Reads "train" or "dev" of tensorflow-datasets' "squad/v1.1" or "squad/v2.0".
-
-    Raises:
-        OSError: it cannot be downloaded.
-    """
+    """Reads "train" or "dev" of tensorflow-datasets' "squad/v1.1" or "squad/v2.0"."""
     # Slow to import, and not needed for local files.
     import tensorflow_datasets as tfds
 
@@ -107,11 +99,7 @@ def _tfds_row(row: Mapping[str, Any]) -> _Row:
 
 
 def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
-    """Yields the questions of a file.
-
-    Raises:
-        ValueError: names the place and the key that is missing.
-    """
+    """Yields the questions of a file."""
     for i, article in enumerate(_get(content, "data", list, "the file")):
         for j, paragraph in enumerate(_get(article, "paragraphs", list, where := f"data[{i}]")):
             where = f"data[{i}].paragraphs[{j}]"
@@ -151,11 +139,7 @@ def _get(record: Any, key: str, kind: Any, where: str) -> Any:
 
 
 def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:
-    """Collects contexts and questions, and counts faults.
-
-    Raises:
-        ValueError: names the question.
-    """
+    """Collects contexts and questions, and counts faults."""
     contexts: dict[str, int] = {}
     questions, ids, counts = [], set(), Counter()
     for row in rows:

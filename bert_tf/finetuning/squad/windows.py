@@ -32,11 +32,7 @@ class Windows(NamedTuple):
 
 
 def check_lengths(max_seq_length: int, max_query_length: int) -> None:
-    """Checks that a window has room for the context.
-
-    Raises:
-        ValueError: it has not.
-    """
+    """Checks that a window has room for the context."""
     if max_seq_length <= max_query_length + _SPECIAL_TOKENS:
         raise ValueError(
             f"--max_seq_length={max_seq_length} leaves no room for the context beside questions of "

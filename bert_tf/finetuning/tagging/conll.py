@@ -40,10 +40,6 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     Args:
         word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
         learn: whether the tags are to be learned, so that a column with a single one is passed by.
-
-    Raises:
-        ValueError: a line is malformed, or there are no words; the message names the line.
-        OSError: the file cannot be read.
     """
     documents, notes = _documents(path)
     sentences = [[cells for _, cells in rows] for document in documents for rows in document]
@@ -128,9 +124,6 @@ def read_tfds(split: str) -> TaggedText:
     """Reads a split of CoNLL-2003, "train", "dev" or "test", from tensorflow-datasets.
 
     It does not say where documents begin.
-
-    Raises:
-        OSError: it cannot be downloaded.
     """
     # Slow to import, and not needed for local files.
     import tensorflow_datasets as tfds

@@ -100,11 +100,7 @@ class TaggedText:
 
 
 def label_names(text: TaggedText) -> tuple[str, ...]:
-    """Returns the tags of a training set, in BIO if they are of entities, with "O" first.
-
-    Raises:
-        ValueError: there are no tags, all are the same, or one is malformed.
-    """
+    """Returns the tags of a training set, in BIO if they are of entities, with "O" first."""
     tags = {*text.tags}
     if has_entities := tag_entities(tags) or bool(spellings(tags)):
         tags = {*_in_bio(text)[0].tags}
@@ -144,9 +140,6 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
 
     Args:
         labels: the tags that the model knows. Others count as errors of the model.
-
-    Raises:
-        ValueError: a tag is malformed, or none is known.
     """
     tags = {*text.tags}
     if tag_entities(labels) and (any(map(is_entity_tag, tags)) or spellings(tags)):
@@ -170,11 +163,7 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
 
 
 def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
-    """Returns the text in BIO, and messages on what is converted and what breaks the scheme.
-
-    Raises:
-        ValueError: a tag is of no scheme.
-    """
+    """Returns the text in BIO, and messages on what is converted and what breaks the scheme."""
     names = spellings({*text.tags})
     tags = [[names.get(tag, tag) for tag in sentence.tags] for sentence in text.sentences]
     for tag in odd_tags({*itertools.chain(*tags)}):
@@ -214,11 +203,7 @@ def _warn_about_words(text: TaggedText) -> None:
 
 
 def hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
-    """Holds out a random tenth of the documents; returns the rest and that tenth.
-
-    Raises:
-        ValueError: every document has a tag that no other has.
-    """
+    """Holds out a random tenth of the documents; returns the rest and that tenth."""
     tags = [{tag for sentence in document for tag in sentence.tags} for document in text.documents]
     counts = Counter(itertools.chain.from_iterable(tags))
     only = np.array([any(counts[tag] == 1 for tag in found) for found in tags])

@@ -118,9 +118,6 @@ class _Reader:
 
         Args:
             names: the classes of the model.
-
-        Raises:
-            ValueError, OSError: the file is missing or malformed; the message names the line.
         """
         path = getattr(files, f"{split}_file")
         table, columns, rows = self._tables.pop(path, None) or (*self._open(path, split), None)

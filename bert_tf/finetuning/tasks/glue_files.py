@@ -47,10 +47,6 @@ class GlueFiles:
 
         Args:
             data_dir: the folder of the files, or its parent.
-
-        Raises:
-            FileNotFoundError: the file is in neither folder.
-            ValueError: a column is missing or a label unknown; the message names file and line.
         """
         path = self.find(data_dir, split)
         names = [name for name in (self.text_a, self.text_b) if name]
@@ -67,11 +63,7 @@ class GlueFiles:
         )
 
     def find(self, data_dir: str, split: str) -> str:
-        """Returns the path of a split's file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Returns the path of a split's file."""
         names = self.names.get(split, (f"{split}.tsv",))
         candidates = [*names, *(f"{self.folder}/{name}" for name in names if "/" not in name)]
         for candidate in candidates:
@@ -111,11 +103,7 @@ class GlueFiles:
         return [f"{value:.3f}" for value in np.clip(outputs["values"], *self.limits)]
 
     def target(self, label: str) -> int | float:
-        """Returns the index of a class, or the number, that is written in the files as `label`.
-
-        Raises:
-            ValueError: it is no label of the task.
-        """
+        """Returns the index of a class, or the number, that is written in the files as `label`."""
         if not self.labels:
             if not np.isfinite(number := as_number(label)):
                 raise ValueError(f"{label!r} is not a number")

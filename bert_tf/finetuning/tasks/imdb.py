@@ -16,11 +16,6 @@ def read_files(data_dir: str, split: str) -> TextExamples:
 
     Args:
         data_dir: the folder aclImdb, or its parent.
-
-    Raises:
-        FileNotFoundError: a folder is missing, or a name is not that of a file.
-        OSError: a file cannot be read.
-        ValueError: a folder contains no reviews.
     """
     root = f"{data_dir}/aclImdb" if tf.io.gfile.isdir(f"{data_dir}/aclImdb") else data_dir
     folders = [f"{split}/{label}" for label in LABELS]

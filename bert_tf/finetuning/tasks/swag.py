@@ -18,10 +18,6 @@ def read_files(data_dir: str, split: str) -> ChoiceExamples:
 
     Args:
         data_dir: the folder of the files, or its parent.
-
-    Raises:
-        FileNotFoundError: the file is in neither folder.
-        ValueError: the file is malformed; the message names the line.
     """
     table = read_table(_find(data_dir, f"{'val' if split == 'dev' else split}.csv"))
     texts, beginnings = map(table.texts, ("sent1", "sent2"))

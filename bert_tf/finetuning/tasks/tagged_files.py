@@ -34,9 +34,6 @@ def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> Ta
 
     Args:
         name: "ner" for CoNLL files, CoNLL-2003's by default; "csv" for tables.
-
-    Raises:
-        ValueError, OSError: the training file is missing or malformed.
     """
     files, reader = DataFiles.of(options), _Reader(name, options)
     labels = head.labels if head else label_names(reader.learn(files))
@@ -75,11 +72,7 @@ class _Reader:
         return self._training
 
     def read(self, files: DataFiles, split: str, learn: bool = False) -> TaggedText:
-        """Reads a split.
-
-        Raises:
-            ValueError, OSError: the file is missing or malformed; the message names the line.
-        """
+        """Reads a split."""
         if split == TRAIN and self._training:
             return self._training
         path = self.find(files, split)

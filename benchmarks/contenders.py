@@ -38,17 +38,18 @@ def random_batch(sizes: dict) -> dict:
 
 def make_trainer(preset: str, precision: str):
     """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
+    from bert_tf.flags import DeviceOptions
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
     from bert_tf.presets import preset_config
-    from bert_tf.training import optimizers, schedules, strategy
+    from bert_tf.training import optimizers, strategy
     from bert_tf.training.trainer import Trainer
 
     strategy.set_precision(precision)
-    device = strategy.make_strategy("cpu")
+    device = strategy.make_strategy(DeviceOptions(strategy="cpu"))
     with device.scope():
         model = BertPretrainer(preset_config(preset))
         optimizer = optimizers.AdamW(model.trainable_weights)
-    schedule = schedules.make_schedule("linear", LEARNING_RATE, 1_000_000, 0)
+    schedule = optimizers.make_schedule("linear", LEARNING_RATE, 1_000_000, 0)
     return Trainer(device, model, PretrainingObjective(), optimizer, schedule)
 
 

@@ -115,6 +115,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     task, init = TASKS["sst2"], open_checkpoint(sizes.model)
     options = FineTuningOptions(
         task="sst2",
+        strategy="cpu",
         output_dir=f"{sizes.folder}/run",
         do_train=True,
         train_batch_size=sizes.batch_size,
@@ -125,7 +126,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     tokenizer = WordPieceTokenizer(init.spec.vocab, init.spec.lower_case is not False)
     examples = task.read_splits([TRAIN], DataFiles(sizes.data_dir), 0)[TRAIN]
     features = task.featurize(examples.take(np.arange(sizes.examples)), tokenizer, sizes.seq_length)
-    session = Session(options, make_strategy("cpu"), Run(options.output_dir), init)
+    session = Session(options, make_strategy(options), Run(options.output_dir), init)
     tuner = FineTuner(session, Training(task), init.spec.config, {TRAIN: features})
     tuner.set_weights()
     trainer, steps = tuner.trainer, sizes.examples // sizes.batch_size

@@ -75,8 +75,8 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     flags = {name: getattr(options, name) for name in ("task", "data_dir", "random_seed", *names)}
     if options.task == "ner":
         flags["document_context"] = False
-    flags = FineTuningOptions(output_dir=str(folder / RUN), do_train=True, **flags)
-    init, task, strategy = open_checkpoint(options.model), make_task(flags), make_strategy("cpu")
+    flags = FineTuningOptions(output_dir=str(folder / RUN), do_train=True, strategy="cpu", **flags)
+    init, task, strategy = open_checkpoint(options.model), make_task(flags), make_strategy(flags)
     dropouts = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     config = dataclasses.replace(init.spec.config, **dict.fromkeys(dropouts, 0.0))
     spec = dataclasses.replace(

@@ -71,15 +71,15 @@ def _measure(
     """Returns the cells of a row."""
     from bert_tf.plots.curves import draw_curves
     from bert_tf.training.checkpoints import Checkpointer
-    from bert_tf.training.driver import Driver
-    from bert_tf.training.metrics import read_metrics
+    from bert_tf.training.driver import Driver, Plan
+    from bert_tf.training.reports import read_metrics
 
     trainer = make_trainer(preset, options.precision)
     batches = iter(_dataset(trainer.strategy, files, batch_size))
     bare = iter(_one_batch(batches))
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
-        driver = Driver(folder, trainer, save_checkpoints_steps=10**9)
+        driver = Driver(folder, trainer, Plan(save_checkpoints_steps=10**9, evaluation_steps=10**9))
         for _ in range(options.rounds + 1):
             seconds = _seconds(lambda: trainer.train(bare, steps))
             trainer.restart_means()

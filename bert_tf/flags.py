@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bert_tf.choices import PRECISIONS, STRATEGIES
 from tfrecords import command
 from tfrecords.command import option, rare_option
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,38 +55,4 @@ class WorkerOptions(DeviceOptions):
     )
     task_index: int | None = rare_option(
         None, "Index of this machine in --worker_hosts. Worker 0 writes the files.", at_least=0
-    )
-
-
-def make_strategy(options: DeviceOptions) -> "tf.distribute.Strategy":
-    """Creates the `tf.distribute` strategy that the flags describe.
-
-    Raises:
-        ValueError: flags contradict each other or have no effect, or there is no such device.
-    """
-    from bert_tf.training import strategy
-
-    name = options.strategy
-    if options.use_tpu:
-        if name not in ("auto", "tpu"):
-            raise ValueError(f"--use_tpu and --strategy={name} contradict each other: omit one")
-        name = "tpu"
-    for given, flag, fitting in (
-        (options.worker_hosts, "--worker_hosts", ("auto", "multi_worker")),
-        (options.task_index is not None, "--task_index", ("auto", "multi_worker")),
-        (options.tpu_name, "--tpu_name", ("auto", "tpu")),
-    ):
-        if given and name not in fitting:
-            raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
-    for flag in ("tpu_zone", "gcp_project"):
-        if getattr(options, flag) and not options.tpu_name:
-            raise ValueError(f"--{flag} has no effect without --tpu_name: omit it")
-    hosts = options.worker_hosts.split(",") if options.worker_hosts else ()
-    return strategy.make_strategy(
-        name,
-        tpu_name=options.tpu_name,
-        tpu_zone=options.tpu_zone,
-        gcp_project=options.gcp_project,
-        worker_hosts=[host.strip() for host in hosts],
-        task_index=options.task_index,
     )

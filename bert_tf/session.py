@@ -11,13 +11,19 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.flags import DeviceOptions, make_strategy
+from bert_tf.flags import DeviceOptions
 from bert_tf.folder_lock import locked
 from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
-from bert_tf.training.schedules import Schedule
-from bert_tf.training.strategy import chief_say, explain_lost_workers, is_chief, set_precision
+from bert_tf.training.optimizers import Optimizer, Schedule
+from bert_tf.training.strategy import (
+    chief_say,
+    explain_lost_workers,
+    is_chief,
+    make_strategy,
+    set_precision,
+)
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
@@ -114,7 +120,7 @@ class Session:
     def make_trainer(
         self,
         build_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
+        make_optimizer: Callable[[keras.Model], Optimizer],
         objective: Objective,
         schedule: Schedule,
         accumulation_steps: int = 1,

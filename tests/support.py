@@ -12,9 +12,15 @@ import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.flags import DeviceOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from bert_tf.training.strategy import make_strategy
 from tfrecords.vocabulary import Vocabulary
+
+
+def one_device() -> tf.distribute.Strategy:
+    return make_strategy(DeviceOptions(strategy="cpu"))
 
 
 def two_replicas() -> tf.distribute.Strategy:

@@ -23,7 +23,6 @@ PUBLIC = (
     "bert_tf.finetuning.metrics",
     "bert_tf.training.trainer",
     "bert_tf.training.optimizers",
-    "bert_tf.training.schedules",
 )
 NOT_OBJECTS = ("__version__", "plots")
 

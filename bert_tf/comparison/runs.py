@@ -15,7 +15,7 @@ from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
-from bert_tf.training.metrics import rank
+from bert_tf.training.reports import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
 _VARYING = LOCATION_FLAGS | {

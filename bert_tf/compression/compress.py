@@ -28,11 +28,11 @@ from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.finetuning.training import Training
-from bert_tf.flags import make_strategy
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
-from bert_tf.training.metrics import rank
+from bert_tf.training.reports import rank
+from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write

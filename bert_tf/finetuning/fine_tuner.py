@@ -11,20 +11,35 @@ from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.layer_decay import rate_factors
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.finetuning.training import Training
 from bert_tf.session import Session
-from bert_tf.training import schedules
-from bert_tf.training.driver import Driver, Phase
-from bert_tf.training.optimizers import AdamW
+from bert_tf.training.driver import Driver, Phase, Plan
+from bert_tf.training.optimizers import AdamW, Factors, factor_of, make_schedule
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
 _SAVE_CHECKPOINTS_STEPS = 1000
 _POOLER = "encoder/pooler/dense_kernel"
+
+
+def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
+    """Returns the factors on the learning rates of a model with a `BertEncoder` named "encoder".
+
+    The factor is 1 for the head, decay^1 for the pooler, decay^2 for the last layer, and so on down
+    to decay^(num_layers + 2) for the embeddings. It is 0 for all parts of a frozen encoder.
+
+    Args:
+        num_layers: the number of layers with weights of their own.
+
+    Source: ELECTRA (arXiv:2003.10555) appendix B; google-research/electra model/optimization.py
+    `_get_layer_lrs`.
+    """
+    parts = ["embeddings", *(f"layer_{index}" for index in range(num_layers)), "pooler"]
+    factors = [0.0 if frozen else decay**x for x in range(len(parts), 0, -1)]
+    return [(f"(^|/)encoder/{part}/", x) for part, x in zip(parts, factors, strict=True)]
 
 
 class FineTuner:
@@ -53,33 +68,29 @@ class FineTuner:
         epochs = max(1, round(options.num_train_epochs))
         steps_per_epoch = math.ceil(self.num_train_steps / epochs)
 
+        rates = rate_factors(num_layers(config), options.layer_decay, options.freeze_encoder)
+
         def build_model() -> keras.Model:
             model = training.build_model(config)
-            if options.freeze_encoder:
+            if factor_of("encoder/embeddings/", rates) == 0.0:
                 model.encoder.trainable = False
             return model
 
         def make_optimizer(model: keras.Model) -> AdamW:
-            weights = model.trainable_weights
             return training.make_optimizer(
-                weights,
+                model.trainable_weights,
                 min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
                 bias_correction=options.bias_correction,
-                rate_factors=rate_factors(weights, num_layers(config), options.layer_decay),
+                rates=rates,
             )
 
-        schedule = schedules.linear_warmup_and_decay(
-            options.learning_rate,
-            self.num_train_steps,
-            int(self.num_train_steps * options.warmup_proportion),
-        )
+        warmup = int(self.num_train_steps * options.warmup_proportion)
+        schedule = make_schedule("linear", options.learning_rate, self.num_train_steps, warmup)
         objective = self._objective()
         self.trainer = session.make_trainer(build_model, make_optimizer, objective, schedule)
         self.model = self.trainer.model
         self.evaluator = Evaluator(task, self.trainer, splits, options.eval_batch_size)
-        self.driver = Driver(
-            options.output_dir,
-            self.trainer,
+        plan = Plan(
             save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
             evaluation_steps=steps_per_epoch,
             # A curve even of a run of a few steps.
@@ -88,6 +99,11 @@ class FineTuner:
             best_metric=f"eval_{task.metric}",
             first_best_step=training.first_best_step(self.num_train_steps),
             patience=options.early_stopping,
+        )
+        self.driver = Driver(
+            options.output_dir,
+            self.trainer,
+            plan,
             evaluated_weights=lambda: training.evaluated_weights(self.model),
         )
 

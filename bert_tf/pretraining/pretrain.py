@@ -33,8 +33,8 @@ from bert_tf.pretraining.trained_on import (
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.session import Session, training_devices
-from bert_tf.training import optimizers, schedules
-from bert_tf.training.driver import Driver
+from bert_tf.training.driver import Driver, Plan
+from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.strategy import check_batch_size, describe, device_type
 from bert_tf.training.trainer import Objective, Trainer
@@ -144,35 +144,30 @@ def _make_trainer(
     if options.bias_correction is not None:
         correction["bias_correction"] = options.bias_correction
     default = "none" if device_type(session.strategy) == "CPU" else "selective"
-    optimizer = optimizers.OPTIMIZERS[options.optimizer]
+    optimizer = OPTIMIZERS[options.optimizer]
     return session.make_trainer(
         lambda: task.build_model(spec, options.rematerialize or default),
         lambda model: optimizer(model.trainable_weights, **correction),
         objective,
-        _make_schedule(options),
+        make_schedule(
+            options.learning_rate_schedule,
+            options.learning_rate,
+            options.num_train_steps,
+            options.num_warmup_steps,
+        ),
         options.gradient_accumulation_steps,
     )
 
 
-def _make_schedule(options: PretrainingOptions) -> schedules.Schedule:
-    return schedules.make_schedule(
-        options.learning_rate_schedule,
-        options.learning_rate,
-        options.num_train_steps,
-        options.num_warmup_steps,
-    )
-
-
 def _make_driver(options: PretrainingOptions, trainer: Trainer, peak: float) -> Driver:
-    return Driver(
-        options.output_dir,
-        trainer,
+    plan = Plan(
         save_checkpoints_steps=options.save_checkpoints_steps,
+        evaluation_steps=options.save_checkpoints_steps,
         log_steps=options.log_steps,
         iterations_per_loop=options.iterations_per_loop,
         keep_checkpoints=options.keep_checkpoints,
-        peak_flops=peak,
     )
+    return Driver(options.output_dir, trainer, plan, peak)
 
 
 def _set_weights(

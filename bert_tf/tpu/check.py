@@ -14,8 +14,7 @@ from bert_tf.tpu.batch_size import find_largest_batch, try_compile
 from bert_tf.tpu.chips import Topology
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler
 from bert_tf.tpu.tpu_options import TpuCheckOptions
-from bert_tf.training.optimizers import AdamW
-from bert_tf.training.schedules import make_schedule
+from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
 from tfrecords.progress import say

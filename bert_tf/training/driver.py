@@ -12,8 +12,7 @@ from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
-from bert_tf.training.metrics import rank
-from bert_tf.training.reports import EVAL_RESULTS, Reports, read_results, write_results
+from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
 from bert_tf.training.strategy import (
     explain_lost_workers,
     has_several_workers,
@@ -51,6 +50,38 @@ class Phase:
     describe_batch: Callable[[int], str] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """When a run saves, evaluates and reports, and which weights it keeps.
+
+    Attributes:
+        save_checkpoints_steps: number of steps between checkpoints.
+        evaluation_steps: number of steps between evaluations, each of which follows a checkpoint.
+        log_steps: number of steps between lines of `metrics.jsonl`.
+        iterations_per_loop: the most steps that run on the device without returning to the host.
+        keep_checkpoints: number of checkpoints to keep; older ones are deleted.
+        best_metric: metric of the evaluations; see `reports.rank`. `folder/best` keeps the weights
+            and results of the best evaluation, and among equals of the earliest.
+        first_best_step: weights of earlier steps are not kept as the best.
+        patience: with `best_metric`, end training after this many evaluations in a row that were
+            no better; None for never.
+    """
+
+    save_checkpoints_steps: int
+    evaluation_steps: int
+    log_steps: int = 100
+    iterations_per_loop: int = 1000
+    keep_checkpoints: int = 5
+    best_metric: str | None = None
+    first_best_step: int = 0
+    patience: int | None = None
+
+    def pause(self, step: int, until_step: int) -> int:
+        """Returns the next step after `step` with a log line, a checkpoint or the end."""
+        intervals = self.log_steps, self.save_checkpoints_steps, self.evaluation_steps
+        return min(until_step, *(step - step % interval + interval for interval in intervals))
+
+
 class NonFiniteLoss(NonFinite):
     """The loss is infinite or not a number; earlier checkpoints are kept.
 
@@ -69,32 +100,21 @@ class NonFiniteLoss(NonFinite):
 class Driver:
     """Trains a model in phases and keeps the run's folder up to date.
 
-    It saves a checkpoint every `save_checkpoints_steps`, evaluates every `evaluation_steps`, does
-    both at the end of each phase, and reports every `log_steps`. Training that was interrupted at
-    any moment resumes with the same results as if it had not been. Under several workers only the
-    chief writes files and shows progress.
+    It saves, evaluates and reports as the plan says, and saves and evaluates at the end of each
+    phase. Training that was interrupted at any moment resumes with the same results as if it had
+    not been. Under several workers only the chief writes files and shows progress.
 
     Args:
         folder: the run folder; nothing is written before `train` or `evaluate`.
         trainer: the trainer; checkpoints hold its model, optimizer and step.
-        save_checkpoints_steps: number of steps between checkpoints.
-        evaluation_steps: number of steps between evaluations, each of which follows a checkpoint;
-            by default `save_checkpoints_steps`.
-        log_steps: number of steps between lines of `metrics.jsonl`.
-        iterations_per_loop: the most steps that run on the device without returning to the host.
-        keep_checkpoints: number of checkpoints to keep; older ones are deleted.
-        best_metric: metric of the evaluations; see `metrics.rank`. `folder/best` keeps the weights
-            and results of the best evaluation, and among equals of the earliest.
-        first_best_step: weights of earlier steps are not kept as the best.
-        patience: with `best_metric`, end training after this many evaluations in a row that were
-            no better; None for never.
+        plan: when to do what.
         peak_flops: peak floating-point operations per second of all devices, to report their
             utilization.
         evaluated_weights: makes a context in which the model has the weights to evaluate and to
             keep as the best, if these are not the ones that train.
 
     Example:
-        driver = Driver("run", trainer, save_checkpoints_steps=1000)
+        driver = Driver("run", trainer, Plan(save_checkpoints_steps=1000, evaluation_steps=1000))
         driver.restore()
         driver.train([Phase(until_step=5000, batch_size=32, batches=batches)])
     """
@@ -103,38 +123,22 @@ class Driver:
         self,
         folder: str,
         trainer: Trainer,
-        *,
-        save_checkpoints_steps: int,
-        evaluation_steps: int | None = None,
-        log_steps: int = 100,
-        iterations_per_loop: int = 1000,
-        keep_checkpoints: int = 5,
-        best_metric: str | None = None,
-        first_best_step: int = 0,
-        patience: int | None = None,
+        plan: Plan,
         peak_flops: float = 0.0,
         evaluated_weights: Callable[[], AbstractContextManager] = contextlib.nullcontext,
     ):
-        self._folder, self._trainer = folder, trainer
-        self._save_steps, self._log_steps = save_checkpoints_steps, log_steps
-        self._evaluation_steps = evaluation_steps or save_checkpoints_steps
-        self._iterations_per_loop = iterations_per_loop
-        self._peak_flops = peak_flops
-        self._evaluated_weights = evaluated_weights
+        self._folder, self._trainer, self.plan = folder, trainer, plan
+        self._peak_flops, self._evaluated_weights = peak_flops, evaluated_weights
         self._writes = is_chief(trainer.strategy)
-        self._checkpointer = Checkpointer(
-            folder, trainer.model, trainer.state, keep_checkpoints, self._writes
-        )
         self._restored = False
-        self._best_metric, self._patience = best_metric, patience
-        self._first_best_step = first_best_step
         self._best_folder = f"{folder}/{BEST}"
-        self._best = Checkpointer(
-            self._best_folder, trainer.model, {"step": trainer.step}, 1, self._writes
-        )
-        self._best_results = (
-            read_results(f"{self._best_folder}/{EVAL_RESULTS}") if best_metric else {}
-        )
+        model, state, keep = trainer.model, trainer.state, plan.keep_checkpoints
+        self._checkpointer = Checkpointer(folder, model, state, keep, self._writes)
+        step = {"step": trainer.step}
+        self._best = Checkpointer(self._best_folder, model, step, 1, self._writes)
+        self._best_results: Metrics = {}
+        if plan.best_metric:
+            self._best_results = read_results(f"{self._best_folder}/{EVAL_RESULTS}")
 
     @property
     def step(self) -> int:
@@ -203,7 +207,11 @@ class Driver:
             try:
                 with stop.listen():
                     for phase in phases:
-                        self._train_phase(phase, reports, stop)
+                        if self.step >= phase.until_step:
+                            continue
+                        reports.begin_phase(phase.batch_size, phase.flops_per_sequence)
+                        with open_iterator(phase.batches(self.step)) as batches:
+                            self._train_phase(batches, phase, reports, stop)
             except Interrupted:
                 reports.stopped(self.step)
                 raise
@@ -233,7 +241,7 @@ class Driver:
         step, ends = self.step, [phase.until_step for phase in phases]
         if step >= ends[-1]:
             return True
-        stopped = step > 0 and (step % self._evaluation_steps == 0 or step in ends)
+        stopped = step > 0 and (step % self.plan.evaluation_steps == 0 or step in ends)
         return stopped and reports.last_evaluation.get("global_step") != step
 
     def _evaluate(
@@ -250,20 +258,20 @@ class Driver:
                     raise NonFinite(
                         f"{name} is {value}: the weights of step {self.step:,} are damaged"
                     )
-            if self._best_metric and self._is_best(results):
+            if self.plan.best_metric and self._is_best(results):
                 self._best_results = results | {"global_step": self.step}
                 self._best.save()
                 if self._writes:
                     write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
-        reports.evaluation(self.step, results, self._best_metric)
+        reports.evaluation(self.step, results, self.plan.best_metric)
 
     def _is_best(self, results: Metrics) -> bool:
-        if self.step < self._first_best_step:
+        if self.step < self.plan.first_best_step:
             return False
         if not self._best_results:
             return True
         # A correlation, for example, may be NaN at first.
-        name = self._best_metric
+        name = self.plan.best_metric
         return rank(name, results[name]) > rank(name, self._best_results[name])
 
     def _is_out_of_patience(self) -> bool:
@@ -271,42 +279,37 @@ class Driver:
 
         A resumed run therefore ends at the same step.
         """
-        if not (self._patience and self._best_results):
+        if not (self.plan.patience and self._best_results):
             return False
         best_step = self._best_results["global_step"]
-        if (self.step - best_step) // self._evaluation_steps < self._patience:
+        if (self.step - best_step) // self.plan.evaluation_steps < self.plan.patience:
             return False
         if self._writes:
+            name = self.plan.best_metric
             say(
-                f"Stopping early after step {self.step:,}: {self._best_metric} was best at step "
-                f"{best_step:,}, {self._best_results[self._best_metric]:.4f}."
+                f"Stopping early after step {self.step:,}: {name} was best at step "
+                f"{best_step:,}, {self._best_results[name]:.4f}."
             )
         return True
 
-    def _train_phase(self, phase: Phase, reports: Reports, stop: StopRequest) -> None:
-        if self.step >= phase.until_step:
-            return
-        reports.begin_phase(phase.batch_size, phase.flops_per_sequence)
-        with open_iterator(phase.batches(self.step)) as batches:
-            self._take_all_steps(batches, phase, reports, stop)
-
-    def _take_all_steps(
+    def _train_phase(
         self, batches: list[Iterator[Batch]], phase: Phase, reports: Reports, stop: StopRequest
     ) -> None:
-        trainer, step, steps = self._trainer, self.step, 1
+        trainer, plan, step, steps = self._trainer, self.plan, self.step, 1
         while step < phase.until_step and not self._is_out_of_patience():
-            planned = self._limited(steps, step, phase)
+            pause = plan.pause(step, phase.until_step)
+            planned = min(steps, plan.iterations_per_loop, pause - step)
             seconds = _take_steps(trainer, batches, planned, phase)
             steps, step = self.step - step, self.step
             reports.steps_done(step, steps, seconds, trainer.training_means())
             at_end = step == phase.until_step
-            if step % self._log_steps == 0 or at_end:
+            if step % plan.log_steps == 0 or at_end:
                 reports.log(step, float(trainer.schedule(step - 1)))
                 trainer.restart_means()
             # All workers stop, and return to their loops, at the same steps.
             stopped, seconds = mean_over_workers(trainer.strategy, [bool(stop.signal), seconds])
-            evaluate = step % self._evaluation_steps == 0 or at_end
-            if step % self._save_steps == 0 or evaluate or stopped:
+            evaluate = step % plan.evaluation_steps == 0 or at_end
+            if step % plan.save_checkpoints_steps == 0 or evaluate or stopped:
                 self._checkpointer.save()
             if stopped:
                 raise Interrupted(stop.signal or signal.SIGTERM)
@@ -314,12 +317,6 @@ class Driver:
                 self._evaluate(phase.evaluate, reports, stop)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
-
-    def _limited(self, steps: int, step: int, phase: Phase) -> int:
-        """Returns at most `steps`, up to the next log line, checkpoint or end of the phase."""
-        intervals = (self._log_steps, self._save_steps, self._evaluation_steps)
-        pause = min(phase.until_step, *(_next(step, interval) for interval in intervals))
-        return min(steps, self._iterations_per_loop, pause - step)
 
 
 def _take_steps(
@@ -332,8 +329,3 @@ def _take_steps(
         records = phase.describe_batch(bad_step) if phase.describe_batch else ""
         raise NonFiniteLoss(bad_step, records)
     return time.perf_counter() - started
-
-
-def _next(step: int, interval: int) -> int:
-    """Returns the first multiple of `interval` after `step`."""
-    return step - step % interval + interval

@@ -1,11 +1,24 @@
-"""AdamW as in the original BERT, and LAMB for large batches."""
+"""AdamW as in the original BERT, LAMB for large batches, and the learning rate of a step."""
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 import tensorflow as tf
+
+# A rule over the names of weights: the first pattern found in a path states the factor, else it
+# is 1. Learning rates and weight decay follow such rules.
+Factors = Sequence[tuple[str, float]]
+Schedule = Callable[[tf.Tensor], tf.Tensor]
+
+# Biases and the two parameters of layer normalization do not decay.
+DECAYS: Factors = ((r"(^|/|_)bias$|/gamma$|/beta$", 0.0),)
+
+
+def factor_of(path: str, factors: Factors) -> float:
+    """Returns the factor of the weight with this path."""
+    return next((factor for pattern, factor in factors if re.search(pattern, path)), 1.0)
 
 
 class Optimizer:
@@ -16,11 +29,10 @@ class Optimizer:
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
-        weight_decay: weight decay of variables whose path does not match `exclude`.
-        exclude: regular expression; the default matches biases and the two parameters of layer
-            normalization.
+        weight_decay: the weight decay, times the factor of a variable in `decays`. A variable
+            with the factor 0 is not adapted either.
         bias_correction: whether to correct the bias of the moments toward 0.
-        rate_factors: a factor on the learning rate of each variable; None for 1.
+        rates: the factors on the learning rate.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable.
@@ -28,25 +40,23 @@ class Optimizer:
             `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
     """
 
+    beta_1, beta_2 = 0.9, 0.999
     adapts = False
 
     def __init__(
         self,
         variables: Sequence[keras.Variable],
         weight_decay: float = 0.01,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
         epsilon: float = 1e-6,
-        exclude: str = r"(^|/|_)bias$|/gamma$|/beta$",
         bias_correction: bool = False,
-        rate_factors: Sequence[float] | None = None,
+        rates: Factors = (),
+        decays: Factors = DECAYS,
     ):
-        self.weight_decay = weight_decay
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
-        self._rate_factors = rate_factors or [1.0] * len(variables)
-        self._excluded = [bool(re.search(exclude, variable.path)) for variable in variables]
+        self._rates = [factor_of(variable.path, rates) for variable in variables]
+        self._decays = [factor_of(variable.path, decays) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
             for variable in variables
@@ -89,13 +99,13 @@ class Optimizer:
 
     def _update_all(self, strategy, gradients, learning_rate, scale) -> None:
         weights = self._moment_weights()
-        for target, moments, gradient, factor, excluded in zip(
-            self._targets, self._moments, gradients, self._rate_factors, self._excluded, strict=True
+        for target, moments, gradient, factor, decay in zip(
+            self._targets, self._moments, gradients, self._rates, self._decays, strict=True
         ):
             rate = learning_rate if factor == 1.0 else learning_rate * factor
-            strategy.extended.update(
-                target, self._update, args=(*moments, gradient, scale, rate, weights, excluded)
-            )
+            rule = self.beta_1, self.beta_2, self.epsilon, decay * self.weight_decay
+            inputs = gradient, scale, rate, weights, (*rule, self.adapts and decay > 0.0)
+            strategy.extended.update(target, _update, args=(*moments, inputs))
 
     def _moment_weights(self) -> tuple:
         """Returns the sums of the weights in m and v: 1 - beta^t, or 1 without bias correction."""
@@ -107,20 +117,16 @@ class Optimizer:
         # In float32, 1 - 0.999 would have a relative error of 5e-5.
         return tuple(-tf.math.expm1(count * math.log(b)) for b in (self.beta_1, self.beta_2))
 
-    def _update(
-        self, variable, m, v, gradient, scale, learning_rate, weights, excluded: bool
-    ) -> None:
-        # Handles, because a compiled function would treat the moments of all devices as constants.
-        handles = variable.handle, m.handle, v.handle
-        decay = 0.0 if excluded else self.weight_decay
-        rule = self.beta_1, self.beta_2, self.epsilon, decay, self.adapts and not excluded
-        _compiled_update(handles, gradient, scale, learning_rate, weights, rule)
+
+def _update(variable: tf.Variable, m: tf.Variable, v: tf.Variable, inputs: tuple) -> None:
+    # Handles, because a compiled function would treat the moments of all devices as constants.
+    _compiled_update((variable.handle, m.handle, v.handle), *inputs)
 
 
 # Compiled on every device: separate operations would read and write the weights about twice as
 # often. At module level, so that optimizers share the compiled function.
 @tf.function(jit_compile=True, autograph=False)
-def _compiled_update(handles, gradient, scale, learning_rate, weights, rule: tuple) -> None:
+def _compiled_update(handles, gradient, scale, learning_rate, weights, rule) -> None:
     variable, m, v = (
         tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
     )
@@ -181,3 +187,45 @@ class Lamb(Optimizer):
 
 
 OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb}
+
+
+def make_schedule(
+    name: str, learning_rate: float, num_train_steps: int, num_warmup_steps: int
+) -> Schedule:
+    """Returns a linear warm-up to `learning_rate` followed by a decay to 0 at the end of training.
+
+    During the warm-up, the rate is `learning_rate * step / num_warmup_steps`, where the first step
+    is number 0. After the warm-up, it is `learning_rate` times
+
+        linear      1 - step / num_train_steps
+        cosine      (1 + cos(pi x)) / 2, with x from 0 after the warm-up to 1 at the end
+        constant    1
+
+    "linear" drops slightly where warm-up and decay meet, as in the original.
+
+    Args:
+        name: one of `choices.SCHEDULES`.
+
+    Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
+    equation 5, without restarts.
+    """
+    num_decay_steps = max(1, num_train_steps - num_warmup_steps)
+
+    def decay(step: tf.Tensor) -> tf.Tensor:
+        left = 1.0 - tf.minimum(step / num_train_steps, 1.0)
+        if name == "linear":
+            return left
+        if name == "cosine":
+            done = tf.minimum((step - num_warmup_steps) / num_decay_steps, 1.0)
+            return 0.5 * (1.0 + tf.cos(math.pi * done))
+        assert name == "constant", name
+        return tf.ones_like(step)
+
+    def schedule(step: tf.Tensor) -> tf.Tensor:
+        step = tf.cast(step, tf.float32)
+        decayed = learning_rate * decay(step)
+        if not num_warmup_steps:
+            return decayed
+        return tf.where(step < num_warmup_steps, learning_rate * step / num_warmup_steps, decayed)
+
+    return schedule

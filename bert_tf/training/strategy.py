@@ -10,41 +10,30 @@ from collections.abc import Callable, Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.flags import DeviceOptions
 from tfrecords.progress import say
 
 
-def make_strategy(
-    name: str = "auto",
-    *,
-    tpu_name: str | None = None,
-    tpu_zone: str | None = None,
-    gcp_project: str | None = None,
-    worker_hosts: Sequence[str] = (),
-    task_index: int | None = None,
-) -> tf.distribute.Strategy:
-    """Creates the `tf.distribute` strategy for a kind of device.
+def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
+    """Creates the `tf.distribute` strategy that the flags describe.
 
-    Args:
-        name: "cpu"; "gpu" for all GPUs of this machine; "multi_worker" for all GPUs, or else the
-            CPU, of several machines, which must be chosen before any other use of TensorFlow;
-            "tpu"; or "auto" for the workers if `worker_hosts` or TF_CONFIG names several, else the
-            TPU if `tpu_name` is given, else all GPUs, else the CPU.
-        tpu_name, tpu_zone, gcp_project: identify the TPU; omit them on a TPU VM.
-        worker_hosts: `host:port` of every worker, the same list on each; replaces TF_CONFIG.
-        task_index: index of this process in `worker_hosts`.
+    "multi_worker" takes all GPUs, or else the CPU, of several machines; it must be chosen before
+    any other use of TensorFlow.
 
     Raises:
-        ValueError: there is no such device, or the workers are not described correctly.
+        ValueError: flags contradict each other or have no effect, there is no such device, or the
+            workers are not described correctly.
     """
-    if worker_hosts or task_index is not None:
-        _set_tf_config(worker_hosts, task_index)
+    name = _checked_name(options)
+    if options.worker_hosts or options.task_index is not None:
+        _set_tf_config(options)
     if name == "multi_worker" or (name == "auto" and len(_workers()) > 1):
         return _multi_worker_strategy()
     gpus = tf.config.list_logical_devices("GPU")
     if name == "auto":
-        name = "tpu" if tpu_name else "gpu" if gpus else "cpu"
+        name = "tpu" if options.tpu_name else "gpu" if gpus else "cpu"
     if name == "tpu":
-        return _tpu_strategy(tpu_name, tpu_zone, gcp_project)
+        return _tpu_strategy(options)
     if name == "gpu" and not gpus:
         raise ValueError(
             "--strategy=gpu: TensorFlow finds no GPU here: check the driver and "
@@ -55,21 +44,40 @@ def make_strategy(
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
 
 
-def _set_tf_config(worker_hosts: Sequence[str], task_index: int | None) -> None:
-    if task_index is None or not worker_hosts:
+def _checked_name(options: DeviceOptions) -> str:
+    """Returns the kind of devices; raises a ValueError if other flags do not fit it."""
+    name = options.strategy
+    if options.use_tpu:
+        if name not in ("auto", "tpu"):
+            raise ValueError(f"--use_tpu and --strategy={name} contradict each other: omit one")
+        name = "tpu"
+    for given, flag, fitting in (
+        (options.worker_hosts, "--worker_hosts", ("auto", "multi_worker")),
+        (options.task_index is not None, "--task_index", ("auto", "multi_worker")),
+        (options.tpu_name, "--tpu_name", ("auto", "tpu")),
+    ):
+        if given and name not in fitting:
+            raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
+    for flag in ("tpu_zone", "gcp_project"):
+        if getattr(options, flag) and not options.tpu_name:
+            raise ValueError(f"--{flag} has no effect without --tpu_name: omit it")
+    return name
+
+
+def _set_tf_config(options: DeviceOptions) -> None:
+    """Describes the workers in TF_CONFIG, where TensorFlow looks for them."""
+    index = options.task_index
+    if index is None or not options.worker_hosts:
         raise ValueError("--worker_hosts and --task_index need each other: give both")
-    if task_index >= len(worker_hosts):
+    hosts = [host.strip() for host in options.worker_hosts.split(",")]
+    if index >= len(hosts):
         raise ValueError(
-            f"--task_index={task_index} is out of range: --worker_hosts names "
-            f"{len(worker_hosts)} workers, numbered from 0"
+            f"--task_index={index} is out of range: --worker_hosts names {len(hosts)} workers, "
+            "numbered from 0"
         )
-    _check_hosts("--worker_hosts", worker_hosts)
-    os.environ["TF_CONFIG"] = json.dumps(
-        {
-            "cluster": {"worker": list(worker_hosts)},
-            "task": {"type": "worker", "index": task_index},
-        }
-    )
+    _check_hosts("--worker_hosts", hosts)
+    config = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}}
+    os.environ["TF_CONFIG"] = json.dumps(config)
 
 
 def _check_hosts(source: str, hosts: Sequence[str]) -> None:
@@ -122,10 +130,11 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
         ) from error
 
 
-def _tpu_strategy(tpu_name, tpu_zone, gcp_project) -> tf.distribute.Strategy:
+def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
+    tpu_name = options.tpu_name
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu_name or "local", zone=tpu_zone, project=gcp_project
+            tpu_name or "local", zone=options.tpu_zone, project=options.gcp_project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)

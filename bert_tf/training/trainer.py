@@ -11,8 +11,7 @@ import tensorflow as tf
 from bert_tf.finite import check_computed
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
-from bert_tf.training.optimizers import Optimizer
-from bert_tf.training.schedules import Schedule
+from bert_tf.training.optimizers import Optimizer, Schedule
 from bert_tf.training.strategy import compiles, device_type, has_several_workers
 from tfrecords.process import check_backend
 
@@ -63,14 +62,17 @@ class Trainer:
         strategy: the strategy in whose scope `model` and `optimizer` were created.
         objective: what to minimize, measure and predict.
         optimizer, schedule: may be omitted if the trainer does not train.
-        clip_norm: limit of the gradient's global norm.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
         seed: the seed of dropout.
-        jit_compile: whether XLA compiles the step; by default where it pays off.
 
     Raises:
         ValueError: Keras has another backend than TensorFlow.
+
+    Attributes:
+        clip_norm: limit of the gradient's global norm, as in the original.
     """
+
+    clip_norm = 1.0
 
     def __init__(
         self,
@@ -80,10 +82,8 @@ class Trainer:
         optimizer: Optimizer | None = None,
         schedule: Schedule | None = None,
         *,
-        clip_norm: float = 1.0,
         accumulation_steps: int = 1,
         seed: int = 0,
-        jit_compile: bool | None = None,
     ):
         check_backend()
         self.strategy = strategy
@@ -91,7 +91,6 @@ class Trainer:
         self.objective = objective
         self.optimizer = optimizer
         self.schedule = schedule
-        self.clip_norm = clip_norm
         self.accumulation_steps = accumulation_steps
         self.seed = seed
         with strategy.scope():
@@ -107,18 +106,17 @@ class Trainer:
         if not (has_several_workers(strategy) or device_type(strategy) == "TPU"):
             with tf.device("/cpu:0"):
                 self._stopping = tf.Variable(False, trainable=False)
-        jit = compiles(strategy) if jit_compile is None else jit_compile
+        jit = compiles(strategy) or None
         self._train = tf.function(self._train)
         # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
         self._predict = tf.function(self._predict, autograph=False, reduce_retracing=True)
         # XLA can compile only what one replica does alone, which excludes the all-reduce.
         # AutoGraph takes seconds to rewrite Python; only the loop over parts needs it.
-        self._gradients = tf.function(
-            self._gradients, autograph=accumulation_steps > 1, jit_compile=jit or None
-        )
-        self._sums = tf.function(self._sums, autograph=False, jit_compile=jit or None)
-        self._outputs = tf.function(self._outputs, autograph=False, jit_compile=jit or None)
+        loops = accumulation_steps > 1
+        self._gradients = tf.function(self._gradients, autograph=loops, jit_compile=jit)
+        self._sums = tf.function(self._sums, autograph=False, jit_compile=jit)
+        self._outputs = tf.function(self._outputs, autograph=False, jit_compile=jit)
 
     @property
     def state(self) -> dict[str, tf.Variable]:

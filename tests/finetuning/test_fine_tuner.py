@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import one_device
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import training as training_module
@@ -15,7 +16,6 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training import optimizers
-from bert_tf.training.strategy import make_strategy
 
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
 
@@ -32,7 +32,7 @@ class _Features:
 def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
     values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
     options = FineTuningOptions(**values | flags)
-    session = Session(options, make_strategy("cpu"), Run(options.output_dir))
+    session = Session(options, one_device(), Run(options.output_dir))
     return FineTuner(session, Training(task), CONFIG, {TRAIN: _Features()})
 
 
@@ -88,9 +88,9 @@ def test_layer_decay_is_electras(monkeypatch):
     depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
     given = []
 
-    def record(variables, rate_factors, **others):
-        given.extend(zip([v.path for v in variables], rate_factors, strict=True))
-        return optimizers.AdamW(variables, rate_factors=rate_factors, **others)
+    def record(variables, rates, **others):
+        given.extend((v.path, optimizers.factor_of(v.path, rates)) for v in variables)
+        return optimizers.AdamW(variables, rates=rates, **others)
 
     monkeypatch.setattr(training_module, "AdamW", record)
     make_tuner(layer_decay=0.8)
@@ -128,14 +128,10 @@ def test_batches_of_similar_length_are_the_default(monkeypatch, flags, groups):
 
 
 @pytest.mark.parametrize("patience", [None, 2])
-def test_early_stopping_and_the_metric_of_the_task_reach_the_driver(monkeypatch, patience):
+def test_early_stopping_and_the_metric_of_the_task_reach_the_driver(patience):
     """Oracle: the flags; the paper's metric for MRPC. `Driver` is tested on its own."""
-    chosen = {}
-    monkeypatch.setattr(
-        "bert_tf.finetuning.fine_tuner.Driver", lambda *_, **values: chosen.update(values)
-    )
-    make_tuner(TASKS["mrpc"], early_stopping=patience)
-    assert chosen["patience"] == patience and chosen["best_metric"] == "eval_f1"
+    plan = make_tuner(TASKS["mrpc"], early_stopping=patience).driver.plan
+    assert plan.patience == patience and plan.best_metric == "eval_f1"
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):
@@ -153,11 +149,6 @@ def test_class_weights_need_classes():
 
 
 @pytest.mark.parametrize("epochs, expected", [(0.1, 1), (4.0, 5), (200.0, 100)])
-def test_a_short_run_has_a_curve_too(monkeypatch, epochs, expected):
+def test_a_short_run_has_a_curve_too(epochs, expected):
     """Oracle: a tenth of 1, 42 and 2,100 steps, rounded up, and never more than 100 steps."""
-    chosen = {}
-    monkeypatch.setattr(
-        "bert_tf.finetuning.fine_tuner.Driver", lambda *_, **values: chosen.update(values)
-    )
-    make_tuner(num_train_epochs=epochs)
-    assert chosen["log_steps"] == expected
+    assert make_tuner(num_train_epochs=epochs).driver.plan.log_steps == expected

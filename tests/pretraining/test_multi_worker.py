@@ -13,7 +13,7 @@ from support import start_workers
 
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.checkpoints import latest_checkpoint
-from bert_tf.training.metrics import MetricsLog, read_metrics
+from bert_tf.training.reports import MetricsLog, read_metrics
 
 # The command, without measuring the peak of the CPU, drawing the curves, passes over graphs and
 # XLA, and without two packages that Keras imports for parts of it that nothing here uses.

@@ -8,7 +8,7 @@ import pytest
 from bert_tf.pretraining import phase_data
 from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
 from bert_tf.run_pretraining import Options, run
-from bert_tf.training.metrics import read_metrics
+from bert_tf.training.reports import read_metrics
 from tfrecords.manifest import shard_entry, write_manifest
 
 

@@ -14,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.run_pretraining import Options, run
-from bert_tf.training.metrics import read_metrics
+from bert_tf.training.reports import read_metrics
 from bert_tf.training.trainer import Trainer
 
 # As in the processes that the tests start.

@@ -8,8 +8,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.training.checkpoints import Checkpointer
-from bert_tf.training.optimizers import AdamW
-from bert_tf.training.schedules import linear_warmup_and_decay
+from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.trainer import Trainer
 
 _CONFIG = BertConfig(
@@ -55,7 +54,7 @@ def make_trainer():
         with strategy.scope():
             model = BertPretrainer(config)
             optimizer = AdamW(model.trainable_weights)
-        schedule = linear_warmup_and_decay(0.01, 20, 2)
+        schedule = make_schedule("linear", 0.01, 20, 2)
         return Trainer(strategy, model, PretrainingObjective(), optimizer, schedule, **arguments)
 
     return make

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import one_device
 
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import (
@@ -15,13 +16,12 @@ from bert_tf.training.checkpoints import (
     latest_checkpoint,
     saved_tensors,
 )
-from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.loading import load_weights
 
 
 @pytest.fixture(scope="module")
 def strategy():
-    return make_strategy("cpu")
+    return one_device()
 
 
 @pytest.fixture

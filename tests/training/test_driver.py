@@ -7,16 +7,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import one_device
 
 from bert_tf.finite import NonFinite
 from bert_tf.training import driver as driver_module
 from bert_tf.training import reports
-from bert_tf.training.driver import Driver, NonFiniteLoss, Phase
-from bert_tf.training.metrics import rank, read_metrics
-from bert_tf.training.optimizers import AdamW
-from bert_tf.training.reports import read_results
-from bert_tf.training.schedules import linear_warmup_and_decay
-from bert_tf.training.strategy import make_strategy
+from bert_tf.training.driver import Driver, NonFiniteLoss, Phase, Plan
+from bert_tf.training.optimizers import AdamW, make_schedule
+from bert_tf.training.reports import rank, read_metrics, read_results
 from bert_tf.training.trainer import Trainer
 
 SETTINGS = dict(save_checkpoints_steps=4, log_steps=3, keep_checkpoints=2)
@@ -50,7 +48,7 @@ def make_trainer(strategy) -> Trainer:
     with strategy.scope():
         model = _Line()
         optimizer = AdamW(model.trainable_weights)
-    schedule = linear_warmup_and_decay(0.01, 20, 2)
+    schedule = make_schedule("linear", 0.01, 20, 2)
     return Trainer(strategy, model, _SquaredError(), optimizer, schedule)
 
 
@@ -64,7 +62,7 @@ def make_iterator(strategy, first_step=0):
 @pytest.fixture(scope="module")
 def losses() -> list[float]:
     """The losses of ten steps taken one at a time."""
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     trainer, iterator = make_trainer(strategy), make_iterator(strategy)
     losses = []
     for _ in range(10):
@@ -81,8 +79,10 @@ class Run:
         self.folder = folder
 
     def driver(self, prepare=lambda trainer: None, **settings) -> Driver:
-        self.trainer = make_trainer(make_strategy("cpu"))
-        driver = Driver(str(self.folder), self.trainer, **SETTINGS | settings)
+        self.trainer = make_trainer(one_device())
+        settings = SETTINGS | settings
+        settings.setdefault("evaluation_steps", settings["save_checkpoints_steps"])
+        driver = Driver(str(self.folder), self.trainer, Plan(**settings))
         self.restored = driver.restore()
         prepare(self.trainer)
         return driver
@@ -407,7 +407,7 @@ def test_an_evaluation_whose_loss_is_not_finite_is_an_error(make_run):
 
 def test_a_bad_loss_amid_a_call_is_found():
     """Oracle: step number 2, the third, gets an infinite learning rate: the fourth loss is bad."""
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     trainer = make_trainer(strategy)
     schedule = trainer.schedule
     trainer.schedule = lambda step: tf.where(tf.equal(step, 2), np.inf, schedule(step))

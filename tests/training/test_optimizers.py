@@ -1,4 +1,4 @@
-"""The optimizers, compared with the papers' formulas in NumPy, with Keras and with one device."""
+"""Optimizers and schedules, compared with formulas in NumPy, with Keras and with one device."""
 
 import itertools
 
@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from support import two_replicas
 
-from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, Optimizer
+from bert_tf.choices import SCHEDULES
+from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, Optimizer, make_schedule
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 
@@ -93,13 +94,14 @@ def test_bias_correction_is_off_in_adamw_and_on_in_lamb():
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_a_rate_of_its_own_for_every_variable(name):
-    """Oracles: the formula in NumPy; without factors, bit for bit, the optimizer that has none."""
+    """Oracles: the formula in NumPy; with factors of 1, the optimizer without any."""
     factors, settings = (0.5, 1.0, 0.0, 2.0, 0.25), dict(weight_decay=0.3, epsilon=EPSILON)
     variables = make_variables()
-    take_steps(OPTIMIZERS[name](variables, bias_correction=True, rate_factors=factors, **settings))
+    rates = [(f"^{path}$", factor) for path, factor in zip(NAMES, factors, strict=True)]
+    take_steps(OPTIMIZERS[name](variables, bias_correction=True, rates=rates, **settings))
     assert_values(variables, worked_in_numpy(name, True, 0.3, factors), rtol=1e-4)
     ones, none = make_variables(), make_variables()
-    take_steps(OPTIMIZERS[name](ones, rate_factors=(1.0,) * len(NAMES), **settings))
+    take_steps(OPTIMIZERS[name](ones, rates=[("layer", 1.0)], **settings))
     take_steps(OPTIMIZERS[name](none, **settings))
     for one, other in zip(ones, none, strict=True):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
@@ -122,7 +124,7 @@ def test_adamw_equals_that_of_keras_with_its_options():
     for steps, epsilon, theirs in ((3, 1e-12, 1e-12), (1, EPSILON, EPSILON * 0.001**0.5)):
         variables, expected = make_variables(), make_variables()
         optimizer = AdamW(
-            variables, weight_decay=0.3, epsilon=epsilon, exclude="^$", bias_correction=True
+            variables, weight_decay=0.3, epsilon=epsilon, decays=(), bias_correction=True
         )
         take_steps(optimizer, steps)
         take_keras_steps(keras.optimizers.AdamW(weight_decay=0.3, epsilon=theirs), expected, steps)
@@ -136,7 +138,7 @@ def test_lamb_equals_that_of_keras_with_its_options():
     trust ratio: they coincide with bias correction, nothing excluded, and no decay.
     """
     variables, expected = make_variables(), make_variables()
-    take_steps(Lamb(variables, weight_decay=0.0, epsilon=EPSILON, exclude="^$"))
+    take_steps(Lamb(variables, weight_decay=0.0, epsilon=EPSILON, decays=()))
     take_keras_steps(keras.optimizers.Lamb(epsilon=EPSILON), expected)
     assert_values(variables, [variable.numpy() for variable in expected])
 
@@ -214,3 +216,50 @@ def test_the_slots_are_the_whole_state():
         take_steps(second)
         for ours, theirs in zip(parts, whole, strict=True):
             np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "rates"),
+    [
+        ("linear", {0: 0.0, 1: 0.02, 9: 0.18, 10: 0.18, 50: 0.1, 99: 0.002, 100: 0}),
+        # (1 + cos(pi (step - 10) / 90)) / 2.
+        ("cosine", {9: 0.18, 10: 0.2, 40: 0.15, 55: 0.1, 70: 0.05, 100: 0.0, 120: 0.0}),
+        ("constant", {9: 0.18, 10: 0.2, 55: 0.2, 100: 0.2, 120: 0.2}),
+    ],
+)
+def test_schedules_at_worked_steps(name, rates):
+    """Oracle: the original's formula and values by hand; rate 0.2, 100 steps, 10 for warm-up."""
+    schedule = make_schedule(name, 0.2, 100, 10)
+    for step, rate in rates.items():
+        assert float(schedule(tf.constant(step))) == pytest.approx(rate, abs=1e-7), step
+
+
+def assert_coincide(ours, theirs, steps: int = 130) -> None:
+    found = [float(ours(tf.constant(step))) for step in range(steps)]
+    np.testing.assert_allclose(found, [float(theirs(step)) for step in range(steps)], atol=1e-7)
+
+
+def test_schedules_that_keras_has_too():
+    """Oracle: Keras' PolynomialDecay without warm-up, and its CosineDecay with it."""
+    schedules = keras.optimizers.schedules
+    assert_coincide(make_schedule("linear", 0.2, 100, 0), schedules.PolynomialDecay(0.2, 100, 0.0))
+    theirs = schedules.CosineDecay(0.0, 90, warmup_target=0.2, warmup_steps=10)
+    assert_coincide(make_schedule("cosine", 0.2, 100, 10), theirs)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_without_warmup_the_rate_starts_at_its_highest(name):
+    """Oracle: the rate given, also where the warm-up lasts until the end."""
+    assert float(make_schedule(name, 0.2, 100, 0)(tf.constant(0))) == pytest.approx(0.2)
+    assert float(make_schedule(name, 0.2, 8, 8)(tf.constant(4))) == pytest.approx(0.1)
+    assert np.isfinite(make_schedule(name, 0.2, 8, 8)(tf.constant(8)))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_compiled_rates_of_int64_steps_are_the_same(name):
+    """Oracle: the schedule without XLA."""
+    schedule = make_schedule(name, 1e-4, 1_000_000, 10_000)
+    compiled = tf.function(schedule, jit_compile=True)
+    for step in (0, 9_999, 10_000, 500_000, 999_999):
+        step = tf.constant(step, tf.int64)
+        np.testing.assert_allclose(compiled(step), schedule(step), rtol=1e-5, atol=1e-10)

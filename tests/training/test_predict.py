@@ -4,9 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import two_replicas
+from support import one_device, two_replicas
 
-from bert_tf.training.strategy import make_strategy
 from bert_tf.training.trainer import Trainer
 
 LENGTHS = np.array([3, 1, 5, 2, 4, 4, 1])  # seven examples: the last batch is partial
@@ -61,7 +60,7 @@ def _batches(examples, order, batch_size: int) -> tf.data.Dataset:
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_outputs_are_those_of_each_example_alone(replicas):
     """Oracle: the model applied to each example by itself."""
-    strategy = make_strategy("cpu") if replicas == 1 else two_replicas()
+    strategy = one_device() if replicas == 1 else two_replicas()
     with strategy.scope():
         model = _Model()
     examples, order = _examples(), np.array([6, 1, 3, 0, 4, 5, 2])
@@ -80,7 +79,7 @@ def test_outputs_are_those_of_each_example_alone(replicas):
 
 def test_outputs_that_are_not_finite_are_an_error():
     """Oracle: the weight that was damaged."""
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     with strategy.scope():
         model = _Model()
     model.weight.assign([np.inf, 1.0])

@@ -1,10 +1,13 @@
-"""The line that shows the progress of training. Oracle: a terminal's 100 columns."""
+"""The log of a run: read, resumed and damaged; the line that shows its progress."""
 
 import io
+import json
+import math
 
+import numpy as np
 import pytest
 
-from bert_tf.training.reports import Reports, read_results
+from bert_tf.training.reports import MetricsLog, Reports, read_metrics, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
 
@@ -23,6 +26,7 @@ def test_damaged_results_are_named(text, tmp_path):
 
 
 def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
+    """Oracle: a terminal's 100 columns."""
     monkeypatch.setattr("sys.stderr", _Terminal())
     reports = Reports(str(tmp_path), 0, 1_000_000, peak_flops=1e12)
     bar = reports._bar
@@ -36,3 +40,81 @@ def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
     # The utilization, the last detail, has no room beside a bar.
     assert line.endswith(", loss 7.214, mlm 0.123, nsp 0.123, 1,296 seq/s]"), line
     bar.close()
+
+
+def write_steps(log: MetricsLog, steps) -> None:
+    for step in steps:
+        log.write({"step": step, "loss": math.exp(-step / 7), "learning_rate": step / 3e5})
+
+
+def test_values_read_back_bit_for_bit(tmp_path):
+    """Oracle: the values written, Python's and NumPy's; a line is one JSON object."""
+    path = tmp_path / "metrics.jsonl"
+    values = {
+        "step": np.int64(12),
+        "loss": 0.1 + 0.2,
+        "masked_lm_accuracy": np.float32(1 / 3),
+        "learning_rate": 5e-324,
+        "sequences_per_second": np.nextafter(1e300, np.inf),
+    }
+    log = MetricsLog(str(path))
+    log.start(0)
+    log.write(values)
+    log.write({"step": 13})
+    text = path.read_text()
+    assert [list(json.loads(line)) for line in text.splitlines()] == [list(values), ["step"]]
+    found = read_metrics(str(path))
+    assert found == [values, {"step": 13}]
+    assert isinstance(found[0]["step"], int)
+
+
+@pytest.mark.parametrize("cut", ["", '{"step": 11, "lo', '{"step": 11}', "\0\0\0\n"])
+def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path, cut):
+    """Oracle: the file of a run that was not killed; the kill came within a line or not."""
+    whole, resumed = tmp_path / "whole.jsonl", tmp_path / "resumed.jsonl"
+    write_steps(MetricsLog(str(whole)), range(1, 13))
+    write_steps(MetricsLog(str(resumed)), range(1, 11))
+    with resumed.open("a") as file:
+        file.write(cut)
+    log = MetricsLog(str(resumed))
+    log.start(6)
+    assert [values["step"] for values in read_metrics(str(resumed))] == list(range(1, 7))
+    write_steps(log, range(7, 13))
+    assert resumed.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.jsonl", "whole.jsonl"]
+
+
+def test_only_a_line_cut_short_is_dropped_before_the_step(tmp_path):
+    """Oracle: the file before a line was cut short."""
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(str(path))
+    log.start(0)
+    assert not path.exists()
+    write_steps(log, range(1, 4))
+    before = path.read_bytes()
+    path.write_bytes(before + b'{"step": 4, "loss": 0.')
+    assert len(read_metrics(str(path))) == 3
+    log.start(100)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["{", "[1]", '{"loss": 1.0}', "\0\0", "\ufffd"])
+def test_a_damaged_line_is_named(tmp_path, damage):
+    """Oracle: the line that was damaged; the file is left alone."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"step": 1}}\n{damage}\n{{"step": 3}}\n')
+    before = path.read_bytes()
+    for use in (read_metrics, lambda name: MetricsLog(name).start(1)):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl: line 2 is damaged \("):
+            use(str(path))
+    assert path.read_bytes() == before
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path):
+    missing = str(tmp_path / "none" / "metrics.jsonl")
+    assert read_metrics(missing) == []
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="cannot read .*folder"):
+        read_metrics(str(tmp_path / "folder"))
+    with pytest.raises(OSError, match="cannot write .*none/metrics.jsonl"):
+        MetricsLog(missing).write({"step": 1})

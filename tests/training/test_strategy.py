@@ -4,7 +4,9 @@ import json
 
 import pytest
 import tensorflow as tf
+from support import one_device
 
+from bert_tf.flags import WorkerOptions
 from bert_tf.training.strategy import (
     check_batch_size,
     describe,
@@ -15,21 +17,20 @@ from bert_tf.training.strategy import (
 
 
 def test_missing_devices_are_named():
-    with pytest.raises(ValueError, match="--strategy=gpu: TensorFlow finds no GPU here"):
-        make_strategy("gpu")
-    with pytest.raises(ValueError, match="--strategy=tpu: no TPU on this machine"):
-        make_strategy("tpu")
+    for name, message in (("gpu", "TensorFlow finds no GPU here"), ("tpu", "no TPU on this")):
+        with pytest.raises(ValueError, match=f"--strategy={name}: {message}"):
+            make_strategy(WorkerOptions(strategy=name))
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
     assert describe(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         check_batch_size(mirrored, "train_batch_size", 7)
     one = "--train_batch_size=7 is not a multiple of the 1 replica times --grad.*=2: use a mul.* 2"
     with pytest.raises(ValueError, match=one):
-        check_batch_size(make_strategy("cpu"), "train_batch_size", 7, parts=2)
+        check_batch_size(one_device(), "train_batch_size", 7, parts=2)
 
 
 def test_one_process_is_its_own_chief():
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     assert is_chief(strategy)
     assert mean_over_workers(strategy, [1.5, 0.0]) == [1.5, 0.0]
 
@@ -37,29 +38,26 @@ def test_one_process_is_its_own_chief():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"worker_hosts": ["a:1", "b:1"]}, "--worker_hosts and --task_index need each other"),
+        ({"worker_hosts": "a:1,b:1"}, "--worker_hosts and --task_index need each other"),
         ({"task_index": 0}, "--worker_hosts and --task_index need each other"),
-        (
-            {"worker_hosts": ["a:1", "b:1"], "task_index": 2},
-            "--task_index=2 is out of range: .* names 2 w",
-        ),
-        ({"worker_hosts": ["a", "b:1"], "task_index": 0}, "'a' is not of the form host:port"),
-        ({"worker_hosts": ["a:1", "a:1"], "task_index": 0}, "names a worker twice: a:1, a:1"),
+        ({"worker_hosts": "a:1,b:1", "task_index": 2}, "--task_index=2 is out .* names 2 w"),
+        ({"worker_hosts": "a,b:1", "task_index": 0}, "'a' is not of the form host:port"),
+        ({"worker_hosts": "a:1, a:1", "task_index": 0}, "names a worker twice: a:1, a:1"),
         ({}, "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG"),
     ],
 )
 def test_wrong_worker_flags_are_named(monkeypatch, arguments, message):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match=message):
-        make_strategy("multi_worker", **arguments)
+        make_strategy(WorkerOptions(strategy="multi_worker", **arguments))
 
 
 @pytest.mark.parametrize("value", ["", "{}"])
 def test_tf_config_without_workers_names_none(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
-    assert make_strategy("auto").num_replicas_in_sync == 1
+    assert make_strategy(WorkerOptions(strategy="auto")).num_replicas_in_sync == 1
     with pytest.raises(ValueError, match="needs --worker_hosts .* or TF_CONFIG with the workers"):
-        make_strategy("multi_worker")
+        make_strategy(WorkerOptions(strategy="multi_worker"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
     for strategy in ("auto", "multi_worker"):
         with pytest.raises(ValueError, match="TF_CONFIG is .*: it must look like"):
-            make_strategy(strategy)
+            make_strategy(WorkerOptions(strategy=strategy))
 
 
 @pytest.mark.parametrize(
@@ -95,4 +93,4 @@ def test_a_task_of_tf_config_that_does_not_train_is_named(monkeypatch, worker, t
     config = {"cluster": {"worker": worker, "ps": ["p:1"]}, "task": task}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
     with pytest.raises(ValueError, match=message):
-        make_strategy("auto")
+        make_strategy(WorkerOptions(strategy="auto"))

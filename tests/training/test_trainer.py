@@ -4,41 +4,43 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import two_replicas
+from support import one_device, two_replicas
 
 from bert_tf.training.optimizers import AdamW
-from bert_tf.training.strategy import make_strategy
 from bert_tf.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
 def one_device_losses(losses) -> list[float]:
-    return losses(make_strategy("cpu"))
+    return losses(one_device())
 
 
 @pytest.mark.parametrize(
-    ("replicas", "arguments", "atol"),
+    ("replicas", "parts", "compiled", "atol"),
     [
-        (2, {}, 1e-5),
-        (1, {"accumulation_steps": 8}, 1e-5),
-        (2, {"accumulation_steps": 2}, 1e-5),
-        pytest.param(1, {"jit_compile": True}, 1e-4, marks=pytest.mark.slow),
+        (2, 1, False, 1e-5),
+        (1, 8, False, 1e-5),
+        (2, 2, False, 1e-5),
+        pytest.param(1, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
-def test_the_losses_are_those_of_one_device(losses, one_device_losses, replicas, arguments, atol):
+def test_the_losses_are_those_of_one_device(
+    losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol
+):
     """Oracle: one device, the same batch undivided, without XLA; dropout is 0.
 
     The rows have unequal numbers of masked tokens.
     """
-    strategy = two_replicas() if replicas == 2 else make_strategy("cpu")
-    found = losses(strategy, **arguments)
+    monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
+    strategy = two_replicas() if replicas == 2 else one_device()
+    found = losses(strategy, accumulation_steps=parts)
     np.testing.assert_allclose(found, one_device_losses, rtol=0, atol=atol)
     assert found[-1] < found[0] - 0.1
 
 
 def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, one_device_losses):
     """Oracle: the mean of steps taken one by one."""
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     trainer, iterator = make_trainer(strategy), make_iterator(strategy)
     trainer.train(iterator, 7)
     trainer.train(iterator, 3)
@@ -48,7 +50,7 @@ def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, 
 
 def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
     """Oracle: log-softmax in NumPy over the rows of weight 1."""
-    trainer = make_trainer(make_strategy("cpu"))
+    trainer = make_trainer(one_device())
     data = examples
     outputs = trainer.model(data)
     words = np.asarray(outputs["mlm_logits"], np.float64)
@@ -66,7 +68,7 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
         "next_sentence_accuracy": np.average(pairs.argmax(-1) == next_labels, weights=weights),
     }
     expected["loss"] = expected["masked_lm_loss"] + expected["next_sentence_loss"]
-    for strategy, batch_size in ((make_strategy("cpu"), 32), (two_replicas(), 4)):
+    for strategy, batch_size in ((one_device(), 32), (two_replicas(), 4)):
         trainer = make_trainer(strategy)
         batches = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
         results = trainer.evaluate(strategy.experimental_distribute_dataset(batches))
@@ -75,8 +77,9 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
 
 def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator, eagerly):
     """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
-    strategy = make_strategy("cpu")
-    trainer = make_trainer(strategy, clip_norm=0.05)
+    strategy = one_device()
+    trainer = make_trainer(strategy)
+    trainer.clip_norm = 0.05
     trainer.train(make_iterator(strategy), 1)
     slots = trainer.optimizer.slots
     m = np.concatenate([slots[name].numpy().ravel() for name in slots if name.endswith("adam_m")])
@@ -85,7 +88,7 @@ def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator, eagerl
 
 def test_an_infinite_norm_does_not_pass_for_a_small_step(make_trainer, make_iterator, eagerly):
     """Oracle: tf.clip_by_global_norm, which returns NaN then."""
-    strategy = make_strategy("cpu")
+    strategy = one_device()
     trainer = make_trainer(strategy)
     original = trainer._gradients
 
@@ -153,7 +156,7 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
             found.append((means["first"], means["second"]))
         return found
 
-    cpu = make_strategy("cpu")
+    cpu = one_device()
     base = seeds(cpu)
     assert base == seeds(cpu) and base[0] != base[1]
     assert seeds(cpu, first_step=1)[0] == base[1]

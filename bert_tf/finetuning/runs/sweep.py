@@ -19,7 +19,7 @@ from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.task import Task
 from bert_tf.runs.run import SWEEP_RESULTS, Run
-from bert_tf.training.metrics import rank
+from bert_tf.training.reports import rank
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 

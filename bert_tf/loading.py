@@ -12,8 +12,8 @@ from bert_tf.resolution import check_length
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.archives import extract, is_archive
+from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
-from bert_tf.weights.loading import load_or_warn
 from bert_tf.weights.names import part_of
 from tfrecords.casing import warn_about_casing
 

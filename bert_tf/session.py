@@ -25,9 +25,8 @@ from bert_tf.training.strategy import (
     set_precision,
 )
 from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from bert_tf.weights.loading import OPTIONAL, load_weights
 from tfrecords.input_files import shortened
 
 

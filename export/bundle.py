@@ -76,8 +76,7 @@ def run(options: Options) -> None:
     """Writes the folder, whole or not at all."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.weights.formats import huggingface
-    from export.archive import write_archive
-    from export.saved_models import check_output
+    from export.saved_models import check_output, write_archive
     from tfrecords.writer import make_folder, whole_folder
 
     check_output(options.output_dir)

@@ -19,7 +19,7 @@ from bert_tf.inference.inference_options import FineTunedOptions
 from export.export_options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def export_classifier(
     from bert_tf.resolution import resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card
-    from export.int8_weights import Int8Model
+    from export.lite_model import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from export.export_options import UNKNOWN_LICENSE, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.progress import say
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def write(options: Options) -> str:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
-    from bert_tf.weights.loading import load_or_warn
+    from bert_tf.weights.checkpoint import load_or_warn
     from bert_tf.weights.names import part_of
     from export.saved_models import check_output
 

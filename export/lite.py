@@ -27,7 +27,7 @@ from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference.inference_options import LITE
 from tfrecords import command
 from tfrecords.command import option, rare_option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _open(options: Options) -> _Source:
 def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.resolution import check_length
-    from bert_tf.weights.loading import load_or_warn
+    from bert_tf.weights.checkpoint import load_or_warn
 
     config = checkpoint.spec.config
     length = length or min(128, config.max_position_embeddings)

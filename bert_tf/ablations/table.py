@@ -12,7 +12,7 @@ from bert_tf.ablations.memory import count_parameters
 from bert_tf.ablations.plan import RowPlan
 from bert_tf.comparison.runs import Score
 from bert_tf.finetuning.runs.tables import aligned
-from bert_tf.plots.steps import draw_steps
+from bert_tf.plots.curves import draw_steps
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.writer import atomic_write

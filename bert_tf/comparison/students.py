@@ -19,7 +19,7 @@ from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import rank
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
 

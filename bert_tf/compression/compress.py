@@ -1,16 +1,18 @@
-"""Compresses a fine-tuned model, from flags to the run folder of a student."""
+"""From the flags of compress to the student's run folder, and what it is compared with."""
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
-from bert_tf.compression.glove import Glove
-from bert_tf.compression.heads import without_heads
-from bert_tf.compression.masked_lm import MaskedLM
+from bert_tf.compression.pruning import PRUNED, without_heads
 from bert_tf.compression.quantized_student import (
     QuantizedEvaluation,
     QuantizedTraining,
@@ -19,7 +21,6 @@ from bert_tf.compression.quantized_student import (
     student_facts,
 )
 from bert_tf.compression.recipes import RECIPES, Recipe
-from bert_tf.compression.sizes import num_parameters, sparse_sizes
 from bert_tf.compression.student import StudentTraining, initial_student, known_spec, reads_pairs
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.registry import make_task, task_name, with_length
@@ -31,11 +32,49 @@ from bert_tf.finetuning.training import Training
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.names import part_of
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
+
+
+def num_parameters(checkpoint: Checkpoint) -> int:
+    """Returns the number of parameters, without a pooler that the head does not read."""
+    return sum(int(np.prod(tensor.shape)) for _, tensor in _weights(checkpoint))
+
+
+def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
+    """Returns what `compression.json` says about the zeros of a student.
+
+    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes.
+    """
+    values = {path: tensor.read() for path, tensor in _weights(student)}
+    pruned = [values[path] for path in values if PRUNED.fullmatch(path)]
+    kept = sum(map(np.count_nonzero, pruned))
+    return {
+        "sparsity": float(1 - kept / sum(value.size for value in pruned)),
+        "student_nonzero": int(sum(map(np.count_nonzero, values.values()))),
+        "teacher_gzip_bytes": _gzip_bytes(teacher),
+        "student_bytes": _gzip_bytes(student),
+    }
+
+
+def _gzip_bytes(checkpoint: Checkpoint) -> int:
+    """Returns the size in bytes of all parameters as float32 under gzip."""
+    compressor = zlib.compressobj(wbits=31)
+    parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in _weights(checkpoint))
+    return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
+
+
+def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
+    # Some programs leave out a pooler that is not read.
+    unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
+    for path in sorted(checkpoint.tensors):
+        if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
+            yield path, checkpoint.tensors[path]
 
 
 def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:

@@ -1,16 +1,16 @@
-"""General distillation: a student of a pre-trained model, on pre-training records."""
+"""Students of pre-training, and the masked language model that finds words."""
 
 from collections.abc import Sequence
 
 import keras
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.compress import num_parameters
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
-from bert_tf.compression.precomputed import check_same_teacher
+from bert_tf.compression.outputs import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
-from bert_tf.compression.sizes import num_parameters
 from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
@@ -20,8 +20,7 @@ from bert_tf.pretraining.records import masked_lm_prob, name_records
 from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import COMMAND, Run
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import OPTIONAL, load_weights
+from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 from tfrecords.progress import say
 

@@ -15,10 +15,9 @@ from bert_tf.finite import note_non_finite
 from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, save_tensors
-from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
 from bert_tf.weights.growing import load_mapping
-from bert_tf.weights.loading import describe_non_finite
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
     complete,
@@ -29,7 +28,7 @@ from bert_tf.weights.reshaping import (
     with_plain_numbers,
 )
 from tfrecords.casing import warn_about_casing
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import say
 from tfrecords.writer import absolute_path, check_new_folder, whole_folder

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, check_task_flags
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks import csv_tables, glue, imdb, squad, swag, tagged_files
+from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
 from tfrecords.progress import say
 
 # Tasks without options.
-TASKS: dict[str, Task] = {task.name: task for task in (*glue.TASKS, *imdb.TASKS, *swag.TASKS)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (*glue.TASKS, *imdb.TASKS, *multiple_choice.TASKS)
+}
 # Tasks made from their name, the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
     "ner": tagged_files.make_tagging,

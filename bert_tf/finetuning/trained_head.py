@@ -9,8 +9,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.training import Training
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 
 _HEAD = "task_model/head/"
 

@@ -8,8 +8,7 @@ import keras
 from bert_tf.inference.inference_options import VocabularyOptions
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 
 Model = TypeVar("Model", bound=keras.Model)

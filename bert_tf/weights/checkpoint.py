@@ -1,12 +1,18 @@
-"""A checkpoint of any format, with this project's names for the weights."""
+"""A checkpoint of any format, with this project's names, and how a model gets its weights."""
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import keras
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.finite import note_non_finite
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Tensor
+from bert_tf.training.checkpoints import Tensor, check_shapes
+from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.names import part_of
+from tfrecords.input_files import shortened
 from tfrecords.vocabulary import Vocabulary
 
 
@@ -82,3 +88,89 @@ def with_vocab(
 def matches(name: str, patterns: Collection[str]) -> bool:
     """Returns whether a name matches one of the patterns, in which * stands for any characters."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+# The parts that a checkpoint may lack: the heads, and the pooler, which Hugging Face's models have
+# only if they predict something per sequence.
+OPTIONAL = ("pooler", "masked_lm", "next_sentence")
+
+
+def load_weights(
+    source: str,
+    tensors: Mapping[str, Tensor],
+    weights: Sequence[keras.Variable],
+    mapping: VocabularyMapping | None = None,
+    optional_parts: Sequence[str] = (),
+    allow_non_finite: bool = False,
+) -> list[str]:
+    """Sets `weights` from the tensors with the same paths.
+
+    Args:
+        source: the checkpoint that the tensors are from, for messages.
+        mapping: grows the tables with one row per token to an extended vocabulary.
+        optional_parts: parts of `names.PARTS` that keep their values if the checkpoint has none of
+            their weights.
+        allow_non_finite: print a warning about NaN and infinity instead of raising.
+
+    Returns:
+        the paths of the weights that kept their values.
+    """
+    found = {part_of(path) for path in tensors}
+    absent = [part for part in optional_parts if part not in found]
+    targets = {weight.path: weight for weight in weights}
+    kept = [path for path in targets if part_of(path) in absent]
+    targets = {path: target for path, target in targets.items() if path not in kept}
+    shapes = {path: tensor.shape for path, tensor in tensors.items()}
+    if mapping:
+        shapes |= _grown_shapes(source, shapes, targets, mapping)
+    check_shapes(source, shapes, targets)
+    bad: dict[str, str] = {}
+    for path, target in targets.items():
+        value = tensors[path].read()
+        note_non_finite(bad, path, value, target.dtype)
+        if bad and not allow_non_finite:
+            raise ValueError(f"{describe_non_finite(source, bad)}: use another checkpoint")
+        target.assign(mapping.grow(value) if mapping and mapping.grows(path) else value)
+    if bad:
+        print(f"WARNING: {describe_non_finite(source, bad)}.")
+    return kept
+
+
+def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
+    """Returns a message about weights, described by their paths."""
+    return f"{source} holds NaN or infinity in {shortened([*found.values()])}"
+
+
+def _grown_shapes(
+    source: str,
+    saved: Mapping[str, tuple[int, ...]],
+    targets: Mapping[str, keras.Variable],
+    mapping: VocabularyMapping,
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes that the saved tables have once they are grown."""
+    grown = {}
+    for path in sorted(filter(mapping.grows, targets.keys() & saved.keys())):
+        mapping.check_size(source, saved[path][0], mapping.old_size)
+        mapping.check_size("this model", targets[path].shape[0], mapping.new_size)
+        grown[path] = (mapping.new_size, *saved[path][1:])
+    return grown
+
+
+def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
+    """Sets weights from a checkpoint; warns of missing `OPTIONAL` parts, NaN and infinity.
+
+    Returns:
+        the missing parts, which stay random.
+    """
+    kept = load_weights(
+        checkpoint.path,
+        checkpoint.tensors,
+        weights,
+        optional_parts=OPTIONAL,
+        allow_non_finite=True,
+    )
+    if random := sorted({part_of(path) for path in kept}):
+        print(
+            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}, which stay random."
+        )
+    return random

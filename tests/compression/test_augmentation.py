@@ -17,11 +17,10 @@ from bert_tf.compression.augmentation import (
     Changes,
     change,
 )
+from bert_tf.compression.candidates import Glove, MaskedLM, _likeliest
 from bert_tf.compression.compress import _augmentation
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.distillation import DistillationObjective
-from bert_tf.compression.glove import Glove
-from bert_tf.compression.masked_lm import MaskedLM, _likeliest
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.examples import TextExamples

@@ -16,8 +16,8 @@ from bert_tf.compress import Options, run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.compress import compress, hold_out_as_teacher, num_parameters
 from bert_tf.compression.distillation import TEACHER
-from bert_tf.compression.heads import without_heads
 from bert_tf.compression.losses import soft_labels
+from bert_tf.compression.pruning import without_heads
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.student import StudentTraining, initial_student, reads_pairs
 from bert_tf.config import Head, ModelSpec
@@ -36,8 +36,8 @@ from bert_tf.run_finetuning import run as run_finetuning
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 

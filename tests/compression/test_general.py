@@ -23,7 +23,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
-from bert_tf.weights.loading import OPTIONAL, load_weights
+from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.compression.glove import Glove
+from bert_tf.compression.candidates import Glove
 
 
 def write(path, words, vectors) -> str:

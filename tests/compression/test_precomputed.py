@@ -9,10 +9,9 @@ from support import save_checkpoint, save_run
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
 from bert_tf.compression import student
+from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.general import GeneralStudent
-from bert_tf.compression.glove import Glove
-from bert_tf.compression.masked_lm import MaskedLM
-from bert_tf.compression.precomputed import (
+from bert_tf.compression.outputs import (
     check_same_teacher,
     computed_once,
     config_text,

@@ -13,9 +13,16 @@ from support import two_replicas
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options, run
-from bert_tf.compression import heads
-from bert_tf.compression.heads import gated_outputs, head_importance, least_important
-from bert_tf.compression.pruning import PRUNED, PruningAdamW, keep_mask, sparsity_at
+from bert_tf.compression import pruning
+from bert_tf.compression.pruning import (
+    PRUNED,
+    PruningAdamW,
+    gated_outputs,
+    head_importance,
+    keep_mask,
+    least_important,
+    sparsity_at,
+)
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.evaluator import Evaluator
@@ -25,7 +32,7 @@ from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 
 
 def make_options(teacher, files, output_dir, **changes) -> Options:
@@ -137,13 +144,13 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, mon
         ("load_task_model", None),
         ("head_importance", importance),
     ):
-        monkeypatch.setattr(heads, name, lambda *_, value=value: value)
-    monkeypatch.setattr(heads, "remove_heads", lambda checkpoint, removed: removed)
+        monkeypatch.setattr(pruning, name, lambda *_, value=value: value)
+    monkeypatch.setattr(pruning, "remove_heads", lambda checkpoint, removed: removed)
     source = open_checkpoint(teacher)
     config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
     source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
     options = make_options(teacher, files, "unused", recipe="heads", sparsity=0.1)
-    assert heads.without_heads(options, TASKS["sst2"], source) == {0: [2]}
+    assert pruning.without_heads(options, TASKS["sst2"], source) == {0: [2]}
 
 
 def test_the_schedule_and_the_mask():

@@ -21,8 +21,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from export import bundle, classifier
-from export.archive import write_archive
-from export.saved_models import save_folder
+from export.saved_models import save_folder, write_archive
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))

@@ -31,8 +31,8 @@ from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.loading import load_weights
 from export import classifier, encoder
 from tfrecords.vocabulary import load_vocab
 

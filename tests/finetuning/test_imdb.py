@@ -16,7 +16,7 @@ from bert_tf.text.packing import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 from tfrecords.vocabulary import load_vocab
 
 # The command, without drawing, TensorFlow's passes over graphs and XLA, and without a package that

@@ -17,7 +17,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 from tfrecords.vocabulary import load_vocab
 
 

@@ -20,10 +20,10 @@ from support import save_run
 import bert_tf
 from bert_tf import explore, extract_features, fill_mask, run_finetuning
 from bert_tf.config import Head, ModelSpec
-from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.examples import read_examples

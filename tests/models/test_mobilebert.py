@@ -15,11 +15,9 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import google, huggingface, kerashub
-from bert_tf.weights.formats.huggingface_config import read_config
-from bert_tf.weights.formats.huggingface_table import rows
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.formats.huggingface_config import read_config, rows
 from bert_tf.weights.table import entries, export_tensors, own_rows
 
 CONFIG = MobileBertConfig(

@@ -17,13 +17,8 @@ from tfrecords.dynamic_masking import (
     prediction_budget,
 )
 from tfrecords.features import serialize_examples
-from tfrecords.reader import (
-    RecordSet,
-    check_files,
-    evaluation_batches,
-    explain_bad_record,
-    training_batches,
-)
+from tfrecords.reader import check_files, evaluation_batches, explain_bad_record, training_batches
+from tfrecords.records import RecordSet
 from tfrecords.writer import write_records
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200

@@ -16,7 +16,7 @@ from bert_tf.training.checkpoints import (
     latest_checkpoint,
     saved_tensors,
 )
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 
 
 @pytest.fixture(scope="module")

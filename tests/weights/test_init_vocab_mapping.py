@@ -15,8 +15,8 @@ from bert_tf import build_vocab, run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import Checkpointer, saved_tensors
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.growing import VocabularyMapping
-from bert_tf.weights.loading import load_weights
 from tfrecords.features import serialize_examples
 from tfrecords.writer import write_records
 

@@ -12,10 +12,9 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.growing import VocabularyMapping
-from bert_tf.weights.loading import load_weights
 from bert_tf.weights.reshaping import (
     complete,
     grow_vocabulary,

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.serving import in_any_shape
 from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits
-from bert_tf.finetuning.squad.windows import (
+from bert_tf.finetuning.squad.features import (
     Windows,
     check_lengths,
     has_most_context,

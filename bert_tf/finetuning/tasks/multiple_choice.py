@@ -8,17 +8,19 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head
-from bert_tf.finetuning.choice_module import ChoiceModule
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
+from bert_tf.finetuning.serving import ChoiceModule
+from bert_tf.finetuning.tables import Table, read_table
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.progress import counted
 
 
 @dataclass(frozen=True)
@@ -149,3 +151,54 @@ class MultipleChoiceTask(Task):
             '(["a text"], [["a choice", "another"]])  '
             "# a dict: the probabilities of the choices, and the index of the most probable"
         )
+
+
+ENDINGS = ("ending0", "ending1", "ending2", "ending3")
+
+
+def read_swag(data_dir: str, split: str) -> ChoiceExamples:
+    """Reads `train.csv`, `val.csv` or `test.csv`; the column `label` of the latter may be empty.
+
+    As in the paper, the text is the first sentence, `sent1`, and a choice is the second one, the
+    beginning `sent2` with an ending.
+
+    Args:
+        data_dir: the folder of the files, or its parent.
+    """
+    table = read_table(_find_swag(data_dir, f"{'val' if split == 'dev' else split}.csv"))
+    texts, beginnings = map(table.texts, ("sent1", "sent2"))
+    endings = [*zip(*map(table.texts, ENDINGS), strict=True)]
+    choices = [
+        [(beginning + b" " + ending).strip() for ending in row]
+        for beginning, row in zip(beginnings, endings, strict=True)
+    ]
+    labelled = split != "test" or any(map(str.strip, table.columns.get("label", [])))
+    # The choices start with the beginnings, so the counts of empty texts miss empty endings.
+    empty = sum(not ending.strip() for row in endings for ending in row)
+    return ChoiceExamples(
+        texts,
+        choices,
+        {"labels": _endings_chosen(table)} if labelled else {},
+        (f"{counted(empty, 'empty ending')}",) if empty else (),
+    )
+
+
+def _find_swag(data_dir: str, name: str) -> str:
+    for path in (f"{data_dir}/{name}", f"{data_dir}/data/{name}"):
+        if tf.io.gfile.exists(path):
+            return path
+    raise FileNotFoundError(
+        f"{data_dir} contains neither {name} nor data/{name}: name their folder as --data_dir"
+    )
+
+
+def _endings_chosen(table: Table) -> np.ndarray:
+    known = [str(number) for number in range(len(ENDINGS))]
+    labels = table.column("label")
+    for row, label in enumerate(labels):
+        if label not in known:
+            raise ValueError(f"{table.at(row)}: label {label!r} is not one of {', '.join(known)}")
+    return np.array(labels, np.int32)
+
+
+TASKS = (MultipleChoiceTask(name="swag", labels=ENDINGS, read_files=read_swag),)

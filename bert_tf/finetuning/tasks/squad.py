@@ -10,12 +10,10 @@ from bert_tf.config import Head
 from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
-from bert_tf.finetuning.squad import scoring
-from bert_tf.finetuning.squad.answers import Answer, Limits, find_answers
-from bert_tf.finetuning.squad.features import SquadFeatures, make_features
+from bert_tf.finetuning.squad.answers import Answer, Limits, find_answers, score, score_with_nulls
+from bert_tf.finetuning.squad.features import SquadFeatures, check_lengths, make_features
 from bert_tf.finetuning.squad.files import SquadExamples, read_file, read_tfds
 from bert_tf.finetuning.squad.serving import AnswerModule, WindowOptions
-from bert_tf.finetuning.squad.windows import check_lengths
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -95,14 +93,14 @@ class SquadTask(Task):
         return {"answers": found}
 
     def score(self, outputs: Outputs, features: SquadFeatures) -> dict[str, float]:
-        """Returns the metrics of the official scripts, as shares; see `squad.scoring`."""
+        """Returns the metrics of the official scripts, as shares; see `squad.answers`."""
         found = outputs["answers"]
         predictions = [answer.text for answer in found]
         answers = [question.answers for question in features.examples.questions]
         if not self._nulls:
-            return scoring.score(predictions, answers)
+            return score(predictions, answers)
         odds = [answer.null_odds for answer in found]
-        return scoring.score_with_nulls(predictions, odds, answers, self._threshold)
+        return score_with_nulls(predictions, odds, answers, self._threshold)
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: SquadFeatures

@@ -22,8 +22,13 @@ from bert_tf.text.tokenizer_files import (
 )
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import albert
-from bert_tf.weights.formats.huggingface_config import config_values, read_config, read_head
-from bert_tf.weights.formats.huggingface_table import copies, rows
+from bert_tf.weights.formats.huggingface_config import (
+    config_values,
+    copies,
+    read_config,
+    read_head,
+    rows,
+)
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab

@@ -110,7 +110,7 @@ def _variables(path: str) -> dict[str, Tensor]:
 def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the weights, those of our exports in 8 bits as the float32 values they compute with.
 
-    See `export.int8_weights`. The weights of other SavedModels stay as they are.
+    See `export.lite_model`. The weights of other SavedModels stay as they are.
     """
     scales = stored.keys() & {f"{name}_scale" for name in stored}
 

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad import scoring
+from bert_tf.finetuning.squad.answers import score, score_with_nulls
 
 
 def test_worked_examples_of_1_1():
@@ -19,7 +19,7 @@ def test_worked_examples_of_1_1():
         ("x", "y"): (0, 0),
     }
     for (prediction, answer), expected in cases.items():
-        found = scoring.score([prediction], [("none of it", answer)])
+        found = score([prediction], [("none of it", answer)])
         assert found == pytest.approx(dict(zip(("exact_match", "f1"), expected, strict=True)))
 
 
@@ -31,7 +31,7 @@ def test_worked_example_of_2_0():
     """
     predictions, odds = ["a cat", "dog", "blue", "x"], [-3.0, -1.0, 0.5, 2.0]
     answers = [("cat",), (), ("blue sky sky",), ()]
-    found = scoring.score_with_nulls(predictions, odds, answers, threshold=0.0)
+    found = score_with_nulls(predictions, odds, answers, threshold=0.0)
     assert found == pytest.approx(
         {
             "exact": 2 / 4,
@@ -46,10 +46,10 @@ def test_worked_example_of_2_0():
             "best_f1_thresh": -3.0,
         }
     )
-    found = scoring.score_with_nulls(predictions, odds, answers, threshold=1.0)
+    found = score_with_nulls(predictions, odds, answers, threshold=1.0)
     assert found["f1"] == pytest.approx((1 + 0 + 0.5 + 1) / 4)
-    assert scoring.score_with_nulls(["a"], [-1.0], [()], 0.0)["best_f1_thresh"] == 0.0
-    assert "HasAns_f1" not in scoring.score_with_nulls(["a"], [-1.0], [()], 0.0)
+    assert score_with_nulls(["a"], [-1.0], [()], 0.0)["best_f1_thresh"] == 0.0
+    assert "HasAns_f1" not in score_with_nulls(["a"], [-1.0], [()], 0.0)
 
 
 def _official_best(predictions, scores, odds, answers):
@@ -87,7 +87,7 @@ def test_2_0_against_the_official_script():
         predictions = [text(0) for _ in range(20)]
         answers = [tuple(text(1) for _ in range(random.integers(0, 3))) for _ in range(20)]
         odds = random.integers(-3, 4, 20).astype(float).tolist()
-        found = scoring.score_with_nulls(predictions, odds, answers, 1.0)
+        found = score_with_nulls(predictions, odds, answers, 1.0)
         for name, measure in (("exact", lambda a, b: int(a == b)), ("f1", _official_f1)):
             raw = [
                 max(measure(prediction, text) for text in texts or [""])

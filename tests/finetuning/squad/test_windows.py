@@ -5,9 +5,8 @@ import lzma
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad.features import answer_tokens, make_features
+from bert_tf.finetuning.squad.features import answer_tokens, check_lengths, make_features
 from bert_tf.finetuning.squad.files import Question, SquadExamples, read_file
-from bert_tf.finetuning.squad.windows import check_lengths
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import load_vocab
 

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.tagging.raw_words import split_words
+from bert_tf.finetuning.tagging.module import split_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -27,7 +27,7 @@ from bert_tf.plots.confusion import draw_confusion
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
-from bert_tf.weights.loading import load_weights
+from bert_tf.weights.checkpoint import load_weights
 from export import classifier
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -15,9 +15,8 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.presets import preset_config
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import google
-from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))

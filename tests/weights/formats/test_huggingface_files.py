@@ -22,8 +22,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.formats.huggingface_config import config_values
-from bert_tf.weights.formats.huggingface_table import rows
+from bert_tf.weights.formats.huggingface_config import config_values, rows
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -13,8 +13,8 @@ from support import assert_same_tensors
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import kerashub
-from bert_tf.weights.loading import load_weights
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] a b cafe ##s e f g".split()

@@ -8,8 +8,8 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import model_garden
-from bert_tf.weights.loading import load_weights
 from bert_tf.weights.table import entries
 
 CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)

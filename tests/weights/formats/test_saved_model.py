@@ -14,8 +14,8 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import saved_model
-from bert_tf.weights.loading import load_weights
 from export import check
 from export.encoder import export_encoder
 

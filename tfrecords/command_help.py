@@ -1,46 +1,14 @@
-"""The help of commands, and commands as users type them."""
+"""The flags of a command as --help and --helpfull show them."""
 
 import ast
 import contextlib
 import dataclasses
 import inspect
-import itertools
-import os
 import re
-import shlex
 import shutil
 import textwrap
 from collections.abc import Iterable
 from types import ModuleType
-
-
-def command_line(module: str, *texts: str, **flags: object) -> str:
-    """Returns a command that can be pasted into a shell, whatever its values contain.
-
-    Args:
-        module: the command, such as "bert_tf.build_vocab".
-        texts: arguments without the name of a flag.
-        flags: their values; True and False turn a flag on and off, None leaves it out.
-    """
-    arguments = [_argument(name, value) for name, value in flags.items() if value is not None]
-    return " ".join(["python -m", module, *arguments, *map(shlex.quote, texts)])
-
-
-def _argument(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no{name}"
-    return f"--{name}={shlex.quote(str(value))}"
-
-
-def unused_name(name: str) -> str:
-    """Returns `name`, or else the first of name-2, name-3, ... that does not exist yet.
-
-    A suffix stays at the end: data.tfrecord, data-2.tfrecord.
-    """
-    stem, suffix = os.path.splitext(name)
-    numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(2))
-    return next(path for path in itertools.chain([name], numbered) if not os.path.exists(path))
-
 
 _MARGIN = 28
 _NARROWEST, _WIDEST = 40, 100

@@ -11,7 +11,8 @@ from functools import partial
 import tensorflow as tf
 
 from tfrecords.manifest import manifest_path, read_manifest
-from tfrecords.records import RecordSet, compression_of, open_records
+from tfrecords.record_set import RecordSet
+from tfrecords.records import compression_of, open_records
 
 # Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
 SHUFFLE_BUFFER_RECORDS = 16_384

@@ -10,8 +10,8 @@ from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
 from tfrecords.files import plain_message
 from tfrecords.order import records_in_order, training_records
+from tfrecords.record_set import RecordSet
 from tfrecords.records import (
-    RecordSet,
     compression_of,
     first_records,
     largest_values,

@@ -17,7 +17,8 @@ from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
 from tfrecords.order import records_in_order
-from tfrecords.records import RecordSet, layout_of, serialized_records
+from tfrecords.record_set import RecordSet
+from tfrecords.records import layout_of, serialized_records
 from tfrecords.writer import atomic_write
 
 ENTITIES = "entities.json"

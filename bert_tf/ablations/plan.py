@@ -30,7 +30,7 @@ from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.runs.run import Run
 from tfrecords.manifest import lines_sha256
-from tfrecords.records import RecordSet
+from tfrecords.record_set import RecordSet
 
 _CONFIG = "bert_config.json"
 _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from bert_tf.choices import VOCABULARY
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_help import command_line
+from tfrecords.command_line import command_line
 from tfrecords.progress import say
 
 PACKAGES = ("numpy", "keras", "tensorflow")

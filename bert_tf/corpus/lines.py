@@ -1,49 +1,11 @@
-"""What a document is in a file of text, and the documents of a part of such a file."""
+"""Splits text into documents, each a list of lines."""
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from bert_tf.corpus.sentences import unwrap, wrap_width
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How to find documents and lines in text.
-
-    Attributes:
-        document_separator: what separates documents in plain text: "blank_line"; "file", which
-            makes each file one document; or a regular expression. Each line that contains a match
-            begins a document. A line that matches as a whole only separates documents and is left
-            out.
-        unwrap: whether to join the lines of paragraphs, which are broken at a fixed width.
-        json_field: the field of JSON lines that holds a document.
-    """
-
-    document_separator: str = "blank_line"
-    unwrap: bool = False
-    json_field: str = "text"
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.document_separator)
-        except re.error as error:
-            raise ValueError(
-                f"--document_separator={self.document_separator} is neither blank_line nor file "
-                f"nor a regular expression: {error}"
-            ) from None
-
-    def separates(self, line: str) -> bool:
-        """Returns whether a line, without surrounding whitespace, begins a document."""
-        return bool(re.search(self.document_separator, line))
-
-    def only_separates(self, line: str) -> bool:
-        """Returns whether a line that begins a document does not belong to it."""
-        return bool(re.fullmatch(self.document_separator, line))
-
-
-DEFAULT_LAYOUT = Layout()
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.wrapping import unwrap, wrap_width
 
 
 def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[list[str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.corpus.compression import read_content
-from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 from bert_tf.corpus.utf8 import SAMPLE_BYTES, check_encoding
 from tfrecords.files import named_errors

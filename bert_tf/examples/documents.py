@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout, read_documents
-from bert_tf.corpus.sentences import check_language, count_wrapped, split_sentences
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
+from bert_tf.corpus.lines import read_documents
+from bert_tf.corpus.sentences import check_language, split_sentences
 from bert_tf.corpus.sources import Block
 from bert_tf.corpus.utf8 import decode
+from bert_tf.corpus.wrapping import count_wrapped
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.lexicon import load_lexicon
 from bert_tf.examples.segmenter import load_segmenter, tokenize_words

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.lines import Layout
+from bert_tf.corpus.layout import Layout
 from bert_tf.corpus.sources import group_files, is_json
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import TextSettings

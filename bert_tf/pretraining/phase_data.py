@@ -19,7 +19,7 @@ from tfrecords.input_files import shortened
 from tfrecords.order import records_of_step
 from tfrecords.progress import say
 from tfrecords.reader import evaluation_batches, training_batches
-from tfrecords.records import RecordSet
+from tfrecords.record_set import RecordSet
 from tfrecords.writer import atomic_write
 
 

@@ -17,7 +17,7 @@ from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files
 from tfrecords.manifest import find_manifests, stored_vocabulary
 from tfrecords.reader import check_files
-from tfrecords.records import RecordSet
+from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import absolute_path
 

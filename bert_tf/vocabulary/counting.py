@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout, read_documents
+from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.corpus.utf8 import decode
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from bert_tf.corpus import compression
-from bert_tf.corpus.lines import Layout, read_documents
+from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, group_files, read_blocks
 
 

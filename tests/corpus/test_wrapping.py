@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from bert_tf.corpus.sentences import count_wrapped, unwrap, wrap_width
+from bert_tf.corpus.wrapping import count_wrapped, unwrap, wrap_width
 
 PARAGRAPHS = [
     "It was the best of times, it was the well-worn worst of times: it was, said Mr. Jarndyce, "

@@ -15,7 +15,8 @@ from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.records import RecordSet, serialized_records
+from tfrecords.record_set import RecordSet
+from tfrecords.records import serialized_records
 from tfrecords.writer import write_records
 
 RECORDS = RecordSet(files=(), max_seq_length=128, max_predictions_per_seq=20, vocab_size=30522)

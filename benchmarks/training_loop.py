@@ -117,8 +117,8 @@ def _driver_seconds(driver, batches, batch_size: int, steps: int) -> float:
 
 
 def _dataset(strategy, files: list[str], batch_size: int):
+    from tfrecords.order import RecordSet
     from tfrecords.reader import training_batches
-    from tfrecords.record_set import RecordSet
 
     records = RecordSet(
         files=tuple(files),

@@ -15,7 +15,7 @@ _MODULES = {
     "Vocabulary": "tfrecords.vocabulary",
     "load_vocab": "tfrecords.vocabulary",
     "WordPieceTokenizer": "bert_tf.text.tokenizer",
-    "pack_segments": "bert_tf.text.packing",
+    "pack_segments": "bert_tf.text.preprocessor",
     "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEncoder": "bert_tf.models.encoder",
     "attention_probabilities": "bert_tf.models.attention_probabilities",

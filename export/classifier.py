@@ -19,7 +19,7 @@ from bert_tf.inference.inference_options import FineTunedOptions
 from export.export_options import UNKNOWN_LICENSE, ExportOptions
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 if TYPE_CHECKING:

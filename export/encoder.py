@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from export.export_options import UNKNOWN_LICENSE, VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.progress import say
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference.inference_options import LITE
 from tfrecords import command
 from tfrecords.command import option, rare_option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from bert_tf.choices import SINGLE_LENGTH
 from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 _EXAMPLE = """

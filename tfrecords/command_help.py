@@ -1,10 +1,13 @@
-"""The flags of a command as --help and --helpfull show them."""
+"""Commands as users read them in --help and --helpfull, and as they type them."""
 
 import ast
 import contextlib
 import dataclasses
 import inspect
+import itertools
+import os
 import re
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterable
@@ -149,3 +152,31 @@ def _explanation(field: dataclasses.Field, full: bool) -> str:
     if full and field.metadata["aliases"]:
         parts.append(f"Also: --{', --'.join(field.metadata['aliases'])}.")
     return " ".join(parts)
+
+
+def command_line(module: str, *texts: str, **flags: object) -> str:
+    """Returns a command that can be pasted into a shell, whatever its values contain.
+
+    Args:
+        module: the command, such as "bert_tf.build_vocab".
+        texts: arguments without the name of a flag.
+        flags: their values; True and False turn a flag on and off, None leaves it out.
+    """
+    arguments = [_argument(name, value) for name, value in flags.items() if value is not None]
+    return " ".join(["python -m", module, *arguments, *map(shlex.quote, texts)])
+
+
+def _argument(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={shlex.quote(str(value))}"
+
+
+def unused_name(name: str) -> str:
+    """Returns `name`, or else the first of name-2, name-3, ... that does not exist yet.
+
+    A suffix stays at the end: data.tfrecord, data-2.tfrecord.
+    """
+    stem, suffix = os.path.splitext(name)
+    numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(2))
+    return next(path for path in itertools.chain([name], numbered) if not os.path.exists(path))

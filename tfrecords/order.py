@@ -1,4 +1,4 @@
-"""Determines the order of records in training, and which records are held out.
+"""Which records to read, in which order in training, and which of them are held out.
 
 The order of an epoch depends only on the seed and the epoch number. A run that resumes at any step,
 on any number of machines, therefore finds the records of that step without any saved state.
@@ -6,12 +6,13 @@ on any number of machines, therefore finds the records of that step without any 
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import tensorflow as tf
 
+from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.manifest import manifest_path, read_manifest
-from tfrecords.record_set import RecordSet
 from tfrecords.records import compression_of, open_records
 
 # Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
@@ -20,6 +21,33 @@ FILES_READ_AT_ONCE = 8
 HELD_OUT_EVERY = 100
 
 OpenFile = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordSet:
+    """Pre-training records to read.
+
+    Attributes:
+        files: TFRecord files, as returned by `input_files.expand_files`.
+        max_seq_length: S, the number of tokens per record.
+        max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
+            masking "left_to_right".
+        vocab_size: upper bound of all token ids.
+        num_types: upper bound of all segment ids.
+        seed: seed of the training order.
+        part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
+            others.
+        masking: how to mask dynamic records; None for records that are already masked.
+    """
+
+    files: tuple[str, ...]
+    max_seq_length: int
+    max_predictions_per_seq: int
+    vocab_size: int
+    num_types: int = 2
+    seed: int = 0
+    part: str = "all"
+    masking: DynamicMasking | None = None
 
 
 @tf.autograph.experimental.do_not_convert

@@ -9,8 +9,7 @@ import tensorflow as tf
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
 from tfrecords.files import plain_message
-from tfrecords.order import records_in_order, training_records
-from tfrecords.record_set import RecordSet
+from tfrecords.order import RecordSet, records_in_order, training_records
 from tfrecords.records import (
     compression_of,
     first_records,

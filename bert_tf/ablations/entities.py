@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.examples.lexicon import Lexicon, read_phrases
+from bert_tf.examples.units import Lexicon, read_phrases
 from bert_tf.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
-from tfrecords.order import records_in_order
-from tfrecords.record_set import RecordSet
+from tfrecords.order import RecordSet, records_in_order
 from tfrecords.records import layout_of, serialized_records
 from tfrecords.writer import atomic_write
 

@@ -11,7 +11,7 @@ from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.grids import Column, Row, columns
 from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.examples.lexicon import read_phrases
+from bert_tf.examples.units import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
@@ -30,7 +30,7 @@ from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.runs.run import Run
 from tfrecords.manifest import lines_sha256
-from tfrecords.record_set import RecordSet
+from tfrecords.order import RecordSet
 
 _CONFIG = "bert_config.json"
 _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4

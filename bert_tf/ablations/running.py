@@ -14,7 +14,7 @@ from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.runs.run import FLAGS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from bert_tf.choices import VOCABULARY
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.command_line import command_line
+from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
 PACKAGES = ("numpy", "keras", "tensorflow")
@@ -146,7 +146,7 @@ def _run(line: str) -> None:
 
 def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     """Writes the docstrings as documents, with every 20th in the held-out text."""
-    from bert_tf.corpus.sentences import split_sentences
+    from bert_tf.corpus.lines import split_sentences
     from tfrecords.writer import atomic_write
 
     say(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...")

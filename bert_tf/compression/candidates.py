@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.outputs import fingerprint
-from bert_tf.corpus.compression import estimate_content_bytes, read_content
+from bert_tf.corpus.content import estimate_content_bytes, read_content
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -4,7 +4,6 @@ A file is plain text, in which a `Layout` says what a document is, or JSON lines
 .jsonl or .json (before a suffix such as .gz). Either may be compressed.
 """
 
-import codecs
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.compression import read_content
-from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
+from bert_tf.corpus.content import checked_content
+from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
-from bert_tf.corpus.utf8 import SAMPLE_BYTES, check_encoding
 from tfrecords.files import named_errors
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
@@ -201,15 +199,3 @@ def _end_of_document(data: bytes, start: int) -> int | None:
 
 def _end_of_line(data: bytes, start: int) -> int | None:
     return data.find(b"\n", start) + 1 or None
-
-
-def checked_content(file: str) -> Iterator[bytes]:
-    """Yields the decompressed content of a text file in parts, without a byte order mark."""
-    head, parts = b"", read_content(file)
-    for part in parts:
-        head += part
-        if len(head) >= SAMPLE_BYTES:
-            break
-    check_encoding(head, file)
-    yield head.removeprefix(codecs.BOM_UTF8)
-    yield from parts

@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.layout import DEFAULT_LAYOUT, Layout
-from bert_tf.corpus.lines import read_documents
-from bert_tf.corpus.sentences import check_language, split_sentences
+from bert_tf.corpus.content import decode
+from bert_tf.corpus.lines import (
+    DEFAULT_LAYOUT,
+    Layout,
+    check_language,
+    read_documents,
+    split_sentences,
+)
 from bert_tf.corpus.sources import Block
-from bert_tf.corpus.utf8 import decode
 from bert_tf.corpus.wrapping import count_wrapped
 from bert_tf.examples.chunk import Chunk
-from bert_tf.examples.lexicon import load_lexicon
-from bert_tf.examples.segmenter import load_segmenter, tokenize_words
+from bert_tf.examples.units import load_lexicon, load_segmenter, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The bytes of text tokenized at once, which takes about ten times as much memory.

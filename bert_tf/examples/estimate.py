@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from bert_tf.corpus.compression import estimate_content_bytes
+from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk

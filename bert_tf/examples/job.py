@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import group_files, is_json
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import TextSettings
-from bert_tf.examples.lexicon import read_phrases
 from bert_tf.examples.pipeline import ExampleSettings
 from bert_tf.examples.plan import block_bytes
+from bert_tf.examples.units import read_phrases
 from bert_tf.resolution import read_vocab_file
 from tfrecords.input_files import expand_files
 from tfrecords.manifest import lines_sha256

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.examples.chunk import Chunk, join_chunks
-from bert_tf.examples.full_sentences import full_sentences
 from bert_tf.examples.masking import mask_rows, prediction_budget
 from bert_tf.examples.pairs import next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
@@ -111,16 +110,16 @@ def _unmasked_rows(
     """Returns unmasked rows, their labels [N] and the counts that are known so far."""
     length, short, vocab = settings.max_seq_length, settings.short_seq_prob, settings.vocab
     if settings.objective == "mlm":
-        sentences = full_sentences(
+        rows = full_sentence_rows(
             chunk,
             rng,
-            max_tokens=length - 2,
+            max_seq_length=length,
             short_seq_prob=short,
             cross_documents=settings.cross_documents,
-            sep_id=vocab.sep_id,
+            vocab=vocab,
         )
-        rows = full_sentence_rows(sentences, length, vocab)
-        counts = ExampleCounts(cut_sentences=sentences.cut_sentences)
+        cut = np.count_nonzero(np.diff(chunk.sentence_starts) > length - 2)
+        counts = ExampleCounts(cut_sentences=int(cut))
         return rows, np.zeros(len(rows.ids)), counts
     if settings.objective == "sop":
         pairs = sentence_order_pairs(chunk, length - 3, short, rng)

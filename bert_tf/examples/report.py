@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from bert_tf.corpus.problems import describe_problems
+from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.presets import suggest_start
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.statistics import label_warning
 
 # A larger share of [UNK] suggests a wrong vocabulary.

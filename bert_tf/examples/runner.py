@@ -1,18 +1,25 @@
 """Runs the steps of data creation in processes on this machine, or on Apache Beam."""
 
 import contextlib
+import shlex
 from collections import deque
 from collections.abc import Iterator
 
 import tensorflow as tf
 
-from bert_tf.corpus.compression import estimate_content_bytes
+from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.job import Job
 from bert_tf.examples.plan import ShardPart
-from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
+from bert_tf.examples.steps import (
+    join_shard,
+    make_part,
+    make_shard,
+    read_group,
+    tokenize_block,
+)
 from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.workers import Task, Workers, available_cores
-from tfrecords.progress import progress_bar
+from tfrecords.progress import progress_bar, say
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).
@@ -66,6 +73,59 @@ class LocalRunner:
                     joins.append((join_shard, job, folder, parts_of[part.shard]))
 
 
+class BeamRunner:
+    """Runs the steps as pipelines of Apache Beam, with the same bytes as on one machine.
+
+    The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
+    network disk).
+
+    Args:
+        runner: "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
+        options: further Beam options, as on its command line.
+    """
+
+    def __init__(self, runner: str, options: str = "") -> None:
+        try:
+            import apache_beam
+            from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+        except ImportError:
+            raise ValueError(
+                "--runner needs Apache Beam, which is not installed: pip install apache-beam"
+            ) from None
+        self._beam = apache_beam
+        self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
+        # Workers import what they need by name. The main session contains nothing else for them.
+        self._options.view_as(SetupOptions).save_main_session = False
+
+    def tokenize(self, job: Job, folder: WorkFolder) -> None:
+        """Turns every block of the input into a chunk."""
+        say("Tokenizing ...")
+        beam = self._beam
+        with beam.Pipeline(options=self._options) as pipeline:
+            _ = (
+                pipeline
+                | beam.Create(range(len(job.groups)))
+                | "Spread groups" >> beam.Reshuffle()
+                | "Read" >> beam.FlatMap(lambda group: read_group(job, folder, group))
+                | "Spread blocks" >> beam.Reshuffle()
+                | "Tokenize" >> beam.Map(lambda numbered: tokenize_block(job, folder, *numbered))
+            )
+
+    def make_shards(
+        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
+    ) -> None:
+        """Creates shards, each given as a list of its parts."""
+        say(f"Creating {len(shards)} files ...")
+        beam = self._beam
+        with beam.Pipeline(options=self._options) as pipeline:
+            _ = (
+                pipeline
+                | beam.Create(shards)
+                | "Spread shards" >> beam.Reshuffle()
+                | "Make" >> beam.Map(lambda parts: make_shard(job, folder, chunk_names, parts))
+            )
+
+
 @contextlib.contextmanager
 def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[LocalRunner]:
     """Yields the runner, with its worker processes running.
@@ -79,9 +139,6 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
         with Workers(num_workers) as workers:
             yield LocalRunner(workers)
     else:
-        # Beam is an optional dependency.
-        from bert_tf.examples.beam import BeamRunner
-
         yield BeamRunner(name, beam_options or "")
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.corpus.utf8 import is_utf8
+from bert_tf.corpus.content import is_utf8
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.progress import counted, progress_bar
 

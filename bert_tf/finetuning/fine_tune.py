@@ -37,7 +37,7 @@ from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.casing import warn_about_casing
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 

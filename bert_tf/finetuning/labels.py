@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.corpus.utf8 import is_unicode
+from bert_tf.corpus.content import is_unicode
 from bert_tf.finetuning.columns import ID
 from bert_tf.finetuning.lists import (
     class_name,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.packing import pack_segments, with_equal_rows
+from bert_tf.text.preprocessor import pack_segments, with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Tensors = Mapping[str, tf.Tensor]

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.corpus.sources import checked_content, is_json
+from bert_tf.corpus.content import checked_content
+from bert_tf.corpus.sources import is_json
 from tfrecords.progress import counted, say
 
 CONLL_FORM = (

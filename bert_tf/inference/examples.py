@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.corpus.content import is_utf8
 from bert_tf.corpus.sources import is_json
-from bert_tf.corpus.utf8 import is_utf8
 from bert_tf.finetuning.columns import Columns
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import (

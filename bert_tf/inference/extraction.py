@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.corpus.utf8 import is_utf8
+from bert_tf.corpus.content import is_utf8
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.encoding import EncodedLine, Line, encode_lines

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from bert_tf.corpus.content import check_encoding
 from bert_tf.corpus.sources import is_json, read_blocks
-from bert_tf.corpus.utf8 import check_encoding
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
 from bert_tf.finetuning.tables import Table, fold, read_table

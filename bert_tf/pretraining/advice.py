@@ -11,7 +11,7 @@ from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import duration
 from tfrecords.reader import sample_batch

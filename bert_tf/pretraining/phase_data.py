@@ -16,10 +16,9 @@ from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Batch, Trainer
 from tfrecords.input_files import shortened
-from tfrecords.order import records_of_step
+from tfrecords.order import RecordSet, records_of_step
 from tfrecords.progress import say
 from tfrecords.reader import evaluation_batches, training_batches
-from tfrecords.record_set import RecordSet
 from tfrecords.writer import atomic_write
 
 

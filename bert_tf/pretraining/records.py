@@ -16,8 +16,8 @@ from bert_tf.resolution import agreed, check_length
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files
 from tfrecords.manifest import find_manifests, stored_vocabulary
+from tfrecords.order import RecordSet
 from tfrecords.reader import check_files
-from tfrecords.record_set import RecordSet
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import absolute_path
 

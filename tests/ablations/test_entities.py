@@ -6,10 +6,10 @@ import tensorflow as tf
 
 from bert_tf.ablations import entities
 from bert_tf.ablations.entities import _within, choose_entities, entity_accuracy
-from bert_tf.examples.lexicon import Lexicon
+from bert_tf.examples.units import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.record_set import RecordSet
+from tfrecords.order import RecordSet
 from tfrecords.vocabulary import Vocabulary
 
 CLS, SEP, MASK, A, B, C = range(2, 8)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from bert_tf.corpus import compression
-from bert_tf.corpus.compression import estimate_content_bytes, read_content
+from bert_tf.corpus import content
+from bert_tf.corpus.content import estimate_content_bytes, read_content
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -47,7 +47,7 @@ def test_compression_is_recognized_by_content(tmp_path, suffix):
 @pytest.mark.parametrize("size", [1, 2, 3, 17])
 def test_members_may_end_and_be_padded_anywhere(tmp_path, monkeypatch, suffix, size):
     """Small reads put the border between two reads at every place of every member."""
-    monkeypatch.setattr(compression, "COMPRESSED_READ_BYTES", max(size, 10))
+    monkeypatch.setattr(content, "COMPRESSED_READ_BYTES", max(size, 10))
     data = _text(100)
     members = (COMPRESS[suffix](part) + b"\0" * 8 for part in (data[:300], data[300:]))
     assert _read(tmp_path / "padded", b"".join(members)) == data

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from bert_tf.corpus.layout import Layout
-from bert_tf.corpus.lines import read_documents
+from bert_tf.corpus.lines import Layout, read_documents
 
 TEXT = "Preface\n\n CHAPTER I\r\na\n\n\nb\n***\nc\nCHAPTER II\n \nd\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_tf.corpus.sentences import check_language, split_sentences
+from bert_tf.corpus.lines import check_language, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import time
 
 import pytest
 
-from bert_tf.corpus import compression
-from bert_tf.corpus.layout import Layout
-from bert_tf.corpus.lines import read_documents
+from bert_tf.corpus import content
+from bert_tf.corpus.lines import Layout, read_documents
 from bert_tf.corpus.sources import Block, group_files, read_blocks
 
 
@@ -34,7 +33,7 @@ def _data(blocks) -> bytes:
 
 @pytest.mark.parametrize("read_bytes", [1, 100, 10**6])
 def test_blocks_are_whole_documents(tmp_path, monkeypatch, read_bytes):
-    monkeypatch.setattr(compression, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(content, "READ_BYTES", read_bytes)
     data = _documents(400, seed=1)
     file = _write(tmp_path / "a.txt", data)
     blocks = list(read_blocks([file], 500))
@@ -78,7 +77,7 @@ def test_files_of_a_group(tmp_path):
 @pytest.mark.parametrize("separator", ["blank_line", "file", "^# ", "^-+$"])
 def test_blocks_keep_documents_and_files_together(tmp_path, monkeypatch, read_bytes, separator):
     """Oracle: the documents of every file, read as a whole."""
-    monkeypatch.setattr(compression, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(content, "READ_BYTES", read_bytes)
     rng, layout = random.Random(1), Layout(document_separator=separator)
     texts = [
         "",

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import Block
 from bert_tf.examples import documents
 from bert_tf.examples.documents import TextCounts, TextSettings, make_chunk

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from bert_tf.examples.lexicon import Lexicon
+from bert_tf.examples.units import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

@@ -118,6 +118,9 @@ def test_full_sentences_hold_every_token_once(chunk, cross_documents):
     np.testing.assert_array_equal(np.sort(ids[ids >= len(SPECIAL)]), np.sort(chunk.token_ids))
     assert not arrays["input_type_ids"].any() and not arrays["next_sentence_labels"].any()
     assert counts.cut_sentences == 0 and counts.random_next == counts.cut_pairs == 0
+    short = dataclasses.replace(settings, max_seq_length=12)
+    _, counts = make_examples(chunk, None, pass_seed(7, 1, 2), short)
+    assert counts.cut_sentences == np.count_nonzero(np.diff(chunk.sentence_starts) > 10) > 0
 
 
 def test_sentence_order_counts_swapped_pairs(chunk):

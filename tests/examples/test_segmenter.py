@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.examples.segmenter import load_segmenter, tokenize_words
+from bert_tf.examples.units import load_segmenter, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from bert_tf.examples.selection import choose_ngrams, choose_spans, choose_tokens
+from bert_tf.examples.masking import choose_ngrams, choose_spans, choose_tokens
 
 # SpanBERT, section 3.1: lengths 1 to 10 from a geometric distribution with p = 0.2; mean 3.8.
 CHANCES = [0.2 * 0.8**n for n in range(10)]

@@ -20,8 +20,7 @@ from bert_tf.inference.predictor import load_predictor
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.text.packing import pack_segments
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import lite, lite_model
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

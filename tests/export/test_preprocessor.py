@@ -10,7 +10,7 @@ import tensorflow_hub as hub
 import tf_keras
 
 import bert_tf
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import check, preprocessor, saved_models
 from tfrecords.vocabulary import load_vocab

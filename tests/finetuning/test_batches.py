@@ -12,7 +12,7 @@ from bert_tf.finetuning.batches import eval_batches, train_batches, train_order
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import _packer, encode_texts
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

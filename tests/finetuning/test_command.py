@@ -27,7 +27,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
 from bert_tf.runs.run import FINISHED, Run
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results

@@ -12,7 +12,7 @@ from support import start_workers, tuning_options
 
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results

@@ -19,7 +19,7 @@ from bert_tf.inference import extraction
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.vector_files import FORMATS, add_to_projector
 from bert_tf.inference.vectors import LineVectors, chosen_layers
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # Tokens, words, spaces at both ends, a pair with too many tokens, an empty line, a text with too

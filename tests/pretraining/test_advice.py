@@ -15,7 +15,7 @@ from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.record_set import RecordSet
+from tfrecords.order import RecordSet
 from tfrecords.records import serialized_records
 from tfrecords.writer import write_records
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from tfrecords.vocabulary import Vocabulary
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -2,7 +2,7 @@
 
 import shlex
 
-from tfrecords.command_line import command_line, unused_name
+from tfrecords.command_help import command_line, unused_name
 
 
 def test_a_command_survives_the_shell():

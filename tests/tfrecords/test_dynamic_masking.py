@@ -17,8 +17,8 @@ from tfrecords.dynamic_masking import (
     prediction_budget,
 )
 from tfrecords.features import serialize_examples
+from tfrecords.order import RecordSet
 from tfrecords.reader import check_files, evaluation_batches, explain_bad_record, training_batches
-from tfrecords.record_set import RecordSet
 from tfrecords.writer import write_records
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200

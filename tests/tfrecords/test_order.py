@@ -9,8 +9,13 @@ import tensorflow as tf
 
 from tfrecords import order
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
-from tfrecords.order import count_records, records_in_order, records_of_step, training_records
-from tfrecords.record_set import RecordSet
+from tfrecords.order import (
+    RecordSet,
+    count_records,
+    records_in_order,
+    records_of_step,
+    training_records,
+)
 from tfrecords.writer import write_records
 
 SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.order import RecordSet
 from tfrecords.reader import check_files, evaluation_batches, explain_bad_record, training_batches
-from tfrecords.record_set import RecordSet
 from tfrecords.writer import write_records
 
 S, P, VOCAB = 12, 3, 500

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from bert_tf.corpus.layout import Layout
+from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import counting

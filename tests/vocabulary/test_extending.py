@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.vocabulary.coverage import measure
+from bert_tf.vocabulary.counting import measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.corpus.content import is_unicode
 from bert_tf.corpus.tfds import prepare
-from bert_tf.corpus.utf8 import is_unicode
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.json_files import read_json
 

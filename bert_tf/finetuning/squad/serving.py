@@ -17,7 +17,7 @@ from bert_tf.finetuning.squad.features import (
     make_windows,
 )
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.packing import with_equal_rows
+from bert_tf.text.preprocessor import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The score of the empty answer where every question has an answer.

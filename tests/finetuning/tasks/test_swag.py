@@ -15,7 +15,7 @@ from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import multiple_choice
 from bert_tf.finetuning.tasks.multiple_choice import ENDINGS, ChoiceExamples
-from bert_tf.text.packing import pack_segments
+from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export.classifier import export_classifier
 from tfrecords.vocabulary import load_vocab

@@ -8,8 +8,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_tf.text.packing import pack_segments
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.weights.formats.saved_model import read_preprocessor
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 

@@ -1,14 +1,16 @@
 """Tests rows of full sentences. Oracles: rows worked by hand, and packing of plain lists."""
 
 import collections
+import types
 
 import numpy as np
 import pytest
 
 from bert_tf.examples.chunk import Chunk
-from bert_tf.examples.full_sentences import FullSentences, full_sentences
+from bert_tf.examples.rows import Rows, full_sentence_rows
 
-SEP = -1
+CLS, SEP = -2, -1
+VOCAB = types.SimpleNamespace(cls_id=CLS, sep_id=SEP)
 
 
 def _chunk(documents: list[list[int]]) -> Chunk:
@@ -22,21 +24,22 @@ def _chunk(documents: list[list[int]]) -> Chunk:
     )
 
 
-def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> FullSentences:
-    rng = np.random.default_rng(seed)
-    return full_sentences(
+def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> Rows:
+    return full_sentence_rows(
         chunk,
-        rng,
-        max_tokens=max_tokens,
+        np.random.default_rng(seed),
+        max_seq_length=max_tokens + 2,
         short_seq_prob=short_seq_prob,
         cross_documents=cross_documents,
-        sep_id=SEP,
+        vocab=VOCAB,
     )
 
 
-def _rows(made: FullSentences) -> list[list[int]]:
-    borders = zip(made.start.tolist(), made.end.tolist(), strict=True)
-    return [made.token_ids[start:end].tolist() for start, end in borders]
+def _rows(made: Rows) -> list[list[int]]:
+    """Returns what is between the [CLS] and the last [SEP] of each row."""
+    rows = [ids[:n].tolist() for ids, n in zip(made.ids, made.lengths, strict=True)]
+    assert all(row[0] == CLS and row[-1] == SEP for row in rows)
+    return [row[1:-1] for row in rows]
 
 
 def test_rows_worked_by_hand():
@@ -49,9 +52,8 @@ def test_rows_worked_by_hand():
         # The rest of a divided sentence is followed by the next sentence or document.
         ((6,), (7, 8, 9, 10, 11), (12, 13, 14), (0, 1, 2, 3, 4), (5,)),
     }
-    made = _make(chunk, 5, False)
-    assert sorted(_rows(made)) == [[0, 1, 2, 3, 4], [5], [6], [7, 8, 9, 10, 11], [12, 13, 14]]
-    assert made.cut_sentences == 1
+    rows = _rows(_make(chunk, 5, False))
+    assert sorted(rows) == [[0, 1, 2, 3, 4], [5], [6], [7, 8, 9, 10, 11], [12, 13, 14]]
 
 
 def _slow_rows(documents: list[list[list[int]]], max_tokens: int) -> list[list[int]]:
@@ -94,11 +96,11 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
         in_order = [documents[number] for number in order]
         groups = [in_order] if cross_documents else [[document] for document in in_order]
         assert rows == [row for group in groups for row in _slow_rows(group, 20)]
-        assert made.cut_sentences == sum(n > 20 for sizes in lengths for n in sizes) > 0
-        assert np.array_equal(made.token_ids == SEP, made.is_sep)
-        token_ids = made.token_ids[~made.is_sep]
-        assert np.array_equal(made.unit_starts[~made.is_sep], token_ids % 2 == 0)
-        assert not made.unit_starts[made.is_sep].any()
+        ids, inside = made.ids, np.arange(22) < made.lengths[:, None]
+        assert np.array_equal(made.maskable, inside & (ids >= 0)) and not ids[~inside].any()
+        # A row begins a unit, whatever its first token is.
+        first = np.arange(22) == 1
+        assert np.array_equal(made.unit_starts, made.maskable & (first | (ids % 2 == 0)))
     assert len(orders) == 10
 
 
@@ -132,4 +134,4 @@ def test_some_documents_have_a_short_target():
 
 def test_a_chunk_without_documents():
     made = _make(_chunk([]), 10, True)
-    assert made.start.shape == made.end.shape == (0,) and not made.cut_sentences
+    assert made.ids.shape == (0, 12) and made.lengths.shape == (0,)

@@ -1,0 +1,246 @@
+"""The content of text files: decompressed part by part, checked and decoded.
+
+A file may be compressed with gzip, bzip2, xz or zstd. The format is recognized by content, not by
+name. A file may hold any number of compressed members, as parallel compressors write them, with
+zeros between and after them. This module decompresses the members one by one because the libraries'
+own file objects lose data without an error: `bz2.BZ2File` and `lzma.LZMAFile` stop at anything that
+is not a member, such as padding, and zstandard's `stream_reader` accepts a truncated file as
+complete. Only `gzip.GzipFile` reports all damage.
+"""
+
+import bz2
+import codecs
+import functools
+import itertools
+import lzma
+import re
+import unicodedata
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import tensorflow as tf
+
+from tfrecords.files import named_errors
+from tfrecords.input_files import shortened
+
+READ_BYTES = 2**20
+# Less than for plain text, because the decompressed part is many times as large.
+COMPRESSED_READ_BYTES = 2**16
+# UTF-32 comes first, because its mark may begin with that of UTF-16.
+_MARKS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
+_WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+# Enough of a text to show its encoding.
+SAMPLE_BYTES = 4096
+# A text with a larger share of unreadable characters is not UTF-8.
+_MAX_UNREADABLE = 0.2
+# Fewer, such as "a\0b\0", may as well be letters and NULs.
+_FEWEST_CHARACTERS = 3
+# Enough for a compressed file without content.
+_SMALL = 100
+
+
+def checked_content(file: str) -> Iterator[bytes]:
+    """Yields the decompressed content of a text file in parts, without a byte order mark."""
+    head, parts = b"", read_content(file)
+    for part in parts:
+        head += part
+        if len(head) >= SAMPLE_BYTES:
+            break
+    check_encoding(head, file)
+    yield head.removeprefix(codecs.BOM_UTF8)
+    yield from parts
+
+
+def read_content(file: str) -> Iterator[bytes]:
+    """Yields the decompressed content of a file in parts."""
+    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+        head = stream.read(COMPRESSED_READ_BYTES)
+        compression = _detect(head, file)
+        size = COMPRESSED_READ_BYTES if compression else READ_BYTES
+        parts = itertools.chain([head], iter(functools.partial(stream.read, size), b""))
+        yield from _decompress(parts, compression, file) if compression else parts
+
+
+def estimate_content_bytes(files: Sequence[str]) -> int:
+    """Returns the total size of the files' content.
+
+    The size is exact for plain files and extrapolated from the beginning for compressed ones.
+    """
+    total = 0.0
+    for file in files:
+        with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+            size = tf.io.gfile.stat(file).length
+            head = stream.read(READ_BYTES)
+        if compression := _detect(head, file):
+            decompressor = compression.new_decompressor()
+            try:
+                content = decompressor.decompress(head)
+            except compression.error as error:
+                raise OSError(f"{file} is damaged: {error}") from None
+            used = len(head) - (len(decompressor.unused_data) if decompressor.eof else 0)
+            size *= len(content) / used
+        total += size
+    return round(total)
+
+
+class _Decompressor(Protocol):
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class _Compression:
+    """A decompressor of one member of a file, and the error it raises for damaged data."""
+
+    new_decompressor: Callable[[], _Decompressor]
+    error: type[Exception]
+
+
+def _detect(head: bytes, file: str) -> _Compression | None:
+    """Returns the compression of the file that begins with `head`; None for a plain file."""
+    if head.startswith(b"\x1f\x8b"):
+        return _Compression(functools.partial(zlib.decompressobj, wbits=31), zlib.error)
+    # More than "BZh9", because plain text may begin with these letters.
+    if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head):
+        return _Compression(bz2.BZ2Decompressor, OSError)
+    if head.startswith(b"\xfd7zXZ\0"):
+        return _Compression(
+            functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), lzma.LZMAError
+        )
+    # A frame, or a skippable frame, with which the files of parallel compressors begin.
+    if re.match(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", head):
+        try:
+            import zstandard
+        except ImportError:
+            raise OSError(
+                f"cannot read {file}: zstd files need 'zstandard': pip install zstandard"
+            ) from None
+        # `zstd --long=31` needs a window of 2 GB.
+        zstd = zstandard.ZstdDecompressor(max_window_size=2**31)
+        return _Compression(zstd.decompressobj, zstandard.ZstdError)
+    return None
+
+
+def _decompress(parts: Iterator[bytes], compression: _Compression, file: str) -> Iterator[bytes]:
+    """Yields the content of all members of a file that is read in `parts`."""
+    decompressor = compression.new_decompressor()
+    for part in parts:
+        while part:
+            if decompressor.eof:
+                # Zeros may pad a file to whole blocks.
+                part = part.lstrip(b"\0")
+                if not part:
+                    break
+                decompressor = compression.new_decompressor()
+            try:
+                content = decompressor.decompress(part)
+            except compression.error as error:
+                raise OSError(f"{file} is damaged: {error}") from None
+            part = decompressor.unused_data if decompressor.eof else b""
+            yield content
+    if not decompressor.eof:
+        raise OSError(f"{file} is truncated: its compressed data ends early")
+
+
+def decode(data: bytes) -> tuple[str, int]:
+    """Returns the text and the number of lines that are not valid UTF-8.
+
+    Invalid bytes become U+FFFD, which the tokenizer drops.
+    """
+    try:
+        return data.decode("utf-8"), 0
+    except UnicodeDecodeError:
+        invalid = sum(not is_utf8(line) for line in data.split(b"\n"))
+        return data.decode("utf-8", "replace"), invalid
+
+
+def is_utf8(text: bytes) -> bool:
+    """Returns whether all bytes of a text are UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_unicode(text: str) -> bool:
+    """Returns whether a string can be written as UTF-8: whether it has no lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_encoding(data: bytes, name: str) -> None:
+    """Raises a ValueError if a text is UTF-16 or UTF-32, with or without a byte order mark.
+
+    Args:
+        data: the text, or at least its first `SAMPLE_BYTES`.
+        name: the name of the text, for the message.
+    """
+    if found := _wide_encoding(data[:SAMPLE_BYTES]):
+        raise ValueError(
+            f"{name} is {found}: save it as UTF-8, for example with iconv -f {found} -t UTF-8"
+        )
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    for encoding, marks in _MARKS.items():
+        if head.startswith(marks):
+            return encoding
+    # Even text without Latin letters has NULs there, in its spaces and line ends.
+    if b"\0" in head and _unreadable(head.decode("utf-8", "replace")) > _MAX_UNREADABLE:
+        for encoding in _WITHOUT_MARK:
+            text = head.decode(encoding, "ignore")
+            # Only the last character may be incomplete.
+            whole = len(text.encode(encoding)) > len(head) - 4
+            enough = len(text) >= _FEWEST_CHARACTERS and text.strip()
+            if enough and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
+                return encoding
+    return None
+
+
+def _unreadable(text: str) -> float:
+    """Returns the share of characters that do not occur in text."""
+    bad = sum(
+        char == "\ufffd"
+        or (unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\f\r")
+        for char in text
+    )
+    return bad / max(1, len(text))
+
+
+def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
+    """Returns a warning about files without text, and one about bytes that are not UTF-8.
+
+    Args:
+        files: the input files.
+        invalid_lines: the number of lines that are not UTF-8, by the name of the file.
+    """
+    warnings = []
+    if empty := [file for file in files if _is_empty(file)]:
+        warnings.append(
+            f"WARNING: {len(empty):,} of {len(files):,} files are empty: {shortened(empty)}."
+        )
+    if invalid_lines:
+        most = sorted(invalid_lines, key=lambda file: (-invalid_lines[file], file))
+        counted = [f"{file} ({invalid_lines[file]:,})" for file in most]
+        warnings.append(
+            f"WARNING: dropped invalid bytes in {sum(invalid_lines.values()):,} lines that are not "
+            f"UTF-8: {shortened(counted)}. Convert such files, for example with iconv."
+        )
+    return warnings
+
+
+def _is_empty(file: str) -> bool:
+    if tf.io.gfile.stat(file).length > _SMALL:
+        return False
+    return not b"".join(read_content(file)).strip()

@@ -3,7 +3,7 @@
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -15,8 +15,6 @@ from tfrecords.vocabulary import Vocabulary
 _FEW = 0.01
 # [MASK], [unused1], <S> and the like, which no text contains.
 _MARKUP = re.compile(r"\[.+\]|<.+>")
-
-
 # A vocabulary without capitals is uncased if it has this many tokens with lower-case letters.
 # Smaller vocabularies, which are for trials, do not tell.
 _MANY = 100
@@ -69,22 +67,16 @@ def casing_warning(vocab: Vocabulary | None, lower_case: bool | None, source: st
     if vocab is None or lower_case is None:
         return None
     if lower_case:
-        return _lower_case_warning(vocab, source)
-    return _keep_case_warning(vocab, source)
-
-
-def _lower_case_warning(vocab: Vocabulary, source: str) -> str | None:
-    lost = _unreachable(vocab)
-    if len(lost) <= _FEW * len(vocab):
-        return None
-    return (
-        f"WARNING: {source} is cased, but the text is lower-cased and loses its "
-        f"accents: {len(lost):,} of {len(vocab):,} tokens, such as {_some(lost)}, can never occur. "
-        "Use --nodo_lower_case, from data creation on."
-    )
-
-
-def _keep_case_warning(vocab: Vocabulary, source: str) -> str | None:
+        if not is_cased(vocab):
+            return None
+        lost = _unreachable(vocab)
+        # The first tokens are often single letters, and those in the middle words.
+        some = ", ".join(lost[len(lost) // 2 :][:3])
+        return (
+            f"WARNING: {source} is cased, but the text is lower-cased and loses its "
+            f"accents: {len(lost):,} of {len(vocab):,} tokens, such as {some}, can never occur. "
+            "Use --nodo_lower_case, from data creation on."
+        )
     small = _small(vocab)
     capital = [token for token in _tokens_of_text(vocab) if token.lower() != token]
     if len(small) <= _FEW * len(vocab) or len(capital) > _FEW * len(small):
@@ -117,9 +109,3 @@ def _lower_cased(token: str, keeps_accents: bool) -> str:
         return token.lower()
     decomposed = unicodedata.normalize("NFD", token.lower())
     return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-
-
-def _some(tokens: Sequence[str]) -> str:
-    # The first tokens are often single letters, and those in the middle words.
-    middle = len(tokens) // 2
-    return ", ".join(tokens[middle : middle + 3])

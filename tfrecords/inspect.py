@@ -39,9 +39,11 @@ def run(options: Options) -> None:
     from tfrecords import inspection
     from tfrecords.casing import warn_about_casing
     from tfrecords.input_files import expand_files
+    from tfrecords.manifest import find_manifests, read_manifest
 
     files = expand_files(options.input_file)
-    manifests = inspection.find_manifests(files, options.manifest)
+    named = options.manifest
+    manifests = {named: read_manifest(named)} if named else find_manifests(files)
     vocab, problems = None, []
     if found := inspection.find_vocabulary(options.vocab_file, manifests):
         vocab, source = found
@@ -71,9 +73,9 @@ def run(options: Options) -> None:
     if problems:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise ValueError(f"{count} found: see the lines that start with BAD")
-    named = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    checked = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"
-    print(f"No problems found in {named} ({compared}).")
+    print(f"No problems found in {checked} ({compared}).")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,7 @@ import tensorflow as tf
 from tfrecords.features import Layout
 from tfrecords.files import plain_message
 from tfrecords.input_files import normalized
-from tfrecords.manifest import find_manifests as manifests_beside
-from tfrecords.manifest import read_manifest, shard_entry, stored_vocabulary
+from tfrecords.manifest import shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
     Batch,
@@ -53,13 +52,6 @@ class Inspection:
 
 class _BadFile(Exception):
     """A problem with a file. The message is appended to the name of the file."""
-
-
-def find_manifests(files: Sequence[str], manifest: str | None) -> dict[str, dict]:
-    """Returns the given manifest, or else all manifests beside the files, by path."""
-    if manifest:
-        return {manifest: read_manifest(manifest)}
-    return manifests_beside(files)
 
 
 def find_vocabulary(

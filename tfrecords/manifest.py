@@ -63,12 +63,7 @@ def write_manifest(path: str, manifest: dict) -> None:
 
 
 def read_manifest(path: str) -> dict:
-    """Reads a manifest.
-
-    Raises:
-        ValueError: the file is not a manifest; names the file.
-        OSError: the file cannot be read.
-    """
+    """Reads a manifest, and checks what readers rely on."""
     try:
         manifest = json.loads(read_file(path))
     except ValueError as error:

@@ -52,12 +52,7 @@ class RecordSet:
 
 @tf.autograph.experimental.do_not_convert
 def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset:
-    """Returns the serialized records of a part of the files once, in file order.
-
-    Args:
-        part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
-            others.
-    """
+    """Returns the serialized records of a part of the files once, in file order."""
     return _sources(files).flat_map(partial(_open_part, open_records, part))
 
 
@@ -68,8 +63,6 @@ def training_records(
     """Returns the serialized records of a part of the files, shuffled, for endless epochs.
 
     Args:
-        seed: seed of the order.
-        part: as for `records_in_order`.
         first_record: how many records to skip at the start. Whole epochs are skipped without
             reading them, given the number of records; files without a manifest are counted.
     """
@@ -81,12 +74,8 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
     """Returns the file and record number (starting at 1) of each row of a training batch.
 
     Args:
-        records: the records trained on.
         batch_size: the global batch size, over all replicas.
         step: number of steps already taken.
-
-    Raises:
-        tf.errors.DataLossError: a file is damaged.
     """
     first_record = step * batch_size
     places = _epochs(records.files, records.seed, records.part, first_record, _numbered_records)

@@ -20,15 +20,6 @@ from tfrecords.records import (
     serialized_records,
 )
 
-__all__ = [
-    "RecordSet",
-    "check_files",
-    "evaluation_batches",
-    "explain_bad_record",
-    "sample_batch",
-    "training_batches",
-]
-
 EVALUATION_BLOCK_RECORDS = 64
 # The features that show whether records teach anything.
 _SAMPLE_FILES, _SAMPLE_RECORDS = 8, 512
@@ -38,13 +29,7 @@ Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 
 
 def check_files(records: RecordSet) -> bool:
-    """Checks the first record of each file against the expected lengths and vocabulary size.
-
-    Seed, part and masking are ignored.
-
-    Returns:
-        whether the records are dynamic, that is, must be masked while reading.
-    """
+    """Checks the first record of each file; returns whether they must be masked while reading."""
     layout = None
     firsts = first_records(records.files)
     for file in records.files:
@@ -154,9 +139,8 @@ def evaluation_batches(
 def explain_bad_record(records: RecordSet) -> str | None:
     """Reads all files record by record to find out why reading batches failed.
 
-    Returns:
-        one line with the file, the record number (starting at 1) and the problem, or None if all
-        records are valid.
+    Returns one line with the file, the number of the record (from 1) and the problem; None if all
+    records are valid.
     """
     layout = None
     for file in records.files:
@@ -236,12 +220,7 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _decoder(records: RecordSet, stream: int) -> Decode:
-    """Returns the function that parses, checks and, if dynamic, masks serialized records.
-
-    Args:
-        records: the records, of which the first determines the layout.
-        stream: TRAINING or EVALUATION. The masks depend on it, the batch number and the row.
-    """
+    """Returns the function that parses, checks and, if dynamic, masks serialized records."""
     layout = _expected_layout(next(serialized_records(records.files[0])), records)
     largest = largest_values(layout, records.vocab_size, records.num_types)
     masking, max_predictions = records.masking, records.max_predictions_per_seq

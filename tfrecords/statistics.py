@@ -20,7 +20,6 @@ def label_warning(positive: int, records: int, source: str = "the records") -> s
 
     Args:
         positive: the number of records with label 1.
-        records: the number of records.
         source: the name of the records, for the message.
     """
     share = max(positive, records - positive) / max(1, records)

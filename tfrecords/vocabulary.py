@@ -67,15 +67,7 @@ class Vocabulary:
         added: tokens that are found before text is split into words, in the order of their ids.
             Those without a line have the ids after the last line.
         strip_accents: whether text loses its accents; None if it does when it is lower-cased.
-        pad_id: the id of [PAD].
-        unk_id: the id of [UNK].
-        cls_id: the id of [CLS].
-        sep_id: the id of [SEP].
-        mask_id: the id of [MASK].
-
-    Raises:
-        ValueError: a special token is missing, or an added token begins or ends with a space in a
-            way that is not supported.
+        pad_id, unk_id, cls_id, sep_id, mask_id: the ids of the special tokens.
     """
 
     lines: tuple[str, ...]
@@ -139,11 +131,7 @@ class Vocabulary:
 
     @classmethod
     def from_values(cls, lines: Sequence[str], values: Mapping[str, Any]) -> "Vocabulary":
-        """Returns the vocabulary of these lines and of what `tokenizer_values` returned.
-
-        Raises:
-            ValueError: the values are damaged, or a special token is missing.
-        """
+        """Returns the vocabulary of these lines and of what `tokenizer_values` returned."""
         try:
             added = values.get("added_tokens_decoder", {}).items()
             tokens = tuple(AddedToken(int(id_), **token) for id_, token in added)
@@ -151,25 +139,11 @@ class Vocabulary:
         except (AttributeError, TypeError) as error:
             raise ValueError(f"the added tokens are damaged ({error})") from None
 
-    @property
-    def pad_id(self) -> int:
-        return self.ids[PAD]
-
-    @property
-    def unk_id(self) -> int:
-        return self.ids[UNK]
-
-    @property
-    def cls_id(self) -> int:
-        return self.ids[CLS]
-
-    @property
-    def sep_id(self) -> int:
-        return self.ids[SEP]
-
-    @property
-    def mask_id(self) -> int:
-        return self.ids[MASK]
+    pad_id = property(lambda self: self.ids[PAD])
+    unk_id = property(lambda self: self.ids[UNK])
+    cls_id = property(lambda self: self.ids[CLS])
+    sep_id = property(lambda self: self.ids[SEP])
+    mask_id = property(lambda self: self.ids[MASK])
 
 
 def load_vocab(path: str) -> Vocabulary:
@@ -179,10 +153,6 @@ def load_vocab(path: str) -> Vocabulary:
     whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
     has U+2028 as a token, which must not become empty. The ids of a text stay the same, since words
     never contain whitespace.
-
-    Raises:
-        ValueError: the file is not UTF-8, or a special token is missing.
-        OSError: the file cannot be read.
     """
     lines = [line.strip(" \t\r") for line in read_lines(path)]
     while lines and not lines[-1]:

@@ -55,10 +55,6 @@ def whole_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder that becomes `path` when the block succeeds.
 
     If the block raises, the temporary folder is removed. Creates parent folders.
-
-    Raises:
-        ValueError: `path` exists and is not an empty folder.
-        OSError: the folder cannot be written.
     """
     check_new_folder(path)
     path = absolute_path(path).rstrip("/")
@@ -79,11 +75,7 @@ def whole_folder(path: str) -> Iterator[str]:
 
 
 def atomic_write(path: str, data: bytes | str) -> None:
-    """Writes `data` to `path` atomically.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes `data` to `path` atomically."""
     mode = "wb" if isinstance(data, bytes) else "w"
     with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
         file.write(data)
@@ -94,9 +86,6 @@ def write_records(path: str, records: Iterable[bytes], compression: str = "") ->
 
     Args:
         compression: "" or "GZIP".
-
-    Raises:
-        OSError: the file cannot be written.
     """
     options = tf.io.TFRecordOptions(compression_type=compression)
     with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary, options) as writer:
@@ -121,12 +110,7 @@ def join_files(parts: Sequence[str], path: str) -> None:
 
 
 def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
-    """Checks that output files overwrite neither inputs nor each other.
-
-    Args:
-        files: the output files.
-        inputs: the input files.
-    """
+    """Checks that output files overwrite neither inputs nor each other."""
     if not files:
         raise ValueError("--output_file names no file: give it a name")
     used = {absolute_path(file): "is an input file too" for file in inputs}

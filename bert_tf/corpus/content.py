@@ -18,7 +18,7 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -88,18 +88,11 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     return round(total)
 
 
-class _Decompressor(Protocol):
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes) -> bytes: ...
-
-
 @dataclass(frozen=True)
 class _Compression:
     """A decompressor of one member of a file, and the error it raises for damaged data."""
 
-    new_decompressor: Callable[[], _Decompressor]
+    new_decompressor: Callable[[], Any]
     error: type[Exception]
 
 
@@ -184,7 +177,6 @@ def check_encoding(data: bytes, name: str) -> None:
 
     Args:
         data: the text, or at least its first `SAMPLE_BYTES`.
-        name: the name of the text, for the message.
     """
     if found := _wide_encoding(data[:SAMPLE_BYTES]):
         raise ValueError(
@@ -222,8 +214,7 @@ def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) ->
     """Returns a warning about files without text, and one about bytes that are not UTF-8.
 
     Args:
-        files: the input files.
-        invalid_lines: the number of lines that are not UTF-8, by the name of the file.
+        invalid_lines: how many lines of each file are not UTF-8.
     """
     warnings = []
     if empty := [file for file in files if _is_empty(file)]:

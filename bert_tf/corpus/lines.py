@@ -55,14 +55,6 @@ class Layout:
                 f"nor a regular expression: {error}"
             ) from None
 
-    def separates(self, line: str) -> bool:
-        """Returns whether a line, without surrounding whitespace, begins a document."""
-        return bool(re.search(self.document_separator, line))
-
-    def only_separates(self, line: str) -> bool:
-        """Returns whether a line that begins a document does not belong to it."""
-        return bool(re.fullmatch(self.document_separator, line))
-
 
 DEFAULT_LAYOUT = Layout()
 
@@ -105,7 +97,8 @@ def _split(lines: list[str], layout: Layout) -> Iterator[list[str]]:
         if layout.document_separator == "blank_line":
             separates = only_separates = not line
         else:
-            separates, only_separates = layout.separates(line), layout.only_separates(line)
+            separates = re.search(layout.document_separator, line)
+            only_separates = re.fullmatch(layout.document_separator, line)
         if separates:
             yield document
             document = []

@@ -74,8 +74,6 @@ def read_blocks(
     are removed. Memory use grows with the longest document, not with the size of the files.
 
     Args:
-        files: names of files.
-        block_bytes: the size of a block.
         layout: what a document is in plain text; None to end blocks of text at any line.
     """
     cutter: _BlockCutter | None = None
@@ -93,12 +91,7 @@ def read_blocks(
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
-    """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text".
-
-    Args:
-        name, data_dir: as for `read_tfds_texts`.
-        block_bytes: as for `read_blocks`.
-    """
+    """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text"."""
     cutter = _BlockCutter("json", block_bytes)
     cutter.begin_file(f"TFDS {name}")
     for text in read_tfds_texts(name, data_dir):
@@ -184,7 +177,7 @@ def _start_of_document(data: bytes, start: int, layout: Layout) -> int | None:
     position = _end_of_line(data, start)
     # The last line may be incomplete.
     for line in data[position:].split(b"\n")[:-1] if position else ():
-        if layout.separates(line.decode("utf-8", "replace").strip()):
+        if re.search(layout.document_separator, line.decode("utf-8", "replace").strip()):
             return position
         position += len(line) + 1
     return None

@@ -76,13 +76,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 
 
 def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
-    """Creates the missing output files of a job, then their manifest; reports on the text.
-
-    Args:
-        job: what to create.
-        runner: runs the steps.
-        overwrite: whether to replace files of another job.
-    """
+    """Creates the missing output files of a job, then their manifest; reports on the text."""
     folder = WorkFolder.beside(job.output_files[0])
     with folder.locked():
         resumes = folder.has_job()

@@ -30,14 +30,9 @@ class Job:
         groups: the input files, in groups whose files are read one after the other; a single empty
             group for `tfds`.
         tfds: the name of a TFDS dataset, or None.
-        tfds_data_dir: TFDS's data folder.
         block_bytes: the bytes of text per chunk.
-        text: how to read text.
-        examples: how to create examples.
         dupe_factor: the number of passes over every chunk.
-        random_seed: the seed of everything random.
         output_files: the shards.
-        gzip_compress: whether to compress them.
         use_v2_feature_names: whether features have the Model Garden's names instead of the
             original's.
     """

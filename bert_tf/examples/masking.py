@@ -59,13 +59,9 @@ def mask_rows(
     The random token is drawn from the whole vocabulary, special tokens included.
 
     Args:
-        rows: the unmasked rows. Their units, words or phrases, were determined when the text was
-            tokenized.
         budget: [N] from `prediction_budget`.
-        rng: source of randomness.
         masking: one of `choices.MASKINGS` except "dynamic".
         max_ngram_size: for "ngram".
-        mask_id: the id of [MASK].
         vocab_size: random tokens are below this id.
     """
     if masking == "wordpiece":

@@ -54,12 +54,9 @@ def next_sentence_pairs(
     single sentence.
 
     Args:
-        chunk: the documents.
         max_tokens: the longest pair, without [CLS] and the two [SEP]; at least 2.
         short_seq_prob: share of the documents whose target is a random length from 2 to
             `max_tokens`.
-        rng: source of randomness.
-        documents: how many documents to make pairs of.
     """
     documents = chunk.num_documents if documents is None else documents
     starts = chunk.sentence_starts

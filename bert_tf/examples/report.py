@@ -193,9 +193,7 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
     """Describes which commands to run next.
 
     Args:
-        job: the finished job.
         input_file: the names or the glob of the output files.
-        num_examples: the number of examples in them.
     """
     # The fastest of this machine.
     found = {device.device_type for device in tf.config.list_physical_devices()}

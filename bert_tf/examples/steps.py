@@ -53,10 +53,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     """Creates, shuffles and writes the examples of a part; returns their number.
 
     Args:
-        job: the job that the part belongs to.
-        folder: the job's work folder.
         chunk_names: the names of the chunks, in the order of their numbers in the plan.
-        part: the part of a shard.
     """
     if finished := folder.part_counts(part):
         return finished["examples"]

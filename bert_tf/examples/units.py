@@ -42,10 +42,6 @@ def tokenize_words(
 
     If a word begins inside a token, the next token begins the unit.
 
-    Args:
-        lines: [B] UTF-8.
-        name: the segmenter, as for `load_segmenter`.
-
     Returns:
         ids [T] int32, the first token of each line [B + 1] int64, unit starts [T] bool.
     """
@@ -98,14 +94,7 @@ def _words(line: bytes, segmenter: Segmenter, name: str) -> list[bytes]:
 
 
 class Lexicon:
-    """Finds phrases in tokenized text.
-
-    A phrase that the vocabulary cannot spell is never found.
-
-    Args:
-        phrases: words and phrases as they appear in text.
-        tokenizer: the tokenizer of the text.
-    """
+    """Finds phrases in tokenized text. One that the vocabulary cannot spell is never found."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: WordPieceTokenizer) -> None:
         self._vocab_size = len(tokenizer.vocab)

@@ -66,10 +66,7 @@ def count_words(
 
     Args:
         texts: the files of each text, by the name of the text.
-        lower_case: whether to lower-case the text and strip accents.
         layout: whether lines are wrapped, and which field of JSON lines holds the text.
-        num_workers: the number of processes; see `workers.num_processes`.
-        max_words: the largest number of distinct words to hold.
         vocab: its added tokens are words of their own; its lines do not matter.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
@@ -178,8 +175,6 @@ class Coverage:
     """How a vocabulary covers a text.
 
     Attributes:
-        words: words of the text.
-        distinct: distinct words of the text.
         tokens: tokens that the words are split into; an [UNK] is one token.
         unknown: words that are [UNK].
         characters: characters of all words.

@@ -44,10 +44,6 @@ def choose_tokens(
 
     Args:
         words: normalized words, and how often they occur.
-        vocab: the vocabulary to extend.
-        num_tokens: the largest number of tokens to return.
-        lower_case: whether the vocabulary is for lower-cased text.
-        min_frequency: how many tokens of the text a new token must save.
     """
     places = _Places()
     unknown: Counter[str] = Counter()
@@ -146,11 +142,8 @@ def extend(
 ) -> tuple[Vocabulary, VocabularyMapping]:
     """Returns the vocabulary with the new tokens, and what their embeddings start from.
 
-    Args:
-        vocab: the old vocabulary.
-        new: the tokens to add.
-        placement: "append" puts them after the last token; "unused" replaces [unused] tokens, which
-            keeps the size.
+    The placement "append" puts them after the last token; "unused" replaces [unused] tokens, which
+    keeps the size.
     """
     tokens = [*vocab.lines, *vocab.tokens[len(vocab.lines) :]]
     if placement == "append":

@@ -24,9 +24,6 @@ def learn_vocabulary(
 
     Args:
         words: normalized words, and how often they occur.
-        vocab_size: the largest number of tokens.
-        min_frequency: how often a token must occur.
-        num_unused: the number of [unused] tokens.
         max_occurrences: a text with more words is represented by an even, deterministic sample.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers

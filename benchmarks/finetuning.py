@@ -101,11 +101,10 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
 
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import eval_batches, train_batches
-    from bert_tf.finetuning.fine_tuner import FineTuner
+    from bert_tf.finetuning.fine_tuner import FineTuner, Training
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
-    from bert_tf.finetuning.training import Training
     from bert_tf.runs.run import Run
     from bert_tf.session import Session
     from bert_tf.text.tokenizer import WordPieceTokenizer

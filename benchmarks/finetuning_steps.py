@@ -60,11 +60,10 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import train_batches
     from bert_tf.finetuning.fine_tune import load_evaluator, read_features
-    from bert_tf.finetuning.fine_tuner import FineTuner
+    from bert_tf.finetuning.fine_tuner import FineTuner, Training
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.task import TRAIN
-    from bert_tf.finetuning.training import Training
     from bert_tf.runs.run import Run
     from bert_tf.session import Session
     from bert_tf.training.checkpoints import Checkpointer

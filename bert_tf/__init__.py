@@ -2,8 +2,10 @@
 
 import importlib
 import os
+from types import ModuleType
 
-from bert_tf import registration
+import wrapt
+
 from tfrecords import __version__, process
 
 _MODULES = {
@@ -22,12 +24,53 @@ _MODULES = {
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
 }
+# Keras finds a class of another package only if its module was imported, which takes seconds here.
+# So it is told where each class is, as soon as it is imported itself.
+_KERAS_MODULES = {
+    "BertEncoder": "bert_tf.models.encoder",
+    "Pooler": "bert_tf.models.encoder",
+    "BiLSTMEncoder": "bert_tf.models.bilstm",
+    "MaskedLMHead": "bert_tf.models.heads",
+    "DenseHead": "bert_tf.models.heads",
+    "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertTaskModel": "bert_tf.models.task_model",
+    "FeatureTagger": "bert_tf.models.feature_tagger",
+    "BertPreprocessor": "bert_tf.text.preprocessor",
+    "BertEmbeddings": "bert_tf.layers.embeddings",
+    "EncoderBlock": "bert_tf.layers.encoder_block",
+    "NoNorm": "bert_tf.layers.bottleneck",
+    "TrigramEmbeddings": "bert_tf.layers.bottleneck",
+    "BottleneckAttention": "bert_tf.layers.bottleneck",
+    "BottleneckBlock": "bert_tf.layers.bottleneck",
+    "FeedForward": "bert_tf.layers.bottleneck",
+    "SelfAttention": "bert_tf.layers.attention",
+    "LayerNormalization": "bert_tf.layers.normalization",
+    "Dropout": "bert_tf.layers.dropout",
+}
 _PACKAGES = ("plots",)
 __all__ = ["__version__", *_MODULES, *_PACKAGES]
 
+
+class _Deferred:
+    """Stands in for a class until Keras creates an object of it."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def from_config(self, config: dict):
+        module = importlib.import_module(_KERAS_MODULES[self._name])
+        return getattr(module, self._name).from_config(config)
+
+
+def _register(keras: ModuleType) -> None:
+    for name in _KERAS_MODULES:
+        # The class itself replaces this when its module is imported.
+        keras.saving.get_custom_objects().setdefault(f"bert_tf>{name}", _Deferred(name))
+
+
 # `python -m bert_tf.NAME` runs cli/NAME.py.
 __path__.append(f"{__path__[0]}/cli")
-registration.register()
+wrapt.register_post_import_hook(_register, "keras")
 process.keep_docstrings()
 
 

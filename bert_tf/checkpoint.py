@@ -54,9 +54,14 @@ def open_checkpoint(
         tf.io.gfile.exists(path)
     path = path.rstrip("/") or path
     if is_archive(path):
-        options = dict(replace_vocab=replace_vocab, ignored=ignored, any_encoder=any_encoder)
-        options["vocab_file"] = vocab_file
-        return _open_archive(path, config, **options)
+        return _open_archive(
+            path,
+            config,
+            replace_vocab=replace_vocab,
+            ignored=ignored,
+            any_encoder=any_encoder,
+            vocab_file=vocab_file,
+        )
     module = next((module for module in FORMATS if module.recognizes(path)), None)
     if module:
         checkpoint = module.open_(path, config, ignored)

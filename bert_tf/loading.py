@@ -82,7 +82,6 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
     Raises:
         FileNotFoundError: there is neither a SavedModel nor a checkpoint.
         ValueError: the vocabulary is unknown, or `seq_length` is more than the encoder takes.
-        OSError: a file cannot be read.
     """
     folder = local_path(path)
     folder = extract(folder) if is_archive(folder) else folder

@@ -77,13 +77,7 @@ _FEWEST_STEPS = 1000
 
 
 def suggest_start(num_examples: int, max_seq_length: int, device_type: str) -> Start:
-    """Suggests how to pre-train on an amount of text.
-
-    Args:
-        num_examples: the number of examples that one pass over the text creates.
-        max_seq_length: tokens per example.
-        device_type: "CPU", "GPU" or "TPU".
-    """
+    """Suggests how to pre-train on the examples of one pass over a text."""
     enough = num_examples * max_seq_length >= _MUCH_TOKENS
     chosen = _CPU if device_type == "CPU" else _MUCH_TEXT if enough else _LITTLE_TEXT
     preset, batch_size, learning_rate, most_steps = chosen
@@ -96,8 +90,7 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """Returns the configuration of a published size, with training values for its width.
 
     Args:
-        name: tiny, mini, small, medium, base, large, albert-base, albert-large, albert-xlarge,
-            albert-xxlarge, or a miniature such as "L-6_H-256".
+        name: one of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256".
         vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
 
     Raises:

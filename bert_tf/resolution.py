@@ -23,12 +23,8 @@ from tfrecords.vocabulary import Vocabulary, load_vocab
 # Configuration values that affect training only. They may differ from those of the initial
 # checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.
 _TRAINING_VALUES = frozenset(
-    (
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-        "classifier_dropout_prob",
-        "initializer_range",
-    )
+    """hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob
+    initializer_range""".split()
 )
 
 
@@ -188,10 +184,7 @@ def agreed(
 ) -> tuple[str | None, Any]:
     """Returns the first source that states a value, and the value; (None, None) if none does.
 
-    Args:
-        what: the name of the value.
-        values: source -> value, or None if the source does not state it.
-        advice: what to do about a contradiction.
+    `values` maps sources to values, or to None where the source does not state it.
     """
     stated = [(source, value) for source, value in values.items() if value is not None]
     for source, value in stated[1:]:
@@ -209,10 +202,7 @@ def agreed_casing(
 ) -> bool | None:
     """Returns the casing that sources state; if none does, guesses it and prints the guess.
 
-    Args:
-        casings: source -> casing, or None if the source does not state it.
-        vocab: the vocabulary, if it is known.
-        path: the checkpoint or the vocabulary; None not to guess.
+    `path` is that of the checkpoint or the vocabulary; None not to guess.
     """
     _, lower_case = agreed("do_lower_case", casings)
     if lower_case is None and path:
@@ -238,11 +228,8 @@ def flag_values(
     """Returns the vocabularies and casings that flags state, by the name of their source.
 
     A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing. A
-    tokenizer.json, and a folder of such files, are read as transformers reads them.
-
-    Args:
-        vocab_file, do_lower_case, replace_vocab: the values of the flags.
-        flag: the name of the flag that gave `vocab_file`.
+    tokenizer.json, and a folder of such files, are read as transformers reads them. `flag` is the
+    name of the flag that gave `vocab_file`.
     """
     casings = {"--do_lower_case": do_lower_case}
     if not vocab_file:
@@ -266,12 +253,7 @@ def flag_values(
 def read_vocab_file(
     vocab_file: str, do_lower_case: bool | None, flag: str = "vocab_file"
 ) -> tuple[Vocabulary, bool | None]:
-    """Reads a vocabulary and what the flag or a file beside it says about its casing.
-
-    Args:
-        vocab_file, do_lower_case: the values of the flags.
-        flag: the name of the flag that gave `vocab_file`.
-    """
+    """Reads a vocabulary and what the flag or a file beside it says about its casing."""
     vocabs, casings = flag_values(vocab_file, do_lower_case, flag=flag)
     _, lower_case = agreed("do_lower_case", casings)
     return next(iter(vocabs.values())), lower_case
@@ -283,16 +265,9 @@ def resolve_vocab(
     do_lower_case: bool | None = None,
     replace_vocab: bool = False,
 ) -> tuple[Vocabulary, bool]:
-    """Decides which vocabulary and casing an export uses.
+    """Decides which vocabulary and casing an export uses; without a checkpoint, from flags alone.
 
     Prints a warning if they do not match, and a note if the casing is a guess.
-
-    Args:
-        checkpoint: the checkpoint to export; None for an export from a vocabulary alone.
-        vocab_file, do_lower_case, replace_vocab: the values of the flags.
-
-    Returns:
-        the vocabulary, and whether its text is lower-cased.
     """
     vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:

@@ -34,8 +34,7 @@ from tfrecords.input_files import shortened
 def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distribute.Strategy]:
     """Makes a context with the devices and the precision that flags name.
 
-    Args:
-        writes: whether the output folder is locked.
+    `writes` says whether to lock the output folder.
     """
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
@@ -64,9 +63,6 @@ class Session:
     """What every training run has: its flags, its devices and what it starts from.
 
     Attributes:
-        options: the flags.
-        strategy: the devices.
-        run: the output folder.
         init: the initial checkpoint; None for random weights, or if the run resumes.
         mapping: grows the vocabulary of the initial checkpoint.
     """
@@ -159,8 +155,7 @@ class Session:
             weights: the weights of the model that the initial checkpoint sets.
             preset: the paths of weights that have their initial values already.
 
-        Returns:
-            whether the run resumes.
+        Returns whether the run resumes.
         """
         init, say = self.init, self.say
         if path := driver.restore():

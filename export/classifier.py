@@ -120,8 +120,7 @@ def export_classifier(
     """
     import keras
 
-    from bert_tf.finetuning.fine_tuned import open_fine_tuned
-    from bert_tf.finetuning.trained_head import load_task_model
+    from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
     from bert_tf.resolution import resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card

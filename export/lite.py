@@ -155,7 +155,7 @@ def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
 
 
 def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Source:
-    from bert_tf.finetuning.trained_head import load_task_model
+    from bert_tf.finetuning.fine_tuned import load_task_model
 
     if not task.head or task.head.kind != "classifier":
         raise ValueError(

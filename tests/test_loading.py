@@ -12,12 +12,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf import _KERAS_MODULES as MODULES
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.registration import MODULES
 from bert_tf.runs.run import FLAGS, Run
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.training.checkpoints import Checkpointer

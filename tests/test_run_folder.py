@@ -60,9 +60,15 @@ def test_a_run_reads_the_head_it_wrote(run, head):
     [
         ('{"kind": "x"}', "kind is 'x', not"),
         ('{"kind": "span", "labels": 2}', "2"),
-        ('{"kind": "classifier", "multi_label": "no"}', "multi_label is 'no', not a boolean"),
-        ('{"kind": "classifier", "mean": "0"}', "mean is '0', not a finite number"),
-        ('{"kind": "classifier", "deviation": Infinity}', "deviation is inf, not a finite"),
+        (
+            '{"kind": "classifier", "multi_label": "no"}',
+            "multi_label must be true or false",
+        ),
+        ('{"kind": "classifier", "mean": "0"}', "mean must be a finite number, not '0'"),
+        (
+            '{"kind": "classifier", "deviation": Infinity}',
+            "deviation must be a finite number",
+        ),
         ('{"kind": "classifier", "deviation": 0}', "deviation is 0, not positive"),
         ('{"kind": "classifier", "labels": ["a", " "]}', "the label of output 1 is empty"),
         ('{"kind": "classifier", "labels": ["a", null]}', "not a list of strings"),

@@ -1,8 +1,10 @@
 """Reads and writes files through TensorFlow, with errors of one line that name the file."""
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -29,3 +31,20 @@ def read_file(path: str) -> bytes:
     """Returns the content of a file."""
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
         return file.read()
+
+
+def read_json(path: str, advice: str = "download or copy it again") -> dict[str, Any]:
+    """Reads a JSON object; returns {} if there is no such file.
+
+    Args:
+        advice: what to do about a damaged file.
+    """
+    if not tf.io.gfile.exists(path):
+        return {}
+    try:
+        values = json.loads(read_file(path))
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+        return values
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}): {advice}") from None

@@ -23,12 +23,12 @@ from bert_tf.compression.quantized_student import (
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.student import StudentTraining, initial_student, known_spec, reads_pairs
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
+from bert_tf.finetuning.fine_tuned import check_kind, in_task_order
+from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.trained_head import check_kind, in_task_order
-from bert_tf.finetuning.training import Training
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import Run
 from bert_tf.session import Session

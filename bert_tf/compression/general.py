@@ -15,9 +15,9 @@ from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.pretraining.phase_data import PretrainingTask
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.records import masked_lm_prob, name_records
-from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights

@@ -14,8 +14,8 @@ from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import model_spec, read_features
+from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.task import TRAIN, Task
-from bert_tf.finetuning.trained_head import load_task_model
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run

@@ -18,9 +18,9 @@ from bert_tf.compression.student import StudentTraining
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.fine_tune import model_spec, read_features
+from bert_tf.finetuning.fine_tuned import load_task_model
+from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.task import TRAIN, Task
-from bert_tf.finetuning.trained_head import load_task_model
-from bert_tf.finetuning.training import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session

@@ -25,10 +25,10 @@ from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.fine_tuned import load_task_model
+from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.finetuning.trained_head import load_task_model
-from bert_tf.finetuning.training import Training
 from bert_tf.runs.run import Run
 from bert_tf.session import open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer

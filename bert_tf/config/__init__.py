@@ -1,10 +1,11 @@
 """What a model is: the architecture of its encoder, its vocabulary, and its head."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any, Self
 
-from bert_tf.config.bert import BertConfig
-from bert_tf.config.bilstm import BiLSTMConfig
-from bert_tf.config.mobilebert import MobileBertConfig
+from bert_tf.config.bert import BertConfig, check_fields
+from bert_tf.config.other_encoders import BiLSTMConfig, MobileBertConfig
 from tfrecords.vocabulary import Vocabulary
 
 __all__ = ["HEADS", "BertConfig", "BiLSTMConfig", "Head", "MobileBertConfig", "ModelSpec"]
@@ -38,10 +39,6 @@ class Head:
         mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
             without labels learned. It predicts the output of its dense layer times the deviation,
             plus the mean.
-
-    Raises:
-        ValueError: a label is empty, or two outputs have the same label, so results could show only
-            one of them.
     """
 
     kind: str
@@ -51,9 +48,15 @@ class Head:
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        if self.kind not in HEADS:
+            raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(HEADS)}")
+        if self.deviation <= 0:
+            raise ValueError(f"deviation is {self.deviation}, not positive")
         for index, label in enumerate(self.labels):
             if not label.strip():
                 raise ValueError(f"the label of output {index} is empty: name it")
+        # Results could show only one of two outputs with the same label.
         if len(set(self.labels)) < len(self.labels):
             label = max(self.labels, key=self.labels.count)
             indices = [str(i) for i, other in enumerate(self.labels) if other == label]
@@ -66,3 +69,21 @@ class Head:
     def reads_pooler(self) -> bool:
         """Whether the head reads the pooled output, not the sequence output."""
         return self.kind in ("classifier", "multiple_choice")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Creates a head from what `to_dict` returned; the names of other keys are ignored."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        known = {"kind": None} | {name: values[name] for name in names if name in values}
+        labels = known.get("labels", [])
+        if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+            raise ValueError(f"labels is {labels!r}, not a list of strings")
+        return cls(**known | {"labels": tuple(labels)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the kind, the labels and all other values that are not their defaults."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name == "labels" or getattr(self, field.name) != field.default
+        }

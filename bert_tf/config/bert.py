@@ -54,6 +54,24 @@ _OF_HEADS = frozenset(
 )
 
 
+def check_fields(values: Any) -> None:
+    """Raises a ValueError if a field of a dataclass holds a value of another type.
+
+    Integers are sizes: they are positive. Numbers are finite.
+    """
+    for field in dataclasses.fields(values):
+        value = getattr(values, field.name)
+        if value is None and field.default is None:
+            continue
+        kind = getattr(field.type, "__args__", (field.type,))[0]
+        if kind is int and not (type(value) is int and value > 0):
+            raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
+        if kind is float and not (type(value) in (int, float) and math.isfinite(value)):
+            raise ValueError(f"{field.name} must be a finite number, not {value!r}")
+        if kind is bool and type(value) is not bool:
+            raise ValueError(f"{field.name} must be true or false, not {value!r}")
+
+
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
     """Sizes and rates of a BERT encoder, with the names of `bert_config.json`.
@@ -87,9 +105,6 @@ class BertConfig:
         has_layers: whether the encoder is a stack of transformer layers, a `BertEncoder`.
         reads_padding: whether padding changes the outputs of tokens.
 
-    Raises:
-        ValueError: a value is invalid; names the key and the value.
-
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
     """
@@ -122,18 +137,12 @@ class BertConfig:
     classifier_activation: bool = True
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            counts = field.type is int or (field.type == int | None and value is not None)
-            if counts and not (type(value) is int and value > 0):
-                raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
-            if field.type is float or (field.type == float | None and value is not None):
-                if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
-                    raise ValueError(f"{field.name} must be a finite number >= 0, not {value!r}")
-                if field.name.endswith("_prob") and value >= 1:
-                    raise ValueError(f"{field.name} must be below 1, not {value!r}")
-            if field.type is bool and type(value) is not bool:
-                raise ValueError(f"{field.name} must be true or false, not {value!r}")
+        check_fields(self)
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, float | int) and value < 0:
+                raise ValueError(f"{name} must be a finite number >= 0, not {value!r}")
+            if name.endswith("_prob") and value is not None and value >= 1:
+                raise ValueError(f"{name} must be below 1, not {value!r}")
         if (width := getattr(self, self._divided)) % self.num_attention_heads:
             raise ValueError(
                 f"{self._divided} {width} is not a multiple of "
@@ -153,19 +162,18 @@ class BertConfig:
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:
         """Returns `pruned_heads` in order; the keys may be strings, as in JSON."""
         found = self.pruned_heads or {}
+        layers, count = range(self.num_hidden_layers), self.num_attention_heads
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
-            layers_exist = all(layer in range(self.num_hidden_layers) for layer in heads)
-            count = self.num_attention_heads
-            heads_exist = all(
-                len(removed) < count and all(head in range(count) for head in removed)
-                for removed in heads.values()
+            fits = all(
+                layer in layers and len(removed) < count and {*removed} <= {*range(count)}
+                for layer, removed in heads.items()
             )
         except (AttributeError, TypeError, ValueError):
             raise ValueError(
                 f"pruned_heads must map layers to lists of heads, not {found!r}"
             ) from None
-        if not (layers_exist and heads_exist):
+        if not fits:
             raise ValueError(
                 f"pruned_heads {found!r} does not fit {self.num_hidden_layers} layers of "
                 f"{self.num_attention_heads} heads, of which each keeps at least one"
@@ -237,13 +245,8 @@ class BertConfig:
         """Creates a configuration from the keys of `bert_config.json`.
 
         Missing keys keep their defaults. Additional keys of published files are accepted if they
-        do not affect what is computed. "gelu_approximate" says which form of GELU "gelu" is.
-
-        Args:
-            ignore_unknown: ignore all other keys instead of raising an error.
-
-        Raises:
-            ValueError: a key is unknown, or a value is not supported.
+        do not affect what is computed; `ignore_unknown` accepts all others, too.
+        "gelu_approximate" says which form of GELU "gelu" is.
         """
         values = _with_gelu_form(values)
         kinds = (kind for kind in cls.__subclasses__() if values.get(kind.key) is not None)

@@ -16,11 +16,7 @@ from tfrecords.progress import say
 class Evaluator:
     """Computes the metrics of the current weights of a task's model, and writes its predictions.
 
-    Args:
-        task: the task.
-        trainer: holds the model and the strategy.
-        splits: the splits to evaluate or predict, by name.
-        batch_size: examples per step, over all replicas.
+    `batch_size` is the number of examples per step, over all replicas.
     """
 
     def __init__(
@@ -35,11 +31,9 @@ class Evaluator:
         return self._score(split, self._predict(split))
 
     def report(self, split: str, folder: str) -> tuple[dict[str, float], list[str]]:
-        """Predicts a split and writes the predictions.
+        """Writes the predictions of a split; returns its metrics and the names of the files.
 
-        Returns:
-            the metrics as in `evaluate`, {} without targets, and the names of the files in
-            `folder`.
+        The metrics are those of `evaluate`; {} without targets.
         """
         outputs, features = self._predict(split), self._splits[split]
         results = self._score(split, outputs) if features.targets else {}

@@ -10,7 +10,8 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
+from bert_tf.finetuning.fine_tuner import FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
@@ -26,8 +27,6 @@ from bert_tf.finetuning.saved_run import (
     with_values_of,
 )
 from bert_tf.finetuning.task import DataFiles, Task
-from bert_tf.finetuning.trained_head import check_kind, in_task_order, load_task_model
-from bert_tf.finetuning.training import Training
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -57,11 +56,10 @@ def fine_tune(
     Args:
         task: replaces the registered task with the name `options.task`.
         init: replaces `options.init_checkpoint`; a run that resumes needs neither.
-        training: how to train the task.
 
     Returns:
-        the results in `eval_results.txt`: for every metric of the task, `eval_<metric>` of the best
-        weights on the dev set and `test_<metric>` on a test set with targets, and `global_step`.
+        the results in `eval_results.txt`: `eval_<metric>` of the best weights on the dev set,
+        `test_<metric>` on a test set with targets, and `global_step`.
 
     Raises:
         ValueError, OSError: one line that names the flag or file and what to do; also if another

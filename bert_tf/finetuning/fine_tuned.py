@@ -1,9 +1,13 @@
-"""Opens what predicts: a fine-tuning run or a fine-tuned model of another program."""
+"""Fine-tuned models: runs and those of other programs, as models of a task."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import keras
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import Head
+from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
@@ -13,9 +17,10 @@ from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import latest_checkpoint
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.training.checkpoints import Tensor, latest_checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
 
+_HEAD = "task_model/head/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
 
@@ -36,11 +41,10 @@ def open_fine_tuned(
         path: the output folder of run_finetuning, a checkpoint in it, or an archive of it; or a
             fine-tuned model of another program.
         task: the task, if it is not registered.
-        max_seq_length: the length. Default: that of the run, or of the task.
+        max_seq_length: by default that of the run, or of the task.
         pairs: whether a classifier of another program takes pairs of texts.
-        threshold: a question gets no answer if "no answer" scores higher than the best answer by
-            more than this. Default: that of the run; for a model of another program, every question
-            gets an answer.
+        threshold: --null_score_diff_threshold, by default that of the run. Without it, a model of
+            another program answers every question.
         vocab_file: see `open_checkpoint`.
     """
     folder = Run(path)
@@ -90,13 +94,13 @@ def _converted_task(
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
-    if "task_model/head/dense_bias" not in checkpoint.tensors:
+    if f"{_HEAD}dense_bias" not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
     if threshold is not None and head.kind != "span":
         raise ValueError(
             "--null_score_diff_threshold is only for models that answer questions: omit it"
         )
-    (classes,) = checkpoint.tensors["task_model/head/dense_bias"].shape
+    (classes,) = checkpoint.tensors[f"{_HEAD}dense_bias"].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if head.kind in ("classifier", "tagger") and classes > 1 and len(labels) != classes:
@@ -125,10 +129,9 @@ def classifier_task(
     multi_label: bool = False,
     label_separator: str = MultiLabelTask.separator,
 ) -> TextTask:
-    """Returns a task that serves a classifier, or a model that predicts a number.
+    """Returns a task that serves a classifier or, without labels, predicts a number.
 
     Args:
-        labels: the names of the classes; none for a number.
         pairs: whether an example is two texts.
         multi_label: whether any number of classes applies at once.
         label_separator: goes between the names of several classes.
@@ -139,3 +142,76 @@ def classifier_task(
     if multi_label:
         return MultiLabelTask(**arguments, separator=label_separator)
     return ClassificationTask(**arguments)
+
+
+def load_task_model(
+    task: Task | Training, checkpoint: Checkpoint, allow_non_finite: bool = False
+) -> keras.Model:
+    """Builds the model of a task with fine-tuned weights.
+
+    If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
+    models with such heads lack it.
+
+    Args:
+        allow_non_finite: whether NaN and infinity are a warning instead of an error.
+    """
+    model = task.build_model(checkpoint.spec.config)
+    head = checkpoint.head
+    unread = ("pooler",) if head and not head.reads_pooler else ()
+    arguments = checkpoint.path, checkpoint.tensors, model.weights, None, unread
+    load_weights(*arguments, allow_non_finite)
+    return model
+
+
+def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> None:
+    """Checks that the model at a path has the kind of head that a task needs.
+
+    `ours` is the head of the task and `theirs` that of the model; None if unknown.
+    """
+    if ours and theirs and ours.kind != theirs.kind:
+        raise ValueError(
+            f"{path} has a head of the kind {theirs.kind}, but --task={task} needs the kind "
+            f"{ours.kind}: give a model that was fine-tuned on this task"
+        )
+    if ours and theirs and theirs.multi_label and not ours.multi_label:
+        raise ValueError(
+            f"{path} predicts several classes at once, but --task={task} does not: give "
+            "--task=csv --label_type=classes"
+        )
+
+
+def in_task_order(
+    checkpoint: Checkpoint, ours: Head | None, say: Callable[[str], None]
+) -> Checkpoint:
+    """Returns a fine-tuned model with its outputs in the order of a task's classes.
+
+    If the names of the classes differ, apart from case, the outputs keep their order. The result
+    has the head of the task.
+    """
+    theirs = checkpoint.head
+    if not (ours and theirs):
+        return checkpoint
+    tensors = checkpoint.tensors
+    if theirs.labels and ours.labels != theirs.labels:
+        wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
+        if len({*wanted, *found}) < max(len({*ours.labels}), len({*theirs.labels})):
+            # Some labels differ only in case.
+            wanted, found = list(ours.labels), list(theirs.labels)
+        names = ", ".join(theirs.labels)
+        if sorted(wanted) != sorted(found):
+            say(
+                f"WARNING: the model names its classes {names}; they are taken for "
+                f"{', '.join(ours.labels)}, in this order."
+            )
+        elif wanted != found:
+            order = [found.index(label) for label in wanted]
+            tensors = {
+                name: _columns(tensor, order) if name.startswith(_HEAD) else tensor
+                for name, tensor in tensors.items()
+            }
+            say(f"The classes of the model, {names}, were put into the task's order.")
+    return dataclasses.replace(checkpoint, tensors=tensors, head=ours)
+
+
+def _columns(tensor: Tensor, order: list[int]) -> Tensor:
+    return dataclasses.replace(tensor, read=lambda: tensor.read()[..., order])

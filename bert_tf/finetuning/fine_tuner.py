@@ -1,7 +1,11 @@
 """Trains a task's model and keeps the best weights."""
 
+import contextlib
 import dataclasses
 import math
+from collections.abc import Collection, Sequence, Sized
+from contextlib import AbstractContextManager
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -12,9 +16,9 @@ from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import TRAIN
-from bert_tf.finetuning.training import Training
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.session import Session
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
 from bert_tf.training.optimizers import AdamW, Factors, factor_of, make_schedule
 from bert_tf.training.trainer import Objective
@@ -42,6 +46,66 @@ def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
     return [(f"(^|/)encoder/{part}/", x) for part, x in zip(parts, factors, strict=True)]
 
 
+class Training:
+    """Trains a task: its examples, its model and its objective.
+
+    Args:
+        task: the task.
+    """
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
+        """See `Task.read_splits`."""
+        return self.task.read_splits(names, files, seed)
+
+    def featurize(
+        self, examples: Sized, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        """See `Task.featurize`."""
+        return self.task.featurize(examples, tokenizer, max_seq_length)
+
+    def build_model(self, config: BertConfig) -> keras.Model:
+        """Returns the model to train or to evaluate, with random weights."""
+        return self.task.build_model(config)
+
+    def objective(self, num_train_steps: int) -> Objective:
+        """Returns the objective of the run."""
+        return self.task.objective
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns the weights of the model that are set from the initial checkpoint."""
+        return self.task.initial_weights(model)
+
+    def preset_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns the weights to which `build_model` gave their initial values."""
+        return []
+
+    def make_optimizer(
+        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
+    ) -> AdamW:
+        """Returns the optimizer.
+
+        Args:
+            weights: the weights to train.
+            num_first_steps: the steps before the first evaluation, and at most half of all.
+            arguments: those of `AdamW`.
+        """
+        return AdamW(weights, **arguments)
+
+    def first_best_step(self, num_train_steps: int) -> int:
+        """Returns the first step whose weights may be kept as the best."""
+        return 0
+
+    def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
+        """Makes a context in which the model has the weights to evaluate and to keep as the best.
+
+        By default, they are the ones that train.
+        """
+        return contextlib.nullcontext()
+
+
 class FineTuner:
     """Trains on "train", evaluates a dev split after every epoch and keeps the best weights.
 
@@ -49,8 +113,6 @@ class FineTuner:
     the run folder keeps them. Nothing is written before `train`.
 
     Args:
-        session: the flags, the devices and what the run starts from.
-        training: what to train.
         splits: "train" and the splits that are evaluated.
     """
 
@@ -137,15 +199,7 @@ class FineTuner:
             )
 
     def train(self) -> dict[str, float]:
-        """Takes the remaining steps and restores the best weights.
-
-        Returns:
-            their metrics `eval_<metric>`, with their `global_step`.
-
-        Raises:
-            NonFiniteLoss: names the step.
-            Interrupted: a signal stopped training, after a checkpoint was saved.
-        """
+        """Takes the remaining steps and restores the best weights; returns their results."""
         dev = self._training.task.dev_splits[0]
         phase = Phase(
             until_step=self.num_train_steps,

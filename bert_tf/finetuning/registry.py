@@ -43,12 +43,7 @@ def with_length(
     config: BertConfig | None = None,
     say: Callable[[str], None] = say,
 ) -> FineTuningOptions:
-    """Returns the options with a --max_seq_length.
-
-    Args:
-        name: the name of the task.
-        config: the model, if it is known; says if the default is shorter because of it.
-    """
+    """Returns the options with a --max_seq_length; says if it is shorter because of the model."""
     length = options.max_seq_length or default_length(name, config)
     if config:
         check_length(config, length)
@@ -69,10 +64,6 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     Args:
         head: the head of the trained model, if there is one. It names the classes of a task that
             otherwise collects them from the training file.
-
-    Raises:
-        ValueError: there is no such task or metric, or it does not read a flag that is set.
-        OSError: the training file cannot be read.
     """
     name = task_name(options.task)
     options = with_length(options, name)

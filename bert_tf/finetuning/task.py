@@ -94,11 +94,7 @@ class Task(abc.ABC):
         return f"{split.replace('dev', 'eval', 1) if split.startswith('dev') else split}_{metric}"
 
     def with_metric(self, name: str) -> Self:
-        """Returns the task with another metric that chooses the best weights.
-
-        Raises:
-            ValueError: there is no such metric.
-        """
+        """Returns the task with another metric that chooses the best weights."""
         if name not in self.metrics:
             metrics = self.metrics or (self.metric,)
             # Those of classes, such as f1/spam.
@@ -126,9 +122,6 @@ class Task(abc.ABC):
         Args:
             names: some of "train", `dev_splits` and `test_splits`.
             seed: determines what is held out of "train" if the task has no dev set.
-
-        Raises:
-            ValueError, OSError: files are missing or malformed; the message names file and line.
         """
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
@@ -161,37 +154,19 @@ class Task(abc.ABC):
         return model.encoder.weights
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
-        """Turns outputs of the model into what `score` and `write_predictions` read, once for both.
-
-        Args:
-            outputs: what `Trainer.predict` returned for the objective's outputs.
-            features: what `featurize` returned for the same split.
-        """
+        """Turns what `Trainer.predict` returned into what `score` and `write_predictions` read."""
         return outputs
 
     @abc.abstractmethod
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
-        """Computes the metrics of predictions for a split with targets.
-
-        Args:
-            outputs: what `decode` returned.
-            features: what `featurize` returned for the same split.
-        """
+        """Computes the metrics of what `decode` returned for a split with targets."""
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:
-        """Returns what is wrong with the predictions, for a warning; None if nothing is.
-
-        Args:
-            outputs, features: as for `score`.
-        """
+        """Returns what is wrong with the predictions, for a warning; None if nothing is."""
         return None
 
     def check_metric(self, features: Features) -> str | None:
-        """Returns a warning about `metric` on the dev set, or None.
-
-        Raises:
-            ValueError: the metric is undefined there.
-        """
+        """Returns a warning about `metric` on the dev set, or None; refuses an undefined one."""
         return None
 
     def undefined_metric(self) -> ValueError:
@@ -207,13 +182,7 @@ class Task(abc.ABC):
     ) -> list[str]:
         """Writes the files with the predictions of a split, each whole or not at all.
 
-        Args:
-            folder: the run folder.
-            split: the name of the split, for the names of the files.
-            outputs, features: as for `score`; the split may have no targets.
-
-        Returns:
-            the names of the files in `folder`.
+        The split may have no targets. Returns the names of the files in `folder`.
         """
 
     @abc.abstractmethod

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.columns import Columns
-from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.trained_head import load_task_model
+from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
 from bert_tf.inference.examples import PAIR, Example, read_examples
 from bert_tf.inference.inference_options import LITE, FineTunedOptions, PredictOptions

@@ -34,12 +34,9 @@ def announce_duration(
     peak_flops: float,
     flops_per_sequence: Flops = training_flops,
 ) -> str:
-    """Estimates how long the remaining steps will take, without evaluations.
+    """Estimates how long the steps after `step` will take, without evaluations.
 
-    Args:
-        step: the number of finished steps.
-        peak_flops: of all devices together, in FLOP/s.
-        flops_per_sequence: what training takes; as `training_flops`.
+    `peak_flops` are those of all devices together, in FLOP/s.
     """
     flops = 0
     for phase in phases:
@@ -61,8 +58,7 @@ def record_warnings(
 ) -> list[str]:
     """Returns a warning for each set of files that has nothing to teach or to measure.
 
-    Args:
-        with_pairs: whether the model learns from pairs of segments.
+    `with_pairs` says whether the model learns from pairs of segments.
     """
     used = [phase.train for phase in phases if options.do_train]
     used += [phase.evaluation for phase in phases if options.do_eval]
@@ -88,7 +84,7 @@ class Baseline:
         self._counts = np.zeros(vocab_size)
 
     def count(self, ids: np.ndarray, weights: np.ndarray) -> None:
-        """Counts masked tokens of the evaluation: their ids, and weights of the same shape."""
+        """Counts masked tokens of the evaluation."""
         np.add.at(self._counts, ids, weights)
 
     @property

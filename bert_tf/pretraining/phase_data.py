@@ -1,20 +1,22 @@
-"""What the driver trains and evaluates on in a phase."""
+"""What a pre-training run trains, and on what the driver trains and evaluates in a phase."""
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import keras
 import tensorflow as tf
 
-from bert_tf.config import ModelSpec
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.models.flops import training_flops
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import Baseline
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
-from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
-from bert_tf.training.trainer import Batch, Trainer
+from bert_tf.training.trainer import Batch, Objective, Trainer
 from tfrecords.input_files import shortened
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.progress import say
@@ -22,11 +24,44 @@ from tfrecords.reader import evaluation_batches, training_batches
 from tfrecords.writer import atomic_write
 
 
+class PretrainingTask:
+    """The model and the objective of a run.
+
+    Attributes:
+        readers: other models that read the records, by their paths.
+    """
+
+    readers: Mapping[str, ModelSpec] = {}
+
+    def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
+        """Returns the model to train, with random weights; `rematerialize` as in `BertEncoder`."""
+        return BertPretrainer(spec.config, rematerialize)
+
+    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> Objective:
+        """Returns the objective; `name` is one of `choices.OBJECTIVES`."""
+        return PretrainingObjective(next_sentence=name != "mlm")
+
+    def prepare(self, batches: tf.data.Dataset, spec: ModelSpec) -> tf.data.Dataset:
+        """Adds what the objective needs to batches of records."""
+        return batches
+
+    def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
+        """Returns the weights of the model that the initial checkpoint sets."""
+        return model.weights
+
+    def preset_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
+        """Returns the weights to which `build_model` gave their initial values."""
+        return ()
+
+    def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
+        """Returns the floating-point operations for a sequence; see `models.flops`."""
+        return training_flops(config, length, predictions)
+
+
 class PhaseData:
     """Batches and evaluations of one phase.
 
-    Args:
-        warned: the warnings that the run has already printed, in all phases.
+    `warned` holds the warnings that the run has already printed, in all phases.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
-from bert_tf.pretraining.phase_data import PhaseData
+from bert_tf.pretraining.phase_data import PhaseData, PretrainingTask
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
@@ -23,7 +23,6 @@ from bert_tf.pretraining.records import (
     stored_casings,
     stored_vocabularies,
 )
-from bert_tf.pretraining.task import PretrainingTask
 from bert_tf.pretraining.trained_on import (
     check_unchanged,
     copies_of_records,

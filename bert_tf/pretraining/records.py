@@ -31,7 +31,6 @@ class NamedRecords:
     """The files of a phase, and the manifests beside them.
 
     Attributes:
-        phase: the options that the user gave.
         first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
         files, eval_files: the files to train and to evaluate on; the same unless the user gave
             separate ones.
@@ -58,13 +57,7 @@ class NamedRecords:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseRecords:
-    """The records of a phase, ready to read.
-
-    Attributes:
-        first_step, until_step: as in `NamedRecords`.
-        train, evaluation: the records to train and to evaluate on.
-        train_batch_size: examples per step, over all replicas.
-    """
+    """The records of a phase, ready to read; the steps are those of `NamedRecords`."""
 
     first_step: int
     until_step: int
@@ -159,8 +152,7 @@ def check_records(
 ) -> list[PhaseRecords]:
     """Checks the records of every phase against flags, manifests and the model.
 
-    Args:
-        held_out_from: files from which the run has held out records so far.
+    `held_out_from` are the files from which the run has held out records so far.
     """
     phases = []
     for number, named in enumerate(records, start=1):

@@ -15,9 +15,7 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
-import dataclasses
 import json
-import math
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -25,17 +23,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.config import HEADS, BertConfig, Head, ModelSpec
-from bert_tf.json_files import read_json
+from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.provenance import check_same
-from bert_tf.text.tokenizer_files import (
-    CHECKSUM,
-    TOKENIZER,
-    VOCAB,
-    read_lower_case,
-    read_vocab,
-)
+from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, read_lower_case, read_vocab
 from bert_tf.training.checkpoints import BEST, check_name
+from tfrecords.files import read_json
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import atomic_write
 
@@ -49,8 +41,6 @@ RECORDS = "records.json"
 HEAD = "head.json"
 # In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
 SWEEP_RESULTS = "results.json"
-# About a damaged file.
-_ADVICE = "remove it"
 # Flags that do not affect what a run learns: its location and its devices.
 LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
@@ -60,11 +50,7 @@ LOCATION_FLAGS = frozenset(
 class Run:
     """A run on disk; see the module's docstring for the files.
 
-    Each file is read once, when it is first needed. Reading raises a ValueError if the file is
-    damaged, and an OSError if it cannot be read.
-
-    Args:
-        path: the folder; it need not exist yet.
+    Each file is read once, when it is first needed. The folder need not exist yet.
     """
 
     def __init__(self, path: str):
@@ -112,7 +98,7 @@ class Run:
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Reads a JSON object of the folder; returns {} if there is none."""
-        return read_json(self.file(name), _ADVICE)
+        return read_json(self.file(name), "remove it")
 
     @cached_property
     def flags(self) -> dict[str, Any]:
@@ -122,7 +108,7 @@ class Run:
                 f"{self.path} was fine-tuned by an earlier version of bert_tf (it holds "
                 "finetuning.json): fine-tune again, in another --output_dir"
             )
-        return read_json(self.file(FLAGS), _ADVICE)
+        return self.read_json(FLAGS)
 
     @property
     def resumed_flags(self) -> dict[str, Any]:
@@ -139,12 +125,9 @@ class Run:
 
         Ignores flags that only affect the location and the devices of a run.
         """
-        saved = self.flags
-        return {
-            name: (saved[name], flags[name])
-            for name in sorted(saved.keys() & flags.keys() - LOCATION_FLAGS)
-            if saved[name] != flags[name]
-        }
+        names = sorted(self.flags.keys() & flags.keys() - LOCATION_FLAGS)
+        pairs = {name: (self.flags[name], flags[name]) for name in names}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
     def check_flags(self, flags: Mapping[str, Any], free: Collection[str] = ()) -> None:
         """Checks that only the flags named in `free` changed; see `changed_flags`."""
@@ -167,9 +150,8 @@ class Run:
 
     def _forget(self) -> None:
         """Makes the next use of a file read it again."""
-        path = self.path
-        vars(self).clear()
-        self.path = path
+        for name in vars(self).keys() - {"path"}:
+            del vars(self)[name]
 
     @cached_property
     def best(self) -> "Run":
@@ -192,40 +174,21 @@ class Run:
     @cached_property
     def head(self) -> Head | None:
         """What the head predicts; None if there is none."""
-        values = read_json(self.file(HEAD), _ADVICE)
-        if not values:
-            return None
-        kind, labels = values.get("kind"), values.get("labels", [])
-        multi_label = values.get("multi_label", False)
-        if kind not in HEADS:
-            raise ValueError(f"{self.file(HEAD)}: kind is {kind!r}, not one of {', '.join(HEADS)}")
-        if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
-            raise ValueError(f"{self.file(HEAD)}: labels is {labels!r}, not a list of strings")
-        if type(multi_label) is not bool:
-            raise ValueError(f"{self.file(HEAD)}: multi_label is {multi_label!r}, not a boolean")
-        numbers = {name: values[name] for name in ("mean", "deviation") if name in values}
-        for name, value in numbers.items():
-            if type(value) not in (int, float) or not math.isfinite(value):
-                raise ValueError(f"{self.file(HEAD)}: {name} is {value!r}, not a finite number")
-        if (deviation := numbers.get("deviation", 1)) <= 0:
-            raise ValueError(f"{self.file(HEAD)}: deviation is {deviation}, not positive")
+        values = self.read_json(HEAD)
         try:
-            return Head(kind, tuple(labels), multi_label, **numbers)
+            return Head.from_dict(values) if values else None
         except ValueError as error:
             raise ValueError(f"{self.file(HEAD)}: {error}") from None
 
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts."""
         self._forget()
-        values = {"kind": head.kind, "labels": head.labels}
-        defaults = dataclasses.asdict(Head(**values))
-        values |= {n: x for n, x in dataclasses.asdict(head).items() if x != defaults[n]}
-        atomic_write(self.file(HEAD), json.dumps(values, indent=2) + "\n")
+        atomic_write(self.file(HEAD), json.dumps(head.to_dict(), indent=2) + "\n")
 
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
         path = self.file(TOKENIZER)
-        if tf.io.gfile.exists(path) and CHECKSUM not in read_json(path, _ADVICE):
+        if tf.io.gfile.exists(path) and CHECKSUM not in self.read_json(TOKENIZER):
             raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
 
     def write_tokenizer(

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.json_files import read_json
+from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary, load_vocab, read_lines
 
 VOCAB = "vocab.txt"

@@ -29,7 +29,6 @@ class Checkpointer:
         model: its weights are saved.
         state: the other variables to save; must include "step", int64, the number of finished
             steps.
-        max_to_keep: older checkpoints are deleted.
         writes: whether `save` writes; False on all workers but the chief.
     """
 
@@ -55,14 +54,8 @@ class Checkpointer:
     def restore(self) -> str | None:
         """Restores the newest checkpoint that can be read.
 
-        Newer ones that cannot be read are reported on standard output and left in place.
-
-        Returns:
-            the checkpoint's path; None if there is none.
-
-        Raises:
-            ValueError: the checkpoint belongs to another model; names the variable.
-            OSError: there are checkpoints, but none can be read.
+        Newer ones that cannot be read are reported on standard output and left in place. Returns
+        the checkpoint's path; None if there is none.
         """
         damaged: list[OSError] = []
         for path in reversed(_checkpoints_of(self._directory)):
@@ -80,12 +73,8 @@ class Checkpointer:
         return None
 
     def save(self) -> str:
-        """Writes a checkpoint of the current step and returns its path.
-
-        Raises:
-            OSError: the checkpoint cannot be written; earlier checkpoints are kept.
-        """
-        path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
+        """Writes a checkpoint of the current step and returns its path."""
+        path = self._path
         if not self._writes:
             return path
         try:
@@ -102,7 +91,7 @@ class Checkpointer:
 
     def tidy(self) -> None:
         """Lists the restored checkpoint as the newest, and removes what a killed run left."""
-        path = os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
+        path = self._path
         if self._writes and path in _checkpoints_of(self._directory):
             self._keep_newest(path)
             for pattern in ("ckpt-*.data-*", "ckpt-*_temp*"):
@@ -111,8 +100,12 @@ class Checkpointer:
                     if not tf.io.gfile.exists(f"{unfinished}.index"):
                         _remove_unfinished(unfinished)
 
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._directory, f"ckpt-{self._step.numpy()}")
+
     def restore_from(self, path: str) -> None:
-        """Restores one checkpoint; raises what `restore` raises."""
+        """Restores one checkpoint."""
         saved = {name: tensor.shape for name, tensor in saved_tensors(path).items()}
         check_shapes(path, saved, self._weights)
         with _reading(path):
@@ -182,11 +175,7 @@ def latest_checkpoint(path: str) -> str:
 
 
 def chosen_checkpoint(path: str) -> str:
-    """Returns the checkpoint that a path stands for.
-
-    It is the path itself if that is a checkpoint; of a run folder, the best weights if there are
-    any, otherwise the newest checkpoint.
-    """
+    """Returns a checkpoint itself; of a run folder, the best weights or else the newest."""
     best = os.path.join(path, BEST)
     return latest_checkpoint(best if _checkpoints_of(best) else path)
 
@@ -205,12 +194,7 @@ def _describe(path: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A tensor on disk.
-
-    Attributes:
-        shape: its shape.
-        read: reads its values; raises an OSError if they are damaged.
-    """
+    """A tensor on disk; `read` reads its values."""
 
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]

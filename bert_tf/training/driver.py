@@ -83,11 +83,7 @@ class Plan:
 
 
 class NonFiniteLoss(NonFinite):
-    """The loss is infinite or not a number; earlier checkpoints are kept.
-
-    Attributes:
-        step: the first step with such a loss, counted from 1.
-    """
+    """The loss of `step`, counted from 1, is infinite or NaN; earlier checkpoints are kept."""
 
     def __init__(self, step: int, records: str = ""):
         super().__init__(
@@ -106,8 +102,7 @@ class Driver:
 
     Args:
         folder: the run folder; nothing is written before `train` or `evaluate`.
-        trainer: the trainer; checkpoints hold its model, optimizer and step.
-        plan: when to do what.
+        trainer: checkpoints hold its model, optimizer and step.
         peak_flops: peak floating-point operations per second of all devices, to report their
             utilization.
         evaluated_weights: makes a context in which the model has the weights to evaluate and to
@@ -151,15 +146,7 @@ class Driver:
         return dict(self._best_results)
 
     def restore(self) -> str | None:
-        """Resumes from the newest checkpoint that can be read.
-
-        Returns:
-            its path; None if the folder has no checkpoint.
-
-        Raises:
-            ValueError: the checkpoint belongs to another model, or workers found different ones.
-            OSError: no checkpoint in the folder can be read.
-        """
+        """Resumes from the newest checkpoint that can be read; see `Checkpointer.restore`."""
         path = self._checkpointer.restore()
         self._restored = path is not None
         if mean_over_workers(self._trainer.strategy, [float(self.step)]) != [float(self.step)]:
@@ -188,17 +175,11 @@ class Driver:
         Raises:
             NonFiniteLoss: names the step.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
-            OSError: a file cannot be written, or the connection to a worker was lost.
         """
         self._checkpointer.tidy()
         with self._reports(phases[-1].until_step) as reports:
             reports.drop_later_steps()
-
-            def on_signal() -> None:
-                reports.stopping()
-                self._trainer.stop()
-
-            stop = StopRequest(on_signal)
+            stop = StopRequest([reports.stopping, self._trainer.stop])
             if self.step >= phases[-1].until_step and not self._restored:
                 self._checkpointer.save()
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
@@ -220,11 +201,7 @@ class Driver:
     def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
         """Evaluates the current weights without training, even while another process trains.
 
-        Args:
-            evaluate: as in `Phase`.
-
-        Returns:
-            the metrics with `global_step`.
+        Returns the metrics with `global_step`.
         """
         with self._reports(self.step) as reports:
             self._evaluate(evaluate, reports)
@@ -275,10 +252,7 @@ class Driver:
         return rank(name, results[name]) > rank(name, self._best_results[name])
 
     def _is_out_of_patience(self) -> bool:
-        """Returns whether training ends early; depends on nothing but the steps.
-
-        A resumed run therefore ends at the same step.
-        """
+        """Returns whether training ends early; a resumed run ends at the same step."""
         if not (self.plan.patience and self._best_results):
             return False
         best_step = self._best_results["global_step"]

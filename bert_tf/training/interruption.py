@@ -4,7 +4,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tfrecords.command import end_process
 
@@ -15,14 +15,14 @@ class StopRequest:
     """Notes a first SIGTERM or Ctrl-C; a second one ends the process at once.
 
     Args:
-        on_request: called once, right after the first signal, in a thread of its own. The main
+        on_request: what to call, right after the first signal, in a thread of its own. The main
             thread may be inside TensorFlow, where Python handles no signals.
 
     Attributes:
         signal: the number of the signal received while listening, or None.
     """
 
-    def __init__(self, on_request: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_request: Iterable[Callable[[], None]] = ()) -> None:
         self.signal: int | None = None
         self._on_request = on_request
         self._raises = False
@@ -74,8 +74,8 @@ class StopRequest:
             if self._noticed:
                 end_process(128 + number)
             self._noticed, self.signal = True, self.signal or number
-            if not self._raises:
-                self._on_request()
+            for call in () if self._raises else self._on_request:
+                call()
 
 
 class Interrupted(SystemExit):

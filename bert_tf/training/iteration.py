@@ -36,11 +36,7 @@ def iterate(dataset: Iterable) -> Iterator:
 def with_progress(
     dataset: Iterable, desc: str, total: int | None = None, disable: bool = False
 ) -> Iterator:
-    """Yields the batches as `iterate`, with a progress bar if they take more than five seconds.
-
-    Args:
-        total: the number of batches; None if it is unknown.
-    """
+    """Yields the batches as `iterate`, with a progress bar if they take more than five seconds."""
     bar = progress_bar(total=total, desc=desc, unit="batch", leave=False, delay=5, disable=disable)
     with bar:
         for batch in iterate(dataset):

@@ -15,16 +15,7 @@ class DynamicLossScale:
     below 1, after a step whose gradients are not finite; such a step must be skipped. Create the
     object in the strategy's scope and call its methods in a replica context.
 
-    Attributes:
-        scale: the factor, a float32 variable.
-        state: the variables that a checkpoint must hold, by name.
-
-    Example:
-        loss = loss_scale.scale_loss(loss)
-        gradients = replica.all_reduce("SUM", tape.gradient(loss, variables))
-        gradients, finite = loss_scale.unscale(gradients)
-        optimizer.apply(gradients, learning_rate, finite=finite)
-        loss_scale.update(finite)
+    A checkpoint must hold the variables in `state`.
 
     Source: Mixed Precision Training (arXiv:1710.03740) section 3.2, with the numbers of
     `keras.optimizers.LossScaleOptimizer`.
@@ -42,8 +33,7 @@ class DynamicLossScale:
     def unscale(self, gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Divides dense gradients, already summed over the replicas, by the scale.
 
-        Returns:
-            the gradients, and a boolean scalar: whether all their values are finite.
+        Also returns a boolean scalar: whether all their values are finite.
         """
         factor = 1.0 / self.scale
         gradients = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
@@ -51,11 +41,7 @@ class DynamicLossScale:
         return gradients, tf.reduce_all(finite)
 
     def update(self, finite: tf.Tensor) -> None:
-        """Counts a step and adjusts the scale.
-
-        Args:
-            finite: boolean scalar, the same on every replica.
-        """
+        """Counts a step and adjusts the scale; `finite` is that of `unscale`."""
         tf.distribute.get_replica_context().merge_call(self._update_all, args=(finite,))
 
     def _update_all(self, strategy, finite) -> None:

@@ -47,13 +47,8 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float,
     """Returns the peak FLOP/s of all replicas together in matrix products, and its source.
 
     For known GPUs and TPUs, this is the published peak. For others, and for the CPU, it is measured
-    on all replicas of this machine at once, which takes about two seconds.
-
-    Args:
-        precision: "float32", "bfloat16" or "float16".
-
-    Returns:
-        FLOP/s, and a description such as "published for 8 x NVIDIA A100-SXM4-40GB".
+    on all replicas of this machine at once, which takes about two seconds. The source is a
+    description such as "published for 8 x NVIDIA A100-SXM4-40GB".
     """
     replicas = strategy.num_replicas_in_sync
     name = _device_name(strategy)

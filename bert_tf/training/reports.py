@@ -33,11 +33,7 @@ _SECONDS_BETWEEN_DRAWINGS = 120.0
 
 
 def rank(metric: str, value: float) -> float:
-    """Returns a number that is higher for a better value of a metric, and lowest for NaN.
-
-    Args:
-        metric: its name, which may begin with "eval_".
-    """
+    """Returns a number that is higher for a better value of a metric, and lowest for NaN."""
     if math.isnan(value):
         return -math.inf
     return -value if metric.removeprefix("eval_") in _LOWER_IS_BETTER else value
@@ -60,8 +56,7 @@ class Reports:
         writes: False if another worker writes the files and shows progress.
 
     Attributes:
-        last_evaluation: results of the last evaluation with their `global_step`; {} if there was
-            none.
+        last_evaluation: results of the last evaluation with their `global_step`, or {}.
     """
 
     def __init__(
@@ -105,21 +100,11 @@ class Reports:
             log.start(self._step)
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
-        """Sets the sizes of the following batches and sequences.
-
-        Args:
-            batch_size: examples per step, over all replicas.
-            flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
-        """
+        """Sets the sizes of the following batches and sequences; see `driver.Phase`."""
         self._batch_size, self._flops = batch_size, flops_per_sequence
 
     def steps_done(self, step: int, steps: int, seconds: float, means: Mapping[str, float]) -> None:
-        """Shows the progress of the last `steps`, up to `step`.
-
-        Args:
-            seconds: the time that these steps took.
-            means: the means of the loss and the measures since the last `log`.
-        """
+        """Shows the progress of the last `steps`, which took `seconds`; `means` are since `log`."""
         self._steps, self._seconds = self._steps + steps, self._seconds + seconds
         self._means = dict(means)
         rate = self._steps * self._batch_size / self._seconds
@@ -222,11 +207,7 @@ def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str,
 
 
 class MetricsLog:
-    """Writes `metrics.jsonl` so that a resumed run leaves the same file as an uninterrupted one.
-
-    Args:
-        path: path of the file; its folder must exist.
-    """
+    """Writes `metrics.jsonl` so that a resumed run leaves the same file as an uninterrupted one."""
 
     def __init__(self, path: str):
         self._path = path
@@ -241,18 +222,14 @@ class MetricsLog:
             atomic_write(self._path, "".join(map(_line, kept)))
 
     def replace(self, values: Mapping[str, float]) -> None:
-        """Writes a line in its place, instead of an earlier one of the same step.
-
-        Raises what `start` raises.
-        """
+        """Writes a line in its place, instead of an earlier one of the same step."""
         lines = {line["step"]: line for line in read_metrics(self._path)} | {values["step"]: values}
         atomic_write(self._path, "".join(_line(lines[step]) for step in sorted(lines)))
 
     def write(self, values: Mapping[str, float]) -> None:
-        """Appends a line, which a later kill cannot destroy.
+        """Appends a line with a `step`, which a later kill cannot destroy.
 
-        Args:
-            values: must include `step`, an int. Floats are read back bit for bit.
+        Floats are read back bit for bit.
         """
         where = f"cannot write {self._path}"
         with named_errors(where), tf.io.gfile.GFile(self._path, "a") as file:

@@ -212,12 +212,7 @@ def explain_lost_workers() -> Iterator[None]:
 def check_batch_size(
     strategy: tf.distribute.Strategy, flag: str, batch_size: int, parts: int = 1
 ) -> None:
-    """Raises a ValueError if a global batch cannot be divided evenly.
-
-    Args:
-        flag: the flag to name in the message.
-        parts: number of gradient accumulation steps.
-    """
+    """Raises a ValueError if a global batch cannot be divided into equal parts."""
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * parts):
         times = f" times --gradient_accumulation_steps={parts}" if parts > 1 else ""
@@ -234,11 +229,8 @@ def compiles(strategy: tf.distribute.Strategy) -> bool:
 
 
 def set_precision(precision: str) -> None:
-    """Sets the compute type of the layers created from now on.
+    """Sets the compute type of the layers created from now on, such as "bfloat16".
 
     Variables, normalization, softmax, losses and the optimizer stay in float32.
-
-    Args:
-        precision: "float32", "bfloat16" or "float16".
     """
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")

@@ -60,13 +60,9 @@ class Trainer:
 
     Args:
         strategy: the strategy in whose scope `model` and `optimizer` were created.
-        objective: what to minimize, measure and predict.
         optimizer, schedule: may be omitted if the trainer does not train.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
         seed: the seed of dropout.
-
-    Raises:
-        ValueError: Keras has another backend than TensorFlow.
 
     Attributes:
         clip_norm: limit of the gradient's global norm, as in the original.
@@ -127,11 +123,9 @@ class Trainer:
     def train(self, iterator: Iterator[Batch], steps: int) -> int | None:
         """Takes `steps` optimizer steps, or fewer if `stop` is called in another thread.
 
-        Returns:
-            the number of the first step, counted from 1, whose loss was not finite, or None.
+        Returns the number of the first step, counted from 1, whose loss was not finite, or None.
         """
-        bad_step = int(self._train(iterator, tf.constant(steps)))
-        return bad_step if bad_step else None
+        return int(self._train(iterator, tf.constant(steps))) or None
 
     def stop(self) -> None:
         """Makes `train` return after its current step, from now on. Works in any thread.
@@ -176,9 +170,6 @@ class Trainer:
         Returns:
             an array [examples, ...] for each output, and a list of arrays [length, ...] for each
             of `token_outputs`.
-
-        Raises:
-            NonFinite: an output is not finite.
         """
         parts = [
             {name: values.numpy() for name, values in self._predict(batch).items()}
@@ -205,11 +196,7 @@ class Trainer:
     def replica_step(self, batch: Batch) -> tf.Tensor:
         """Takes one replica's part of an optimizer step, in a replica context.
 
-        Args:
-            batch: this replica's rows.
-
-        Returns:
-            their sums and counts [2, measures].
+        `batch` holds this replica's rows. Returns their sums and counts [2, measures].
         """
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)

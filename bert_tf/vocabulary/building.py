@@ -14,7 +14,6 @@ from bert_tf import __version__
 from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import is_json
-from bert_tf.json_files import read_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
@@ -24,6 +23,7 @@ from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_help import command_line, unused_name
+from tfrecords.files import read_json
 from tfrecords.input_files import expand_files, match_files
 from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.progress import say

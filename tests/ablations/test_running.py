@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import pathlib
+from pkgutil import resolve_name
 
 import pytest
 from support import save_run
@@ -14,7 +15,7 @@ from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import run_ablation
 from bert_tf.ablations.table import _curves, read_scores
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.runs.run_process import Diverged, resolve
+from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.runs.run import Run
@@ -209,7 +210,9 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     results = {"global_step": 10, "masked_lm_perplexity": 3.0}
     write_results(run.file("eval_results.txt"), results)
 
-    monkeypatch.setattr(running, "run_apart", lambda name, *arguments: resolve(name)(*arguments))
+    monkeypatch.setattr(
+        running, "run_apart", lambda name, *arguments: resolve_name(name)(*arguments)
+    )
     (values,) = run_ablation(options)["rows"]
     found = json.loads((row / "entities.json").read_text())
     assert found["entities"] > 0

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pkgutil import resolve_name
 from types import SimpleNamespace
 
 import keras
@@ -27,7 +28,6 @@ from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.runs import sweep
-from bert_tf.finetuning.runs.run_process import resolve
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
@@ -214,7 +214,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
         seeds.append(options.random_seed)
         return {"eval_accuracy": options.random_seed % 2 / 2}
 
-    monkeypatch.setattr(sweep, "run_apart", lambda name, *rest: resolve(name)(*rest))
+    monkeypatch.setattr(sweep, "run_apart", lambda name, *rest: resolve_name(name)(*rest))
     monkeypatch.setattr("bert_tf.compression.compress.compress", compress)
     options = make_options(teacher, files, tmp_path / "runs", num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]

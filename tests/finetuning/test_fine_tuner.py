@@ -6,12 +6,11 @@ import tensorflow as tf
 from support import one_device
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import training as training_module
-from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.finetuning import fine_tuner
+from bert_tf.finetuning.fine_tuner import FineTuner, Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
-from bert_tf.finetuning.training import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
@@ -92,7 +91,7 @@ def test_layer_decay_is_electras(monkeypatch):
         given.extend((v.path, optimizers.factor_of(v.path, rates)) for v in variables)
         return optimizers.AdamW(variables, rates=rates, **others)
 
-    monkeypatch.setattr(training_module, "AdamW", record)
+    monkeypatch.setattr(fine_tuner, "AdamW", record)
     make_tuner(layer_decay=0.8)
     assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
     for path, factor in given:
@@ -107,7 +106,7 @@ def test_bias_correction_is_the_default(monkeypatch, flags, corrects):
     """Oracle: Mosbach et al. (arXiv:2006.04884); `optimizers.AdamW` is tested on its own."""
     given = []
     monkeypatch.setattr(
-        training_module,
+        fine_tuner,
         "AdamW",
         lambda variables, **values: given.append(values) or optimizers.AdamW(variables, **values),
     )

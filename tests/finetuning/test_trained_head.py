@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.finetuning.fine_tuned import check_kind, in_task_order
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.trained_head import check_kind, in_task_order
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 

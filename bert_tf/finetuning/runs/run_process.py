@@ -1,39 +1,26 @@
 """Makes a run in a process of its own, whose memory is free when it ends."""
 
-import importlib
 import multiprocessing
 import os
+import pkgutil
 import threading
-from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any
 
 from tfrecords import command
-
-
-class Options(Protocol):
-    """The flags of a run; importing their module must not import TensorFlow."""
-
-    output_dir: str
 
 
 class Diverged(ValueError):
     """The loss or the predictions of a run were not finite."""
 
 
-def run_apart(name: str, options: Options, *arguments: Any) -> dict[str, float]:
+def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str, float]:
     """Returns what a function returns; TensorFlow would keep memory of every run in its process.
 
     SIGTERM and Ctrl-C reach this process only; it passes them on, and the run saves a checkpoint.
 
-    Args:
-        name: the module and the function, such as "bert_tf.finetuning.fine_tune:fine_tune".
-        options, arguments: the arguments of the function.
-
-    Raises:
-        Diverged: the loss was not finite.
-        ValueError, OSError, MemoryError: the run raised such an error, or its process died.
-        SystemExit: the run was stopped, or has printed a traceback.
+    `name` is that of the module and the function, as for `pkgutil.resolve_name`. Raises what a user
+    can fix as the function did, and a SystemExit if the run was stopped or printed a traceback.
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -75,7 +62,7 @@ def _run(sender: Connection, name: str, arguments: tuple) -> None:
     from bert_tf.finite import NonFinite
 
     try:
-        outcome = resolve(name)(*arguments)
+        outcome = pkgutil.resolve_name(name)(*arguments)
     except NonFinite as error:
         outcome = Diverged(str(error))
     except ValueError as error:
@@ -86,12 +73,6 @@ def _run(sender: Connection, name: str, arguments: tuple) -> None:
         outcome = MemoryError(str(error))
     sender.send(outcome)
     command.end_process(0)
-
-
-def resolve(name: str) -> Callable[..., dict[str, float]]:
-    """Imports the function of a name such as "bert_tf.finetuning.fine_tune:fine_tune"."""
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 def _exit_with_parent() -> None:

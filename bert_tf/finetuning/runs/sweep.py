@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.hparams import api
 
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.runs.hparams import write_hparams
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import with_values_of
@@ -24,6 +24,7 @@ from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 RESULTS_TEXT = "results.txt"
+_HPARAMS = ".hparams"
 # Source: BERT (arXiv:1810.04805) appendix A.3.
 GRID = {
     "train_batch_size": (16, 32),
@@ -219,20 +220,35 @@ def _report(
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
     if options.grid:
-        write_hparams(folder, metric, _flags_and_values(settings, results, metric))
+        _write_hparams(folder, metric, settings, results)
     print(f"\n{text}\nWrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
     say(next_step(task, f"{folder.rstrip('/')}/{best}"))
 
 
-def _flags_and_values(
-    settings: Sequence[Setting], results: Mapping[str, Results], metric: str
-) -> dict[str, tuple[Mapping[str, float], float, int]]:
-    return {
-        folder: (setting.flags, results[folder][metric], int(results[folder]["global_step"]))
-        for setting in settings
-        for folder in setting.runs
-        if folder in results
-    }
+def _write_hparams(
+    folder: str, metric: str, settings: Sequence[Setting], results: Mapping[str, Results]
+) -> None:
+    """Writes the settings and each run's result for the HParams page of TensorBoard.
+
+    Runs with the same flags are one row there. Replaces what an earlier call wrote.
+    """
+    with _hparams_writer(folder).as_default():
+        tried = {name: api.Discrete(values) for name, values in GRID.items()}
+        flags = [api.HParam(name, values) for name, values in tried.items()]
+        api.hparams_config(flags, [api.Metric(metric)])
+    for setting in settings:
+        for run in filter(results.get, setting.runs):
+            step = int(results[run]["global_step"])
+            with _hparams_writer(f"{folder}/{run}").as_default(step):
+                api.hparams(dict(setting.flags))
+                tf.summary.scalar(metric, results[run][metric])
+
+
+def _hparams_writer(folder: str) -> tf.summary.SummaryWriter:
+    for name in tf.io.gfile.listdir(folder):
+        if name.endswith(_HPARAMS):
+            tf.io.gfile.remove(f"{folder}/{name}")
+    return tf.summary.create_file_writer(folder, filename_suffix=_HPARAMS)
 
 
 def _sentence(

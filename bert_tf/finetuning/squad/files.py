@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.corpus.content import is_unicode
 from bert_tf.corpus.tfds import prepare
 from bert_tf.finetuning.task import TRAIN
-from bert_tf.json_files import read_json
+from tfrecords.files import read_json
 
 
 class Question(NamedTuple):

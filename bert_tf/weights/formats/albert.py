@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.json_files import read_json
 from bert_tf.weights.names import num_layers
+from tfrecords.files import read_json
 
 GOOGLE_CONFIG = "albert_config.json"
 

@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.json_files import read_json
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import (
     FILES,
@@ -31,6 +30,7 @@ from bert_tf.weights.formats.huggingface_config import (
 )
 from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
+from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
 from tfrecords.writer import atomic_write
 

@@ -15,13 +15,13 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import hdf5
 from bert_tf.weights.formats.safetensors_files import read_index
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
+from tfrecords.files import read_json
 from tfrecords.vocabulary import load_vocab, write_vocab
 from tfrecords.writer import atomic_write, make_folder
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.json_files import read_json
 from bert_tf.training.checkpoints import Tensor
+from tfrecords.files import read_json
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"

@@ -16,9 +16,7 @@ from safetensors.numpy import load_file
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.trained_head import load_task_model
-from bert_tf.json_files import read_json
+from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -26,6 +24,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.formats import huggingface
 from export import bundle, classifier
+from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 HERE = pathlib.Path(__file__).parent

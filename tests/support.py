@@ -90,13 +90,13 @@ def start_workers(program: str, flags: dict) -> list[subprocess.Popen]:
     ]
 
 
-def assert_same_state(*folders: str, atol: float = 0.0) -> None:
+def assert_same_state(*folders: str, **tolerance: float) -> None:
     """Compares all variables of the last checkpoints of two runs, also the optimizer's."""
     readers = [tf.train.load_checkpoint(latest_checkpoint(str(folder))) for folder in folders]
     for key in readers[0].get_variable_to_shape_map():
         if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
             values = (reader.get_tensor(key) for reader in readers)
-            np.testing.assert_allclose(*values, rtol=0, atol=atol, err_msg=key)
+            np.testing.assert_allclose(*values, **{"rtol": 0} | tolerance, err_msg=key)
 
 
 def assert_same_tensors(found: dict, expected: dict) -> None:

@@ -8,16 +8,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import assert_same_state, save_run
 
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
-from bert_tf.config import BertConfig, Head, MobileBertConfig, ModelSpec
+from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from tfrecords.vocabulary import Vocabulary
 
 WORDS = tuple("abcdefgh")
@@ -75,12 +74,8 @@ def files(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def teacher(tmp_path_factory) -> str:
     """A fine-tuned model for SST-2."""
-    folder = str(tmp_path_factory.mktemp("teacher"))
-    Run(folder).write(ModelSpec(CONFIG, VOCAB, lower_case=True))
-    Run(folder).write_head(Head("classifier", ("negative", "positive")))
-    model = BertTaskModel(CONFIG, 2)
-    Checkpointer(folder, model, {"step": tf.Variable(1, dtype=tf.int64)}).save()
-    return folder
+    head = Head("classifier", ("negative", "positive"))
+    return save_run(tmp_path_factory.mktemp("teacher"), BertTaskModel(CONFIG, 2), VOCAB, head=head)
 
 
 @pytest.fixture
@@ -126,21 +121,7 @@ def run_and_copy(tmp_path, monkeypatch) -> Callable:
 
 
 @pytest.fixture
-def assert_same_state() -> Callable:
-    """A function that compares the last checkpoints of two runs, their optimizers included."""
-
-    def assert_same(*runs, **tolerance) -> None:
-        readers = [tf.train.load_checkpoint(latest_checkpoint(run.output_dir)) for run in runs]
-        for key in readers[0].get_variable_to_shape_map():
-            if key != "_CHECKPOINTABLE_OBJECT_GRAPH":
-                arrays = (reader.get_tensor(key) for reader in readers)
-                np.testing.assert_allclose(*arrays, **{"rtol": 0} | tolerance)
-
-    return assert_same
-
-
-@pytest.fixture
-def distill_and_resume(run_and_copy, assert_same_state) -> Callable:
+def distill_and_resume(run_and_copy) -> Callable:
     """Returns the results of a run of general distillation, which resumes exactly.
 
     Oracle: the uninterrupted run. A copy ends with the same results and state, to the bit.
@@ -149,7 +130,7 @@ def distill_and_resume(run_and_copy, assert_same_state) -> Callable:
     def run(options: GeneralOptions) -> dict[str, float]:
         results, copy = run_and_copy(distill, options)
         assert distill(copy) == results
-        assert_same_state(options, copy)
+        assert_same_state(options.output_dir, copy.output_dir)
         return results
 
     return run

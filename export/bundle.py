@@ -1,4 +1,4 @@
-"""Exports all that others need to use a model, to publish it.
+"""Packages a model for publishing.
 
   python -m export.bundle --checkpoint=run --license=apache-2.0 --output_dir=release
   python -m export.bundle --checkpoint=run --classifier=run-sst2 --output_dir=release

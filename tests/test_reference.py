@@ -74,7 +74,7 @@ def undocumented(value):
         if not name.startswith("_")
         and (callable(member) or isinstance(member, property | classmethod | staticmethod))
         and not inspect.getdoc(getattr(value, name))
-        and not re.search(rf"^ +{name}: ", value.__doc__ or "", re.M)
+        and not re.search(rf"^ +(\w+, )*{name}(, \w+)*: ", value.__doc__ or "", re.M)
         and not any(hasattr(base, name) or name in base_fields(base) for base in interfaces)
     ]
 

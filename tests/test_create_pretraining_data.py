@@ -285,6 +285,8 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"input_file": "{}/empty.txt"}, "empty.txt is empty"),
         ({"input_file": "{}/blank.txt"}, "no text in .*blank.txt"),
         ({"input_file": "{}/one.txt"}, "only one sentence in .*one.txt"),
+        ({"input_file": "{}/two.txt", "objective": "sop"}, "=sop needs documents of two sentences"),
+        ({"num_shards": 2000}, "too little text for 2000 output files"),
         ({"vocab_file": "{}/nomask.txt"}, r"nomask.txt.*\[MASK\]"),
         ({"vocab_file": "{}/none.txt"}, "none.txt"),
         ({"output_file": "{}/text.txt"}, "text.txt is an input file too"),
@@ -324,6 +326,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(files, tmp_path, change, messa
     (tmp_path / "a.json").write_text('{"text": "the cat"}')
     (tmp_path / "blank.txt").write_text("\n\r\n \n\n")
     (tmp_path / "one.txt").write_text("the cat\n")
+    (tmp_path / "two.txt").write_text("the cat\n\nthe dog\n")
     (tmp_path / "nomask.txt").write_text("\n".join(SPECIAL[:-1] + WORDS))
     for name, value in change.items():
         files[name] = value.replace("{}", str(tmp_path)) if isinstance(value, str) else value

@@ -101,10 +101,7 @@ def _broken(line: str) -> str:
         # Too little room beside the name.
         name, margin = f"{name.rstrip()}\n{' ' * 6}".lstrip("\n"), " " * 6
     text = textwrap.wrap(
-        line[head.end() :],
-        _width() - len(margin),
-        break_long_words=False,
-        break_on_hyphens=False,
+        line[head.end() :], _width() - len(margin), break_long_words=False, break_on_hyphens=False
     )
     return name + f"\n{margin}".join(text)
 

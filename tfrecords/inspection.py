@@ -80,10 +80,7 @@ def check_vocabulary(vocab: Vocabulary, source: str, manifests: Mapping[str, dic
 
 
 def inspect_files(
-    files: Sequence[str],
-    manifests: Mapping[str, dict],
-    vocab: Vocabulary | None,
-    num_examples: int,
+    files: Sequence[str], manifests: Mapping[str, dict], vocab: Vocabulary | None, num_examples: int
 ) -> Inspection:
     """Checks all records of all files.
 

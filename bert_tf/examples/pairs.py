@@ -143,11 +143,7 @@ def _split_documents(
 
 
 def _random_segments(
-    chunk: Chunk,
-    documents: int,
-    document: np.ndarray,
-    length: np.ndarray,
-    rng: np.random.Generator,
+    chunk: Chunk, documents: int, document: np.ndarray, length: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws runs of sentences of about `length` [N] tokens from documents other than `document`.
 

@@ -107,11 +107,7 @@ def _divide(
     count = min(passes, max(least, round(tokens.sum() / part_tokens)))
     return [
         ShardPart(
-            shard,
-            index,
-            table[index::count].tobytes(),
-            stride,
-            int(tokens[index::count].sum()),
+            shard, index, table[index::count].tobytes(), stride, int(tokens[index::count].sum())
         )
         for index in range(count)
     ]

@@ -10,13 +10,7 @@ import tensorflow as tf
 from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.job import Job
 from bert_tf.examples.plan import ShardPart
-from bert_tf.examples.steps import (
-    join_shard,
-    make_part,
-    make_shard,
-    read_group,
-    tokenize_block,
-)
+from bert_tf.examples.steps import join_shard, make_part, make_shard, read_group, tokenize_block
 from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.workers import Task, Workers, available_cores
 from tfrecords.progress import progress_bar, say

@@ -124,10 +124,7 @@ def _count_task(
 
 
 def count_block(
-    block: Block,
-    lower_case: bool,
-    layout: Layout = DEFAULT_LAYOUT,
-    vocab: Vocabulary = _PLAIN,
+    block: Block, lower_case: bool, layout: Layout = DEFAULT_LAYOUT, vocab: Vocabulary = _PLAIN
 ) -> tuple[list[str], list[int], dict[str, int], int]:
     """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes."""
     invalid_lines: dict[str, int] = {}

@@ -1,10 +1,10 @@
-"""Tests splitting text into documents. Oracle: worked examples."""
+"""Tests splitting text into documents and sentences. Oracle: worked examples."""
 
 import json
 
 import pytest
 
-from bert_tf.corpus.lines import Layout, read_documents
+from bert_tf.corpus.lines import Layout, check_language, read_documents, split_sentences
 
 TEXT = "Preface\n\n CHAPTER I\r\na\n\n\nb\n***\nc\nCHAPTER II\n \nd\n"
 
@@ -41,3 +41,30 @@ def test_wrapped_paragraphs(separator):
     data = json.dumps({"text": text}) + "\n" + json.dumps({"text": ""})
     found = list(read_documents(data, "json", "a file", layout))
     assert found == [[*documents[0], *documents[1]], []]
+
+
+@pytest.mark.parametrize(
+    "language, text, sentences",
+    [
+        (
+            "en",
+            "Dr. Smith met J. Doe at 3.5 p.m. today. “Why?” she asked. Nobody knew!",
+            ["Dr. Smith met J. Doe at 3.5 p.m. today.", "“Why?” she asked.", "Nobody knew!"],
+        ),
+        ("de", "Das kostet ca. 5 Euro. Gut so.", ["Das kostet ca. 5 Euro.", "Gut so."]),
+        ("zh", "他来了。我走了。", ["他来了。", "我走了。"]),
+        ("en", "A title\n\nA line\nis  wrapped. End", ["A title", "A line is wrapped.", "End"]),
+        ("en", " \n\n\t", []),
+        ("en", "", []),
+    ],
+)
+def test_sentences(language, text, sentences):
+    assert split_sentences(text, language) == sentences
+
+
+@pytest.mark.parametrize("language", ["xx", "english", "EN", "de_DE", ""])
+def test_an_unknown_language_is_an_error_that_lists_the_known_ones(language):
+    with pytest.raises(ValueError, match=f"--language={language} is not known: .* de, .*ast, "):
+        split_sentences("One. Two.", language)
+    for known in ("en", "pt-br", "ast", "zh-hant"):
+        check_language(known)

@@ -300,22 +300,6 @@ def test_text_without_examples_leaves_the_old_files(folder, finished, options):
     assert _bytes(folder) == finished
 
 
-def test_documents_of_one_sentence_have_no_order(folder, options):
-    """Oracle: the message, which does not ask for fewer than one file."""
-    (folder / "text-0.txt").write_text("a b\n\nc d\n\ne f\n")
-    flags = dict(input_file=f"{folder}/text-0.txt", objective="sop", num_shards=1)
-    with pytest.raises(ValueError, match="--objective=sop needs documents of two sentences"):
-        run(options(**flags))
-    assert _bytes(folder) == {}
-
-
-def test_too_many_output_files_are_an_error(folder, options):
-    for _ in range(2):
-        with pytest.raises(ValueError, match="too little text for 2000 output files"):
-            run(options(num_shards=2000))
-        assert _bytes(folder) == {}
-
-
 @pytest.mark.parametrize("name", ["data", "da[t]a.tf_record", "with space.tfrecord"])
 def test_any_file_name_works(folder, options, name):
     """Oracle: the same bytes under another name."""
@@ -373,3 +357,29 @@ def test_short_documents_count_with_their_padding(folder, options, monkeypatch):
     for file in ("text-0.txt", "text-1.txt"):
         run(options(input_file=f"{folder}/{file}", output_file=f"{folder}/{file}.tfrecord"))
     assert sum(found[:-1]) == 40 * 16 and found[-1] == 40
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_beam_makes_the_same_bytes(options, folder):
+    pytest.importorskip("apache_beam")
+    run(options(output_file=f"{folder}/local/data.tfrecord"))
+    run(
+        options(output_file=f"{folder}/beam/data.tfrecord", runner="DirectRunner", num_workers=None)
+    )
+    files = sorted(path.name for path in (folder / "local").iterdir())
+    assert files == sorted(path.name for path in (folder / "beam").iterdir())
+    assert len(files) == 4
+    for name in files:
+        assert (folder / "local" / name).read_bytes() == (folder / "beam" / name).read_bytes()
+    (folder / "text-1.txt").write_text("{not JSON\n")
+    (folder / "text-1.txt").rename(folder / "bad.jsonl")
+    with pytest.raises(ValueError, match="bad.jsonl") as error:
+        run(options(input_file=f"{folder}/bad.jsonl", runner="DirectRunner", num_workers=None))
+    assert "Traceback" not in str(error.value)
+
+
+def test_a_missing_beam_is_an_error_that_says_what_to_install(options, monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(ValueError, match=r"pip install apache-beam"):
+        run(options(runner="DirectRunner", num_workers=None))

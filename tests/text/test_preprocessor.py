@@ -1,4 +1,6 @@
-"""`BertPreprocessor`, against the tokenizer and the packing."""
+"""Packing against the original's truncation; `BertPreprocessor` against its two parts."""
+
+import itertools
 
 import keras
 import numpy as np
@@ -9,6 +11,7 @@ from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
+PAD, UNK, CLS, SEP, MASK = range(5)
 # U+2028 is a token of bert-base-chinese.
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "\u2028", "A", "É", "中", *"abcde", "##b", "##É"))
 TEXTS = ["A b", "", "ÉÉ 中abc", "a b c d e a b c"]
@@ -50,3 +53,96 @@ def test_wrong_calls_are_named():
         layer([["a"]])
     with pytest.raises(ValueError, match="seq_length 4 is too small"):
         layer(["a"], ["b"])
+
+
+def ragged(rows):
+    return tf.ragged.constant(rows, ragged_rank=1, dtype=tf.int32)
+
+
+def truncate_seq_pair(a, b, room):
+    a, b = list(a), list(b)
+    while len(a) + len(b) > room:
+        (a if len(a) > len(b) else b).pop()
+    return a, b
+
+
+@pytest.mark.parametrize("seq_length", [5, 6, 9, 10, 24])
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_pairs_are_truncated_as_in_the_original(seq_length, as_tensor):
+    """Oracle: `truncate_seq_pair`, and the sequence put together by hand."""
+    lengths = list(itertools.product(range(10), repeat=2))
+    first = [list(range(100, 100 + n)) for n, _ in lengths]
+    second = [list(range(200, 200 + n)) for _, n in lengths]
+    length = tf.constant(seq_length) if as_tensor else seq_length
+    packed = pack_segments([ragged(first), ragged(second)], length, VOCAB)
+    for row, (a, b) in enumerate(zip(first, second, strict=True)):
+        a, b = truncate_seq_pair(a, b, seq_length - 3)
+        padding = [0] * (seq_length - len(a) - len(b) - 3)
+        ids = [CLS, *a, SEP, *b, SEP]
+        types = [0] * (len(a) + 2) + [1] * (len(b) + 1)
+        assert packed["input_word_ids"][row].numpy().tolist() == ids + padding
+        assert packed["input_mask"][row].numpy().tolist() == [1] * len(ids) + padding
+        assert packed["input_type_ids"][row].numpy().tolist() == types + padding
+    assert {values.dtype for values in packed.values()} == {tf.int32}
+
+
+def test_tokens_grouped_by_word_are_flattened():
+    """Oracle: a worked example."""
+    words = tf.ragged.constant([[[7, 8], [9]], [], [[]]], ragged_rank=2, dtype=tf.int32)
+    packed = pack_segments([words], 6, VOCAB)
+    rows = [[CLS, 7, 8, 9, SEP, PAD], [CLS, SEP, 0, 0, 0, 0], [CLS, SEP, 0, 0, 0, 0]]
+    np.testing.assert_array_equal(packed["input_word_ids"], rows)
+    assert not np.any(packed["input_type_ids"])
+
+
+def test_special_ids_come_from_the_vocabulary():
+    """Oracle: the positions of the special tokens in the vocabulary."""
+    vocab = Vocabulary(("a", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "[PAD]"))
+    packed = pack_segments([ragged([[0]]), ragged([[]])], 6, vocab)
+    np.testing.assert_array_equal(packed["input_word_ids"], [[3, 0, 2, 2, 5, 5]])
+
+
+def test_static_and_dynamic_sequence_lengths():
+    """Oracle: the static shape, and a worked example."""
+    spec = tf.RaggedTensorSpec([None, None], tf.int32)
+
+    @tf.function(input_signature=[spec])
+    def static(a):
+        return pack_segments([a], 8, VOCAB)
+
+    for shape in static.get_concrete_function().output_shapes.values():
+        assert shape.as_list() == [None, 8]
+
+    @tf.function(input_signature=[spec, tf.TensorSpec([], tf.int32)])
+    def dynamic(a, seq_length):
+        return pack_segments([a, a], seq_length, VOCAB)
+
+    pair = dynamic(ragged([[7, 8, 9]]), 7)["input_word_ids"]
+    np.testing.assert_array_equal(pair, [[CLS, 7, 8, SEP, 7, 8, SEP]])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at least 5"):
+        dynamic(ragged([[7, 8, 9]]), 4)
+
+
+def test_invalid_input_is_named():
+    """Oracle: the message names the value and the limit."""
+    a = ragged([[7]])
+    with pytest.raises(ValueError, match="seq_length 2 is too small: .* at least 3"):
+        pack_segments([a], 2, VOCAB)
+    with pytest.raises(ValueError, match="seq_length 4 is too small: .* at least 5"):
+        pack_segments([a, a], tf.constant(4), VOCAB)
+    with pytest.raises(ValueError, match="got 3 segments"):
+        pack_segments([a, a, a], 9, VOCAB)
+
+
+@pytest.mark.parametrize("rows", [(1, 2), (2, 1), (0, 1)])
+@pytest.mark.parametrize("graph", [False, True])
+def test_segments_with_different_numbers_of_rows_are_an_error(rows, graph):
+    """Oracle: the error itself; without the check, rows disappear or the process ends."""
+
+    @tf.function(autograph=False, input_signature=[tf.RaggedTensorSpec([None, None], tf.int32)] * 2)
+    def pack(*segments):
+        return pack_segments(segments, 9, VOCAB)
+
+    segments = [tf.RaggedTensor.from_tensor(tf.ones([count, 3], tf.int32)) for count in rows]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+        (pack if graph else pack.python_function)(*segments)

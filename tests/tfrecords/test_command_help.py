@@ -1,5 +1,6 @@
-"""What --help and --helpfull show."""
+"""What --help and --helpfull show, and commands as users type them."""
 
+import shlex
 import textwrap
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import pytest
 
 from tfrecords import command
 from tfrecords.command import option, rare_option
-from tfrecords.command_help import help_text, wrapped
+from tfrecords.command_help import command_line, help_text, unused_name, wrapped
 
 DOC = """Does it.
 
@@ -111,3 +112,29 @@ def test_joined_lines_are_those_of_one_paragraph():
     assert wrapped(textwrap.fill(prose, 50)) == textwrap.fill(prose, 100)
     text = "Kinds:\n  one  a\n       b\n  two  c\n- d\n- e\n\n  python x \\\n    -y\n"
     assert wrapped(text) == text.replace("\n       b", " b")
+
+
+def test_a_command_survives_the_shell():
+    """Oracle: shlex, which splits as a POSIX shell does."""
+    line = command_line(
+        "a.b", "two words", file="it's my text*.txt", count=3, fast=True, cased=False, nothing=None
+    )
+    assert shlex.split(line) == [
+        "python",
+        "-m",
+        "a.b",
+        "--file=it's my text*.txt",
+        "--count=3",
+        "--fast",
+        "--nocased",
+        "two words",
+    ]
+
+
+def test_unused_names_keep_their_suffix(tmp_path, monkeypatch):
+    """Oracle: the files that exist."""
+    monkeypatch.chdir(tmp_path)
+    assert unused_name("run.v1.txt") == "run.v1.txt"
+    for name in ("run", "data.tfrecord", "data-2.tfrecord"):
+        (tmp_path / name).touch()
+    assert (unused_name("run"), unused_name("data.tfrecord")) == ("run-2", "data-3.tfrecord")

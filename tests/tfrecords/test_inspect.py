@@ -221,28 +221,30 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
         "header": (whole + whole[:9], "record 2: truncated in its first bytes"),
         "cut": (whole + whole[:40], "record 2: truncated or corrupt"),
         "flipped": (whole * 2 + whole[:30] + b"#" + whole[31:], "record 3: truncated or corrupt"),
-        "text": (b"this is not a TFRecord file", "damaged or not a TFRecord file"),
     }
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)
     mixed = [serialize_examples(arrays(record))[0] for record in (STATIC, DYNAMIC)]
     write_records(str(tmp_path / "mixed"), mixed)
-    damage["mixed"] = (
-        b"",
-        "record 2: 10 input_word_ids and no predictions, but the first record has "
+    messages = {name: message for name, (_, message) in damage.items()} | {
+        "mixed": "record 2: 10 input_word_ids and no predictions, but the first record has "
         "12 input_word_ids and 4 predictions",
-    )
-    files = [good, *(str(tmp_path / name) for name in damage if name != "text")]
+    }
     with pytest.raises(ValueError, match="^4 problems found"):
-        run(Options(",".join(files)))
+        run(Options(",".join([good, *(str(tmp_path / name) for name in messages)])))
     out = capsys.readouterr().out
-    for name, (_, message) in damage.items():
-        if name != "text":
-            assert f"BAD {tmp_path / name}, {message}" in out
+    for name, message in messages.items():
+        assert f"BAD {tmp_path / name}, {message}" in out
     assert len(re.findall("^BAD ", out, re.M)) == 4
-    with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(str(tmp_path / "text")))
-    assert f"text: {damage['text'][1]}" in capsys.readouterr().out
+    write_records(str(tmp_path / "foreign"), [b"\xff\xff\xff"])
+    (tmp_path / "text").write_bytes(b"this is not a TFRecord file")
+    for name, message in {
+        "foreign": ", record 1: not a tf.train.Example",
+        "text": ": damaged or not a TFRecord file",
+    }.items():
+        with pytest.raises(ValueError, match="^1 problem found"):
+            run(Options(str(tmp_path / name)))
+        assert f"BAD {tmp_path / name}{message}" in capsys.readouterr().out
 
 
 def test_compares_with_the_manifest(tmp_path, capsys):
@@ -315,12 +317,3 @@ def test_plot(tmp_path):
         file = write(tmp_path / "a", record)
         run(Options(file, plot=str(tmp_path / name)))
         assert (tmp_path / name).read_bytes().startswith(magic)
-
-
-def test_records_that_are_not_examples_are_named(tmp_path, capsys):
-    """Oracle: bytes that are not a protocol buffer."""
-    path = str(tmp_path / "foreign.tfrecord")
-    write_records(path, [b"\xff\xff\xff"])
-    with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(path))
-    assert f"BAD {path}, record 1: not a tf.train.Example\n" in capsys.readouterr().out

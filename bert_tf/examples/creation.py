@@ -113,13 +113,10 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
     say(text_report(statistics.text, job))
     sizes = {name: _size(job, counts) for name, counts in chunks.items() if counts["tokens"]}
     num_shards = len(job.output_files)
-    shards = plan_shards([*sizes.values()], job.dupe_factor, num_shards, job.random_seed)
+    shards = plan_shards([*sizes.values()], job.dupe_factor, num_shards, job.options.random_seed)
     _remove_other_output(job, description)
-    missing = []
-    for shard, file in enumerate(job.output_files):
-        if not folder.has_shard(shard, file):
-            folder.forget_shard(shard)
-            missing.append(shards[shard])
+    files = enumerate(job.output_files)
+    missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
     runner.make_shards(job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from bert_tf.corpus.content import estimate_content_bytes
-from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
+from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import TextCounts, make_chunk
 from bert_tf.examples.job import Job
@@ -41,7 +41,7 @@ def estimate(job: Job, num_workers: int) -> str:
     return "\n".join(
         [
             f"Sample: {text.bytes / 1e6:.1f} MB of about {total / 1e6:,.1f} MB of text"
-            f"{scope if job.tfds else ''}, {text.documents:,} documents, "
+            f"{scope if job.options.tfds else ''}, {text.documents:,} documents, "
             f"{text.unknown_tokens / text.tokens:.3%} [UNK].",
             f"Output: about {text.tokens * scale:,.0f} tokens of text and, with "
             f"--dupe_factor={job.dupe_factor}, {examples.examples * passes:,.0f} examples in "
@@ -74,16 +74,9 @@ def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
 
 
 def _sample_blocks(job: Job) -> list[Block]:
-    if job.tfds:
-        blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
-        return list(itertools.islice(blocks, _SAMPLES))
-    groups = job.groups[:: max(1, len(job.groups) // _SAMPLES)][:_SAMPLES]
+    groups = range(0, len(job.groups), max(1, len(job.groups) // _SAMPLES))[:_SAMPLES]
     each = _SAMPLES // len(groups)
-    return [
-        block
-        for group in groups
-        for block in itertools.islice(read_blocks(group, job.block_bytes, job.text.layout), each)
-    ]
+    return [block for group in groups for block in itertools.islice(job.blocks(group), each)]
 
 
 def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:

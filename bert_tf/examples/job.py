@@ -1,12 +1,13 @@
 """A job of data creation: which text becomes which examples in which files."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from bert_tf.corpus.lines import Layout
-from bert_tf.corpus.sources import group_files, is_json
+from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import TextSettings
 from bert_tf.examples.pipeline import ExampleSettings
@@ -27,27 +28,21 @@ class Job:
     """Everything that the output depends on, with all defaults resolved.
 
     Attributes:
+        options: the flags, for those that have a default of their own.
         groups: the input files, in groups whose files are read one after the other; a single empty
-            group for `tfds`.
-        tfds: the name of a TFDS dataset, or None.
+            group for a TFDS dataset.
         block_bytes: the bytes of text per chunk.
         dupe_factor: the number of passes over every chunk.
         output_files: the shards.
-        use_v2_feature_names: whether features have the Model Garden's names instead of the
-            original's.
     """
 
+    options: DataOptions
     groups: tuple[tuple[str, ...], ...]
-    tfds: str | None
-    tfds_data_dir: str | None
     block_bytes: int
     text: TextSettings
     examples: ExampleSettings
     dupe_factor: int
-    random_seed: int
     output_files: tuple[str, ...]
-    gzip_compress: bool
-    use_v2_feature_names: bool
 
     @property
     def input_files(self) -> list[str]:
@@ -56,8 +51,14 @@ class Job:
     @property
     def source(self) -> str:
         """The input, for messages."""
-        first, *others = self.input_files or [f"TFDS {self.tfds}"]
+        first, *others = self.input_files or [f"TFDS {self.options.tfds}"]
         return f"{first} and {len(others)} more" if others else first
+
+    def blocks(self, group: int) -> Iterator[Block]:
+        """Reads an input group in blocks of whole documents."""
+        if self.options.tfds:
+            return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
+        return read_blocks(self.groups[group], self.block_bytes, self.text.layout)
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -66,9 +67,9 @@ class Job:
 
     def settings(self) -> dict[str, object]:
         """Returns all settings that the output depends on, by the names of the flags."""
-        text, examples = self.text, self.examples
+        options, text, examples = self.options, self.text, self.examples
         return {
-            "tfds": self.tfds,
+            "tfds": options.tfds,
             "split_sentences": text.split_sentences,
             "language": text.language,
             "json_field": text.layout.json_field,
@@ -80,11 +81,11 @@ class Job:
             "cross_documents": examples.cross_documents,
             "max_seq_length": examples.max_seq_length,
             "max_predictions_per_seq": examples.max_predictions_per_seq,
-            "random_seed": self.random_seed,
+            "random_seed": options.random_seed,
             "masked_lm_prob": examples.masked_lm_prob,
             "short_seq_prob": examples.short_seq_prob,
-            "gzip_compress": self.gzip_compress,
-            "use_v2_feature_names": self.use_v2_feature_names,
+            "gzip_compress": options.gzip_compress,
+            "use_v2_feature_names": options.use_v2_feature_names,
             "clean": text.clean,
             "masking": examples.masking,
             "max_ngram_size": examples.max_ngram_size,
@@ -111,17 +112,13 @@ def make_job(options: DataOptions) -> Job:
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
     return Job(
+        options=options,
         groups=tuple(map(tuple, groups)),
-        tfds=options.tfds,
-        tfds_data_dir=options.tfds_data_dir,
         block_bytes=bytes_per_block,
         text=_text_settings(options, lower_case is not False),
         examples=_example_settings(options, masking, vocab),
         dupe_factor=dupe_factor,
-        random_seed=options.random_seed,
         output_files=tuple(output_files),
-        gzip_compress=options.gzip_compress,
-        use_v2_feature_names=options.use_v2_feature_names,
     )
 
 
@@ -175,24 +172,13 @@ def _resolve_masking(options: DataOptions) -> str:
 
 def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
     """Raises a ValueError for a flag that would have no effect."""
-    local = options.runner == "local"
+    local, splits = options.runner == "local", options.split_sentences or options.unwrap
+    plain, json = not all(map(is_json, input_files)), any(map(is_json, input_files))
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
-        (
-            "language",
-            options.split_sentences or options.unwrap,
-            "without --split_sentences or --unwrap",
-        ),
-        (
-            "document_separator",
-            not all(map(is_json, input_files)),
-            "without a plain text file as input",
-        ),
-        (
-            "json_field",
-            any(map(is_json, input_files)),
-            "without a JSON file (.jsonl, .json) as input",
-        ),
+        ("language", splits, "without --split_sentences or --unwrap"),
+        ("document_separator", plain, "without a plain text file as input"),
+        ("json_field", json, "without a JSON file (.jsonl, .json) as input"),
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),

@@ -138,7 +138,7 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
 
 def useful_workers(job: Job) -> int:
     """Returns how many workers start in less time than they save."""
-    if job.tfds or job.text.split_sentences or job.text.segmenter:
+    if job.options.tfds or job.text.split_sentences or job.text.segmenter:
         return available_cores()
     size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
     passes = job.dupe_factor + 2  # Tokenizing takes as long as two passes.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.corpus.sources import Block, read_blocks, tfds_blocks
+from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
@@ -26,11 +26,7 @@ from tfrecords.writer import join_files, write_records
 
 def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, Block]]:
     """Yields the blocks of an input group that have not been tokenized yet, and their names."""
-    if job.tfds:
-        blocks = tfds_blocks(job.tfds, job.block_bytes, job.tfds_data_dir)
-    else:
-        blocks = read_blocks(job.groups[group], job.block_bytes, job.text.layout)
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(job.blocks(group)):
         name = f"{group:06}-{index:06}"
         if not folder.has_chunk(name):
             yield name, block
@@ -66,9 +62,11 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
         if one_pass.offset == 0:
             total += counts
     # A key that no pass uses; see `pass_seed`.
-    seed = np.random.SeedSequence(job.random_seed, spawn_key=(2**32 - 1, part.shard, part.index))
+    seed = np.random.SeedSequence(
+        job.options.random_seed, spawn_key=(2**32 - 1, part.shard, part.index)
+    )
     order = np.random.default_rng(seed).permutation(len(records))
-    compression = "GZIP" if job.gzip_compress else ""
+    compression = "GZIP" if job.options.gzip_compress else ""
     write_records(folder.part_file(part), (records[index] for index in order), compression)
     folder.finish_part(part, {"examples": len(records), "counts": dataclasses.asdict(total)})
     return len(records)
@@ -82,9 +80,9 @@ def make_pass(
     partner: Chunk | None = None
     if one_pass.partner is not None and job.examples.objective == "nsp":
         partner = folder.load_chunk(chunk_names[one_pass.partner])
-    seed = pass_seed(job.random_seed, one_pass.chunk, one_pass.dupe)
+    seed = pass_seed(job.options.random_seed, one_pass.chunk, one_pass.dupe)
     arrays, counts = make_examples(chunk, partner, seed, job.examples)
-    if not job.use_v2_feature_names:
+    if not job.options.use_v2_feature_names:
         arrays = {ORIGINAL_NAMES.get(name, name): array for name, array in arrays.items()}
     chosen = slice(one_pass.offset, None, one_pass.stride)
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
@@ -93,7 +91,7 @@ def make_pass(
 def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
     """Joins the parts of a shard into its output file, and removes them."""
     shard = parts[0].shard
-    if not folder.shard_entry(shard):
+    if not folder.has_shard(shard, job.output_files[shard]):
         finished = [folder.part_counts(part) for part in parts]
         examples = sum(counts["examples"] for counts in finished)
         if not examples:

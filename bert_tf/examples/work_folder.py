@@ -134,9 +134,6 @@ class WorkFolder:
     def finish_shard(self, shard: int, entry: dict) -> None:
         atomic_write(self._shard_file(shard), json.dumps(entry))
 
-    def forget_shard(self, shard: int) -> None:
-        remove_files([self._shard_file(shard)])
-
     def _file(self, *names: str) -> str:
         return os.path.join(self.path, *names)
 

@@ -68,16 +68,13 @@ class VocabularyOptions(command.Options):
             raise ValueError(
                 "nothing to do: give --output_file, or --report_vocab to only measure a vocabulary"
             )
-        for name, has_effect, condition in (
-            ("output_file", not self.report_vocab, "with --report_vocab"),
-            ("extend_vocab", not self.report_vocab, "with --report_vocab"),
-            ("min_frequency", not self.report_vocab, "with --report_vocab"),
-            ("vocab_size", not self.report_vocab, "with --report_vocab"),
-            ("num_unused", not self.report_vocab, "with --report_vocab"),
-            ("vocab_size", not self.extend_vocab, "with --extend_vocab"),
-            ("num_unused", not self.extend_vocab, "with --extend_vocab"),
-            ("num_new_tokens", self.extend_vocab, "without --extend_vocab"),
-            ("placement", self.extend_vocab, "without --extend_vocab"),
+        learning = ("vocab_size", "num_unused")
+        for condition, holds, without_effect in (
+            ("with --report_vocab", self.report_vocab, ("output_file", "extend_vocab")),
+            ("with --report_vocab", self.report_vocab, ("min_frequency", *learning)),
+            ("with --extend_vocab", self.extend_vocab, learning),
+            ("without --extend_vocab", not self.extend_vocab, ("num_new_tokens", "placement")),
         ):
-            if getattr(self, name) is not None and not has_effect:
-                raise ValueError(f"--{name} has no effect {condition}: omit it")
+            for name in without_effect:
+                if holds and getattr(self, name) is not None:
+                    raise ValueError(f"--{name} has no effect {condition}: omit it")

@@ -8,7 +8,7 @@ from bert_tf.checkpoint import local_path, open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, fitting_length
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.archives import extract, is_archive
@@ -90,7 +90,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
     else:
         spec = open_checkpoint(path).spec
         vocab, lower_case = spec.vocab, spec.lower_case
-        length = min(128, spec.config.max_position_embeddings)
+        length = fitting_length(spec.config)
         check_length(spec.config, seq_length or length)
     if vocab is None:
         raise ValueError(

@@ -103,18 +103,14 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
 
 def sized_config(size: Size, vocab_size: int) -> BertConfig:
     """Returns the configuration of any size, with training values for its width."""
+    wider = max(1.0, _BASE_WIDTH / size.hidden_size)
     dropout = 0.0 if size.hidden_size <= _WIDTH_WITHOUT_DROPOUT else 0.1
     return BertConfig(
         vocab_size=vocab_size,
         intermediate_size=4 * size.hidden_size,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        initializer_range=_initializer_range(size.hidden_size),
+        initializer_range=round(_BASE_INITIALIZER_RANGE * math.sqrt(wider), 4),
         **size._asdict()
         | {"num_attention_heads": size.num_attention_heads or size.hidden_size // 64},
     )
-
-
-def _initializer_range(width: int) -> float:
-    wider = math.sqrt(max(1.0, _BASE_WIDTH / width))
-    return round(_BASE_INITIALIZER_RANGE * wider, 4)

@@ -7,11 +7,13 @@ sources that state a value must agree on it.
 import dataclasses
 import os
 from collections.abc import Collection, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.flags import DeviceOptions
 from bert_tf.presets import preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
@@ -28,43 +30,53 @@ _TRAINING_VALUES = frozenset(
 )
 
 
+class EncoderFlags(NamedTuple):
+    """The flags of all commands that choose an encoder; their options have the same attributes."""
+
+    bert_config_file: str | None = None
+    preset: str | None = None
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+    replace_vocab: bool = False
+
+
 def resolve_model(
     run: Run | None,
-    *,
-    bert_config_file: str | None = None,
-    preset: str | None = None,
-    vocabs: Mapping[str, Vocabulary | None],
-    casings: Mapping[str, bool | None],
+    flags: EncoderFlags | DeviceOptions,
+    vocabs: Mapping[str, Vocabulary | None] = MappingProxyType({}),
+    casings: Mapping[str, bool | None] = MappingProxyType({}),
     init: Checkpoint | None = None,
     mapping: VocabularyMapping | None = None,
-    replace_vocab: bool = False,
 ) -> ModelSpec:
     """Decides which model a command trains, given its flags, its data and its folders.
 
-    The configuration comes from `bert_config_file` or `preset`, or else from the run that is
-    resumed, or else from the run that provides the initial weights. Vocabulary and casing come
-    from any source that states them; all such sources must agree.
+    The configuration comes from the flags, or else from the run that is resumed, or else from the
+    run that provides the initial weights. Vocabulary and casing come from any source that states
+    them; all such sources must agree, unless `flags.replace_vocab` insists on the first vocabulary.
 
     Args:
         run: the output folder, if the model is trained.
-        vocabs, casings: the values that flags and data state, by the name of their source.
+        vocabs, casings: the values that data states, by the name of their source.
         init: the initial checkpoint.
         mapping: grows the vocabulary of `init`.
-        replace_vocab: take the first vocabulary in `vocabs`, whatever the other sources say.
     """
+    bert_config_file, preset = flags.bert_config_file, flags.preset
+    replace_vocab = flags.replace_vocab
+    given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)
+    vocabs, casings = given[0] | {**vocabs}, given[1] | {**casings}
     if bert_config_file and preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     # What a start that failed before its first checkpoint left in the output folder does not count.
     resumed = run if run and run.has_checkpoint else None
     if resumed:
-        casings = {**casings, run.file(TOKENIZER): run.lower_case}
+        casings[run.file(TOKENIZER)] = run.lower_case
         if not replace_vocab:
-            vocabs = {**vocabs, run.file(VOCAB): run.vocab}
+            vocabs[run.file(VOCAB)] = run.vocab
     if init:
-        casings = {**casings, init.path: init.stated_casing}
+        casings[init.path] = init.stated_casing
         # A checkpoint that is about to grow has the old vocabulary.
         if not (replace_vocab or mapping):
-            vocabs = {**vocabs, init.vocab_file or init.path: init.spec.vocab}
+            vocabs[init.vocab_file or init.path] = init.spec.vocab
         if not replace_vocab:
             check_readable(init)
     vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, can_grow=bool(run and init))
@@ -84,6 +96,11 @@ def resolve_model(
     if resumed:
         config = _resumed_config(run, config, source, preset)
     return ModelSpec(config, vocab, lower_case)
+
+
+def fitting_length(config: BertConfig, length: int = 128) -> int:
+    """Returns a default length of inputs, or the most that the encoder takes."""
+    return min(length, config.max_position_embeddings)
 
 
 def check_length(config: BertConfig, max_seq_length: int) -> None:
@@ -269,14 +286,14 @@ def resolve_vocab(
 
     Prints a warning if they do not match, and a note if the casing is a guess.
     """
-    vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
     if checkpoint:
-        arguments = dict(vocabs=vocabs, casings=casings, replace_vocab=replace_vocab)
-        spec = resolve_model(None, init=checkpoint, **arguments)
+        flags = EncoderFlags(None, None, vocab_file, do_lower_case, replace_vocab)
+        spec = resolve_model(None, flags, init=checkpoint)
         vocab, lower_case, path = spec.vocab, spec.lower_case, vocab_file or checkpoint.vocab_file
         if not vocab:
             raise ValueError(f"{checkpoint.path} comes without a vocabulary: give --vocab_file")
     else:
+        vocabs, casings = flag_values(vocab_file, do_lower_case, replace_vocab)
         vocab, path = next(iter(vocabs.values())), vocab_file
         lower_case = agreed_casing(casings, vocab, path)
     warn_about_casing(vocab, lower_case, path)

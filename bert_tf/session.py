@@ -1,19 +1,18 @@
 """A training run, put together from flags: devices, model, optimizer, weights."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import keras
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
 from bert_tf.folder_lock import locked
-from bert_tf.resolution import flag_values, resolve_model
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
 from bert_tf.training.optimizers import Optimizer, Schedule
@@ -94,23 +93,6 @@ class Session:
     def say(self) -> Callable[[str], None]:
         """Prints a line, on one of several workers."""
         return chief_say(self.strategy)
-
-    def resolve_model(
-        self, vocabs: Mapping[str, Any] | None = None, casings: Mapping[str, Any] | None = None
-    ) -> ModelSpec:
-        """Decides which model to train; `vocabs` and `casings` are those that data states."""
-        options = self.options
-        given = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
-        return resolve_model(
-            self.run,
-            bert_config_file=options.bert_config_file,
-            preset=options.preset,
-            vocabs=given[0] | (vocabs or {}),
-            casings=given[1] | (casings or {}),
-            init=self.init,
-            mapping=self.mapping,
-            replace_vocab=options.replace_vocab,
-        )
 
     def make_trainer(
         self,

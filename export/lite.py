@@ -138,11 +138,11 @@ def _open(options: Options) -> _Source:
 
 def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
     from bert_tf.models.encoder import BertEncoder
-    from bert_tf.resolution import check_length
+    from bert_tf.resolution import check_length, fitting_length
     from bert_tf.weights.checkpoint import load_or_warn
 
     config = checkpoint.spec.config
-    length = length or min(128, config.max_position_embeddings)
+    length = length or fitting_length(config)
     check_length(config, length)
     model = BertEncoder(config)
     load_or_warn(checkpoint, model.weights)

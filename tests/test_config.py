@@ -81,20 +81,10 @@ def test_the_dropout_of_a_head_of_its_own():
 
 def test_a_plain_file_has_only_the_keys_of_bert():
     """Oracle: the keys of google-research/bert, plus Hugging Face's layer_norm_eps."""
-    assert list(BertConfig(**BASE).to_dict()) == [
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "hidden_act",
-        "hidden_dropout_prob",
-        "attention_probs_dropout_prob",
-        "max_position_embeddings",
-        "type_vocab_size",
-        "initializer_range",
-        "layer_norm_eps",
-    ]
+    keys = """vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size
+    hidden_act hidden_dropout_prob attention_probs_dropout_prob max_position_embeddings
+    type_vocab_size initializer_range layer_norm_eps""".split()
+    assert list(BertConfig(**BASE).to_dict()) == keys
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,8 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
     model, tokenizer, config = bert_tf.load(str(tmp_path))
     assert config == CONFIG
     assert tokenizer.tokenize_flat(["A bb", "a"]).to_list() == [[5, 6, 7], [1]]
-    if kind == "pretraining":
-        assert isinstance(model, BertPretrainer)
-        expected = saved
-    else:
-        assert isinstance(model, BertEncoder)
-        expected = saved.encoder
+    expected = saved if kind == "pretraining" else saved.encoder
+    assert type(model) is type(expected)
     encoder = bert_tf.load(str(tmp_path)).encoder
     assert isinstance(encoder, BertEncoder)
     np.testing.assert_array_equal(encoder.weights[0], saved.encoder.weights[0])

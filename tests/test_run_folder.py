@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.resolution import agreed, flag_values, resolve_model, resolve_vocab
+from bert_tf.resolution import EncoderFlags, agreed, flag_values, resolve_model, resolve_vocab
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
@@ -116,6 +116,10 @@ def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:
     return Checkpoint(run.path, "", spec, {}, None, run.file("bert_config.json"), vocab_file)
 
 
+def resolve(run: Run, vocabs=None, casings=None, init=None, mapping=None, **flags) -> ModelSpec:
+    return resolve_model(run, EncoderFlags(**flags), vocabs or {}, casings or {}, init, mapping)
+
+
 def test_a_damaged_file_is_named(run):
     run.write(ModelSpec(CONFIG, VOCAB, True), {})
     for name, value in (("flags.json", "flags"), ("tokenizer_config.json", "vocab")):
@@ -138,23 +142,22 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     """Oracle: flags, then the run itself, then the run that gives the weights."""
     init = Run(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
-    nothing = dict(vocabs={}, casings={})
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
-        resolve_model(run, **nothing)
-    assert resolve_model(run, **nothing, init=opened(init)) == ModelSpec(CONFIG, VOCAB, False)
+        resolve(run)
+    assert resolve(run, init=opened(init)) == ModelSpec(CONFIG, VOCAB, False)
     dropout = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
     dropout.to_json_file(str(tmp_path / "dropout.json"))
     given = dict(bert_config_file=str(tmp_path / "dropout.json"))
-    assert resolve_model(run, **nothing, init=opened(init), **given).config == dropout
+    assert resolve(run, init=opened(init), **given).config == dropout
     run.write(ModelSpec(CONFIG, VOCAB, False))
     # What a start that failed left behind does not count.
     with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
-        resolve_model(run, **nothing)
+        resolve(run)
     save_checkpoint(run)
-    assert resolve_model(Run(run.path), **nothing).config == CONFIG
+    assert resolve(Run(run.path)).config == CONFIG
     vocabs = {"--vocab_file=v": VOCAB}
     fresh = Run(str(tmp_path / "fresh"))
-    found = resolve_model(fresh, preset="tiny", vocabs=vocabs, casings={})
+    found = resolve(fresh, preset="tiny", vocabs=vocabs)
     assert found == ModelSpec(preset_config("tiny", len(VOCAB)), VOCAB, None)
 
 
@@ -164,9 +167,9 @@ def test_a_run_that_started_with_other_weights_resumes_with_its_preset(run):
     stored = dataclasses.replace(preset, initializer_range=0.02, hidden_dropout_prob=0.1)
     run.write(ModelSpec(stored, VOCAB, True))
     save_checkpoint(run)
-    assert resolve_model(run, preset="tiny", vocabs={}, casings={}).config == stored
+    assert resolve(run, preset="tiny").config == stored
     with pytest.raises(ValueError, match="differs from --preset=mini in hidden_size"):
-        resolve_model(run, preset="mini", vocabs={}, casings={})
+        resolve(run, preset="mini")
 
 
 def test_contradictions_name_both_sources(run, tmp_path):
@@ -175,17 +178,18 @@ def test_contradictions_name_both_sources(run, tmp_path):
     save_checkpoint(run)
     vocabs = {"--vocab_file=v": other}
     with pytest.raises(ValueError, match="vocabulary: --vocab_file=v says .*run/vocab.txt says"):
-        resolve_model(run, vocabs=vocabs, casings={})
-    insisted = resolve_model(run, vocabs=vocabs, casings={}, replace_vocab=True)
+        resolve(run, vocabs=vocabs)
+    write_vocab(str(tmp_path / "other.txt"), other)
+    insisted = resolve(run, vocab_file=str(tmp_path / "other.txt"), replace_vocab=True)
     assert insisted == ModelSpec(CONFIG, other, False)
     with pytest.raises(ValueError, match="do_lower_case: a says True, but .*tokenizer_config.json"):
-        resolve_model(run, vocabs={}, casings={"a": True})
+        resolve(run, casings={"a": True})
     larger = {"--vocab_file=v": Vocabulary((*VOCAB.tokens, "c"))}
     config = str(tmp_path / "config.json")
     CONFIG.to_json_file(config)
     with pytest.raises(ValueError, match="--vocab_file=v has 8 tokens, more than the vocab_size 7"):
         empty = Run(str(tmp_path / "empty"))
-        resolve_model(empty, bert_config_file=config, vocabs=larger, casings={})
+        resolve(empty, bert_config_file=config, vocabs=larger)
     deeper = dataclasses.replace(CONFIG, num_hidden_layers=2, layer_norm_eps=0.5)
     deeper.to_json_file(config)
     start = Run(str(tmp_path / "start"))
@@ -194,14 +198,14 @@ def test_contradictions_name_both_sources(run, tmp_path):
         f"layer_norm_eps (1e-12, not 0.5): "
     )
     with pytest.raises(ValueError, match=f"run/bert_config.json, .*, differs from {values}"):
-        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=opened(run))
+        resolve(start, bert_config_file=config, init=opened(run))
     dataclasses.replace(CONFIG, vocab_size=9).to_json_file(config)
     with pytest.raises(ValueError, match=r"vocab_size \(7, not 9\): .*--init_vocab_mapping if"):
-        resolve_model(start, bert_config_file=config, vocabs={}, casings={}, init=opened(run))
+        resolve(start, bert_config_file=config, init=opened(run))
     deeper.to_json_file(config)
     save_checkpoint(run)
     with pytest.raises(ValueError, match=f"run/bert_config.json differs from {values}"):
-        resolve_model(run, bert_config_file=config, vocabs={}, casings={})
+        resolve(run, bert_config_file=config)
 
 
 def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
@@ -211,7 +215,7 @@ def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     longer = Vocabulary((*VOCAB.tokens, "c"))
     mapping = VocabularyMapping(7, 8, {7: (1,)}, {7: "c"})
     vocabs = {"--vocab_file=v": longer}
-    spec = resolve_model(run, vocabs=vocabs, casings={}, init=opened(init), mapping=mapping)
+    spec = resolve(run, vocabs=vocabs, init=opened(init), mapping=mapping)
     assert spec == ModelSpec(dataclasses.replace(CONFIG, vocab_size=8), longer, False)
     # Of the same size: another extension of the same vocabulary, and one of another vocabulary.
     for tokens, message in (
@@ -220,7 +224,7 @@ def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
     ):
         vocabs = {"--vocab_file=v": Vocabulary(tokens)}
         with pytest.raises(ValueError, match=message):
-            resolve_model(run, vocabs=vocabs, casings={}, init=opened(init), mapping=mapping)
+            resolve(run, vocabs=vocabs, init=opened(init), mapping=mapping)
 
 
 def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
@@ -232,7 +236,7 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     write_vocab(path, swapped)
     for read in (
         lambda: opened(run),
-        lambda: resolve_model(Run(run.path), vocabs={}, casings={}),
+        lambda: resolve(Run(run.path)),
         lambda: flag_values(path, None),
     ):
         with pytest.raises(ValueError, match="run/vocab.txt has changed .*restore it"):

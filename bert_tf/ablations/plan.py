@@ -27,7 +27,7 @@ from bert_tf.pretraining.records import (
     stored_vocabularies,
 )
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records
-from bert_tf.resolution import flag_values, resolve_model
+from bert_tf.resolution import EncoderFlags, resolve_model
 from bert_tf.runs.run import Run
 from tfrecords.manifest import lines_sha256
 from tfrecords.order import RecordSet
@@ -121,15 +121,10 @@ def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None
 
 def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> ModelSpec:
     """Returns the encoder of the flags with the vocabulary and casing of the records."""
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case, options.replace_vocab)
-    spec = resolve_model(
-        Run(f"{options.folder}/none"),
-        bert_config_file=options.bert_config_file,
-        preset=options.preset or (None if options.bert_config_file else "tiny"),
-        vocabs=vocabs | stored_vocabularies(named),
-        casings=casings | stored_casings(named),
-        replace_vocab=options.replace_vocab,
-    )
+    flags = EncoderFlags(*(getattr(options, name) for name in EncoderFlags._fields))
+    if not (flags.preset or flags.bert_config_file):
+        flags = flags._replace(preset="tiny")
+    spec = resolve_model(None, flags, stored_vocabularies(named), stored_casings(named))
     if spec.vocab is None or spec.lower_case is None:
         raise ValueError(
             "fine-tuning needs vocabulary and casing, which no manifest beside the records states: "

@@ -8,9 +8,8 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.training.iteration import with_progress
-from bert_tf.training.strategy import is_chief
+from bert_tf.training.strategy import chief_say, is_chief
 from bert_tf.training.trainer import Trainer
-from tfrecords.progress import say
 
 
 class Evaluator:
@@ -50,16 +49,13 @@ class Evaluator:
         if problem := self._task.problem(outputs, features):
             step = int(self._trainer.step.numpy())
             where = f"step {step:,}, {split}" if step else split
-            self._warn(f"WARNING: {where}: {problem}")
+            # Once: the best weights are evaluated in training and at its end.
+            if where not in self._warned:
+                chief_say(self._trainer.strategy)(f"WARNING: {where}: {problem}")
+            self._warned.add(where)
         # Curves show the first few metrics.
         names = sorted(metrics, key=lambda name: name != self._task.metric)
         return {self._task.in_results(name, split): metrics[name] for name in names}
-
-    def _warn(self, line: str) -> None:
-        """Prints a warning once: the best weights are evaluated in training and at its end."""
-        if line not in self._warned and is_chief(self._trainer.strategy):
-            say(line)
-        self._warned.add(line)
 
     def _predict(self, split: str) -> Outputs:
         strategy, features = self._trainer.strategy, self._splits[split]

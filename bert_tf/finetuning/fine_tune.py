@@ -27,6 +27,7 @@ from bert_tf.finetuning.saved_run import (
     with_values_of,
 )
 from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -233,7 +234,7 @@ def model_spec(session: Session) -> ModelSpec:
     new = options.preset or options.bert_config_file
     if not (session.init or new or session.run.has_checkpoint):
         raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
-    spec = session.resolve_model()
+    spec = resolve_model(session.run, options, init=session.init, mapping=session.mapping)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)

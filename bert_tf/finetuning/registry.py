@@ -8,7 +8,7 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions, check_task_
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import Run
 from tfrecords.progress import say
 
@@ -55,7 +55,7 @@ def with_length(
 def default_length(name: str, config: BertConfig | None = None) -> int:
     """Returns the default --max_seq_length of a task: as the original's, or the model's most."""
     length = _MAX_SEQ_LENGTHS.get(name, 128)
-    return min(length, config.max_position_embeddings) if config else length
+    return fitting_length(config, length) if config else length
 
 
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
@@ -67,16 +67,15 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """
     name = task_name(options.task)
     options = with_length(options, name)
-    task = _official(TASKS[name], head) if name in TASKS else MAKERS[name](name, options, head)
+    if name in MAKERS:
+        task = MAKERS[name](name, options, head)
+    else:
+        task = TASKS[name]
+        if head and isinstance(task, RegressionTask):
+            # With the mean and the deviation of the numbers that the model learned.
+            task = dataclasses.replace(task, head=number_head(head))
     check_task_flags(options, task.flags)
     return task.with_metric(options.metric) if options.metric else task
-
-
-def _official(task: Task, head: Head | None) -> Task:
-    """Returns the task with the mean and deviation of the numbers that a trained model learned."""
-    if head and isinstance(task, RegressionTask):
-        return dataclasses.replace(task, head=number_head(head))
-    return task
 
 
 def task_of_run(run: Run) -> Task:

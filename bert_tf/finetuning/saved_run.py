@@ -74,7 +74,9 @@ def with_values_of(
 def check_resumable(options: FineTuningOptions, run: Run) -> bool:
     """Returns whether the run in the output folder took all its steps."""
     if run.finished is None:
-        if tf.io.gfile.isdir(run.path) and _names(run.path) - {LOCK, PRECOMPUTED}:
+        names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
+        # On gs://, the names of folders end with a slash.
+        if {name.rstrip("/") for name in names} - {LOCK, PRECOMPUTED}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
@@ -126,8 +128,3 @@ def check_same_data(run: Run, checksums: Mapping[str, int]) -> None:
         for x in (before, checksums)
     )
     check_same(run.path, then, now, "restore the files, or choose another --output_dir")
-
-
-def _names(folder: str) -> set[str]:
-    # On gs://, the names of folders end with a slash.
-    return {name.rstrip("/") for name in tf.io.gfile.listdir(folder)}

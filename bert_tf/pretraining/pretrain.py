@@ -4,8 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import keras
 import tensorflow as tf
@@ -29,7 +28,7 @@ from bert_tf.pretraining.trained_on import (
     describe_records,
     remember_records,
 )
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.training.driver import Driver, Plan
@@ -84,9 +83,13 @@ def _pretrain(
     session: Session, task: PretrainingTask, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
     options, run, say = session.options, session.run, session.say
-    spec = session.resolve_model(
-        stored_vocabularies(named) | _of(task.readers, "vocab"),
-        stored_casings(named) | _of(task.readers, "lower_case"),
+    spec = resolve_model(
+        run,
+        options,
+        stored_vocabularies(named) | {path: x.vocab for path, x in task.readers.items()},
+        stored_casings(named) | {path: x.lower_case for path, x in task.readers.items()},
+        session.init,
+        session.mapping,
     )
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
@@ -96,16 +99,20 @@ def _pretrain(
     phases = check_records(options, spec, named, held_out_from)
     for reader, phase in itertools.product(task.readers.values(), phases):
         check_length(reader.config, phase.train.max_seq_length)
-    _check_batch_sizes(session, phases)
+    if options.do_eval:
+        check_batch_size(session.strategy, "eval_batch_size", options.eval_batch_size)
+    for phase in phases if options.do_train else ():
+        parts = options.gradient_accumulation_steps
+        check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
     objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
     trainer = _make_trainer(session, task, spec, objective)
     peak, _ = peak_flops(session.strategy, options.precision)
-    driver = _make_driver(options, trainer, peak)
+    driver = Driver(run.path, trainer, _plan(options), peak)
     _set_weights(session, driver, trainer.model, task)
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
-    _announce(options, task, spec, trainer, phases, say)
+    _announce(session, task, spec, trainer, phases)
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
@@ -116,23 +123,6 @@ def _pretrain(
         print(summary(options, run, results))
     say(next_step(spec, run))
     return results
-
-
-def _of(specs: Mapping[str, ModelSpec], name: str) -> dict[str, Any]:
-    return {path: getattr(spec, name) for path, spec in specs.items()}
-
-
-def _check_batch_sizes(session: Session, phases: Sequence[PhaseRecords]) -> None:
-    options, strategy = session.options, session.strategy
-    if options.do_eval:
-        check_batch_size(strategy, "eval_batch_size", options.eval_batch_size)
-    for phase in phases if options.do_train else ():
-        check_batch_size(
-            strategy,
-            "train_batch_size",
-            phase.train_batch_size,
-            options.gradient_accumulation_steps,
-        )
 
 
 def _make_trainer(
@@ -158,15 +148,14 @@ def _make_trainer(
     )
 
 
-def _make_driver(options: PretrainingOptions, trainer: Trainer, peak: float) -> Driver:
-    plan = Plan(
+def _plan(options: PretrainingOptions) -> Plan:
+    return Plan(
         save_checkpoints_steps=options.save_checkpoints_steps,
         evaluation_steps=options.save_checkpoints_steps,
         log_steps=options.log_steps,
         iterations_per_loop=options.iterations_per_loop,
         keep_checkpoints=options.keep_checkpoints,
     )
-    return Driver(options.output_dir, trainer, plan, peak)
 
 
 def _set_weights(
@@ -204,13 +193,13 @@ def _held_out_from(run: Run) -> list[str]:
 
 
 def _announce(
-    options: PretrainingOptions,
+    session: Session,
     task: PretrainingTask,
     spec: ModelSpec,
     trainer: Trainer,
     phases: Sequence[PhaseRecords],
-    say: Callable[[str], None],
 ) -> None:
+    options, say = session.options, session.say
     config = spec.config
     parameters = sum(math.prod(weight.shape) for weight in task.initial_weights(trainer.model))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)

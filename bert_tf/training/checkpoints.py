@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import keras
 import numpy as np
@@ -206,7 +206,8 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
     weights = {_path(key): tensor for key, tensor in tensors.items() if _path(key)}
     if not weights:
         raise ValueError(
-            f"{checkpoint} holds no weights of bert_tf (it holds {_some_names(tensors)}): "
+            f"{checkpoint} holds no weights of bert_tf (it holds "
+            f"{shortened(sorted(tensors), 1)} variables): "
             "docs/checkpoints.md lists the formats that can be read"
         )
     return weights
@@ -242,11 +243,6 @@ def tensors_by_key(
     return {
         key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()
     }
-
-
-def _some_names(found: Collection[str]) -> str:
-    names = sorted(found)
-    return f"{names[0]} and {len(names) - 1} more variables" if names else "no variables"
 
 
 @contextlib.contextmanager

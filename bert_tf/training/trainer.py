@@ -230,7 +230,10 @@ class Trainer:
         return bad_step
 
     def _evaluate(self, batch):
-        return self._reduced(self._evaluate_replica, batch)
+        def evaluate(rows):
+            return self._stacked(self._sums(rows), self.objective.counts(rows))
+
+        return self._reduced(evaluate, batch)
 
     def _predict(self, batch):
         outputs = self.strategy.run(self._outputs, (batch,))
@@ -238,9 +241,6 @@ class Trainer:
 
     def _reduced(self, function, batch):
         return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
-
-    def _evaluate_replica(self, batch):
-        return self._stacked(self._sums(batch), self.objective.counts(batch))
 
     def _dropout_seed(self, replica):
         """Returns int32 [2], a function of the seed, the step and the replica."""

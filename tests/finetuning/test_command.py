@@ -12,9 +12,8 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import assert_same_state, assert_same_tensors, tuning_options
+from support import assert_same_state, tuning_options
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.evaluator import Evaluator
@@ -32,7 +31,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results
 from bert_tf.weights.checkpoint import load_weights
-from bert_tf.weights.formats import huggingface
 from export import classifier, encoder
 from tfrecords.vocabulary import load_vocab
 
@@ -66,12 +64,8 @@ def finished(finished_and_printed) -> Options:
 
 
 def best_model(output_dir: str, config: BertConfig) -> BertTaskModel:
-    model = BertTaskModel(config, 2)
-    load_weights(
-        path := checkpoints.latest_checkpoint(f"{output_dir}/best"),
-        checkpoints.saved_tensors(path),
-        model.weights,
-    )
+    model, path = BertTaskModel(config, 2), checkpoints.latest_checkpoint(f"{output_dir}/best")
+    load_weights(path, checkpoints.saved_tensors(path), model.weights)
     return model
 
 
@@ -109,8 +103,6 @@ def test_exports_a_classifier_of_raw_text(
     outputs = classify(texts)
     names = [b"negative", b"positive"]
     assert classify.labels.numpy().tolist() == names
-    signature = classify.signatures["serving_default"](text=tf.constant(texts))
-    np.testing.assert_array_equal(signature["probabilities"], outputs["probabilities"])
     tokenizer = WordPieceTokenizer(load_vocab(finished.vocab_file))
     inputs = pack_segments([tokenizer.tokenize_flat(texts)], 24, tokenizer.vocab)
     logits = best_model(finished.output_dir, config)(inputs)
@@ -123,16 +115,6 @@ def test_exports_a_classifier_of_raw_text(
     exec("\n".join(code), {})
     with pytest.raises(ValueError, match="exists and is not empty"):
         run_printed(line, output_dir=folder)
-
-
-def test_converts_to_a_labelled_model_of_hugging_face(finished, tmp_path):
-    """Oracles: the names of SST-2's classes; the weights of the run."""
-    expected = open_checkpoint(finished.output_dir)
-    (tmp_path / "hf").mkdir()
-    huggingface.write(expected, str(tmp_path / "hf"))
-    found = open_checkpoint(str(tmp_path / "hf"))
-    assert found.head == expected.head == Head("classifier", ("negative", "positive"))
-    assert_same_tensors(found.tensors, expected.tensors)
 
 
 def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
@@ -367,11 +349,8 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     run(options)
     spec = Run(pretrained).spec
     expected = BertPretrainer(spec.config)
-    load_weights(
-        path := checkpoints.latest_checkpoint(pretrained),
-        checkpoints.saved_tensors(path),
-        expected.weights,
-    )
+    path = checkpoints.latest_checkpoint(pretrained)
+    load_weights(path, checkpoints.saved_tensors(path), expected.weights)
     model = best_model(options.output_dir, spec.config)
     for weight, other in zip(model.encoder.weights, expected.encoder.weights, strict=True):
         np.testing.assert_array_equal(weight, other)
@@ -405,31 +384,23 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     [
         ({"task": "sst3"}, "no task 'sst3'"),
         ({"train_file": "a.csv"}, "--train_file has no effect with --task=sst2: omit it"),
-        (
-            {"layer_decay": 0.9, "freeze_encoder": True},
-            "--layer_decay has no effect on a frozen encoder: omit it",
-        ),
+        ({"layer_decay": 0.9, "freeze_encoder": True}, "--layer_decay has no effect on a frozen"),
         (
             {"task": "ner", "feature_based": "last", "freeze_encoder": True},
-            "--feature_based freezes the encoder: omit --freeze_encoder",
+            "--feature_based freezes the encoder: omit",
         ),
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv"),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
-        ({"train_batch_size": 0}, "must be from 1 to"),
         ({"num_train_epochs": 0.01}, "less than one step"),
-        ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),
         ({"bert_config_file": None}, "give --init_checkpoint, or --preset"),
         ({"bert_config_file": None, "init_checkpoint": "nowhere"}, "nowhere: no checkpoint"),
         ({"init_vocab_mapping": "nowhere"}, "nowhere"),
-        ({"strategy": "gpu"}, "no GPU"),
     ],
 )
 def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
-    if changes.get("strategy") == "gpu" and tf.config.list_physical_devices("GPU"):
-        pytest.skip("there is a GPU")
     with pytest.raises((ValueError, OSError), match=match) as caught:
         run(tuning_options(files, tmp_path / "out", **changes))
     assert "\n" not in str(caught.value)

@@ -91,24 +91,18 @@ def test_which_checkpoint_a_path_stands_for(tmp_path):
 
 
 def _damage(folder, step: int, damage: str) -> None:
-    data = folder / f"ckpt-{step}.data-00000-of-00001"
-    index = folder / f"ckpt-{step}.index"
-    content = bytearray(data.read_bytes())
-    if damage == "data cut":
-        data.write_bytes(content[: len(content) // 2])
-    if damage == "data lost":
-        data.unlink()
-    if damage == "index cut":
-        index.write_bytes(index.read_bytes()[:-20])
-    if damage == "index empty":
-        index.write_bytes(b"")
-    if damage == "byte flipped":
-        content[len(content) // 2] ^= 0xFF
-        data.write_bytes(content)
+    kind, how = damage.split()
+    file = folder / f"ckpt-{step}.{'index' if kind == 'index' else 'data-00000-of-00001'}"
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle] ^= 0xFF
+    file.write_bytes({"cut": content[:middle], "empty": b""}.get(how, content))
+    if how == "lost":
+        file.unlink()
 
 
 @pytest.mark.parametrize(
-    "damage", ["data cut", "data lost", "index cut", "index empty", "byte flipped"]
+    "damage", ["data cut", "data lost", "index cut", "index empty", "data flipped"]
 )
 def test_the_checkpoint_before_a_damaged_one_is_used(
     tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage
@@ -187,14 +181,6 @@ def test_a_run_without_a_readable_checkpoint_does_not_start_over(
     _damage(tmp_path, 0, "data lost")
     with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):
         load_weights(path, saved_tensors(path), trainer.model.weights)
-
-
-def test_old_checkpoints_are_deleted_after_a_restart(tmp_path, trainer, make_checkpointer):
-    """Oracle: the files in the folder; `max_to_keep` is 2."""
-    for step in (1, 2, 10, 11):
-        trainer.step.assign(step)
-        make_checkpointer(tmp_path, trainer, 2).save()
-    assert sorted(p.stem for p in tmp_path.glob("*.index")) == ["ckpt-10", "ckpt-11"]
 
 
 def test_another_optimizer_is_named(tmp_path, trainer, make_checkpointer):

@@ -182,18 +182,6 @@ def test_the_number_of_steps_per_call_changes_nothing(whole_run, make_run, monke
     assert make_run("seldom").train() == whole_run.metrics()
 
 
-def test_two_phases_are_one_run(whole_run, make_run):
-    """Oracle: the losses of the run in one phase, up to the end of the first."""
-    run = make_run()
-    driver = run.driver()
-    evaluated = []
-    driver.train([run.phase(6, lambda: evaluated.append(1) or {"m": 1.0}), run.phase(10)])
-    expected = [line["step"] for line in whole_run.metrics()]
-    assert [line["step"] for line in run.metrics()] == expected
-    assert run.metrics()[:2] == whole_run.metrics()[:2]
-    assert run.checkpoints() == ["ckpt-10", "ckpt-8"] and len(evaluated) == 2
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys, number):
     """Oracle: the uninterrupted run, bit for bit; the signal comes in step 5 of 10."""

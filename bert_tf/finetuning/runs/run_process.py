@@ -32,7 +32,13 @@ def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str,
         outcome = receiver.recv()
     except EOFError:
         process.join()
-        outcome = _failure(process.exitcode, options.output_dir)
+        if process.exitcode >= 0:
+            raise SystemExit(process.exitcode) from None
+        raise OSError(
+            f"the process that trained {options.output_dir} was killed by signal "
+            f"{-process.exitcode}, perhaps because the system ran out of memory: run the same "
+            "command to resume"
+        ) from None
     except BaseException:
         process.terminate()
         process.join()
@@ -41,15 +47,6 @@ def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str,
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome
-
-
-def _failure(code: int, folder: str) -> BaseException:
-    if code >= 0:
-        return SystemExit(code)
-    return OSError(
-        f"the process that trained {folder} was killed by signal {-code}, perhaps because the "
-        "system ran out of memory: run the same command to resume"
-    )
 
 
 def _run(sender: Connection, name: str, arguments: tuple) -> None:

@@ -23,7 +23,14 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
-            raise ValueError(_without_predictions(run))
+            if best := Run(run).best_of_several():
+                raise ValueError(
+                    f"{run} holds several runs: use one of them, such as the best, {best}"
+                )
+            raise ValueError(
+                f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK "
+                f"--do_predict --output_dir={run} writes them"
+            )
         for name in found:
             path = f"{run}/{name}"
             if name in paths:
@@ -31,23 +38,10 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
             paths[name] = path
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
-        for name in SUBMISSION:
-            if name in paths:
-                zipped.writestr(name, _read_whole(paths[name], name))
+        for name in filter(paths.get, SUBMISSION):
+            zipped.writestr(name, _read_whole(paths[name], name))
     atomic_write(output_file, archive.getvalue())
-    return (
-        [name for name in SUBMISSION if name in paths],
-        [name for name in SUBMISSION if name not in paths],
-    )
-
-
-def _without_predictions(run: str) -> str:
-    if best := Run(run).best_of_several():
-        return f"{run} holds several runs: use one of them, such as the best, {best}"
-    return (
-        f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK --do_predict "
-        f"--output_dir={run} writes them"
-    )
+    return [*filter(paths.get, SUBMISSION)], [name for name in SUBMISSION if name not in paths]
 
 
 def _read_whole(path: str, name: str) -> str:
@@ -55,19 +49,16 @@ def _read_whole(path: str, name: str) -> str:
     text = read_file(path).decode(errors="replace")
     lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
-        _check_prediction(f"{path}, line {number:,}", line.partition("\t")[2], name)
+        where, label = f"{path}, line {number:,}", line.partition("\t")[2]
+        if not label.strip():
+            raise ValueError(f"{where} has no prediction: predict the test set")
+        try:
+            OFFICIAL[name].target(label)
+        except ValueError as error:
+            raise ValueError(f"{where}: prediction {error}") from None
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
             f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "
             f"{count:,} examples with the indices 0 to {count - 1}: predict the whole official file"
         )
     return text
-
-
-def _check_prediction(where: str, label: str, name: str) -> None:
-    if not label.strip():
-        raise ValueError(f"{where} has no prediction: predict the test set")
-    try:
-        OFFICIAL[name].target(label)
-    except ValueError as error:
-        raise ValueError(f"{where}: prediction {error}") from None

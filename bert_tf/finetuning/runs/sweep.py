@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -34,16 +34,16 @@ GRID = {
 _OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
+# Metric -> its mean and, of several runs, its deviation.
+Summary = Mapping[str, Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """The runs of one setting of the flags, which differ in their seeds.
 
-    Attributes:
-        name: the folder of the setting in --output_dir; "" without --grid.
-        flags: the flags that --grid sets.
-        runs: the options of each run, by its folder in --output_dir.
+    `name` is its folder in --output_dir, "" without --grid; `flags` are those that --grid sets.
+    `runs` has the options of each run, by its folder in --output_dir.
     """
 
     name: str
@@ -77,10 +77,6 @@ def sweep(
 
     Returns:
         the results of the best run.
-
-    Raises:
-        ValueError, OSError: see `fine_tune`; also if all runs diverged.
-        Interrupted: a signal stopped training, after a checkpoint was saved.
     """
     options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
     settings = list_settings(options)
@@ -165,21 +161,20 @@ def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metri
     return max(best, key=value)
 
 
-def summarize(results: Sequence[Results]) -> dict[str, dict[str, float]]:
+def summarize(results: Sequence[Results]) -> Summary:
     """Returns the mean and, of two or more runs, the standard deviation (n - 1) of each metric.
 
     A metric counts if all runs have it: a tagger, for example, has one for every type of entity
     that it predicts.
     """
-    summary: dict[str, dict[str, float]] = {}
+    summary = {}
     for name in results[0]:
-        if not all(name in run for run in results):
+        if name == "global_step" or not all(name in run for run in results):
             continue
         values = [run[name] for run in results]
-        if name != "global_step":
-            summary[name] = {"mean": float(np.mean(values))}
-            if len(values) > 1:
-                summary[name]["deviation"] = float(np.std(values, ddof=1))
+        summary[name] = {"mean": float(np.mean(values))}
+        if len(values) > 1:
+            summary[name]["deviation"] = float(np.std(values, ddof=1))
     return summary
 
 
@@ -191,11 +186,9 @@ def _report(
     best: str,
 ) -> None:
     """Writes and prints the comparison."""
-    groups = [
-        [results[folder] for folder in setting.runs if folder in results] for setting in settings
-    ]
+    groups = [list(filter(None, map(results.get, setting.runs))) for setting in settings]
     summaries = [summarize(group) if group else {} for group in groups]
-    metric = f"eval_{task.metric}"
+    metric, folder = f"eval_{task.metric}", options.output_dir
     values = {
         "task": task.name,
         "metric": metric,
@@ -203,20 +196,23 @@ def _report(
         "settings": [
             {
                 "flags": dict(setting.flags),
-                "runs": {folder: results.get(folder) for folder in setting.runs},
+                "runs": {run: results.get(run) for run in setting.runs},
                 "summary": summary,
             }
             for setting, summary in zip(settings, summaries, strict=True)
         ],
     }
-    table = _grid_table if options.grid else _seeds_table
-    found = next(filter(None, summaries))
-    names = [name for name in task.reported_metrics if name in found]
-    text = aligned(table(settings, results, summaries, best, names))
     index = next(index for index, setting in enumerate(settings) if best in setting.runs)
+    names = [name for name in task.reported_metrics if name in summaries[index]]
+    rows = _rows_of_settings(settings, summaries, names)
+    if not options.grid:
+        rows = _rows_of_runs(settings[0].runs, results, summaries[0], names)
+    table = [
+        [name, *cells, "best" * (name in (best, settings[index].name))] for name, *cells in rows
+    ]
+    text = aligned([["", *names, ""], *table])
     summary, count = summaries[index][metric], len(groups[index])
     text += f"\n\n{_sentence(task, results[best][metric], summary, count, options, best)}"
-    folder = options.output_dir
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
     if options.grid:
@@ -276,31 +272,35 @@ def _sentence(
     )
 
 
-def _seeds_table(settings, results, summaries, best: str, names: list[str]) -> list[list[str]]:
+def _rows_of_runs(
+    runs: Iterable[str], results: Mapping[str, Results], summary: Summary, names: list[str]
+) -> list[list[str]]:
     """Returns a row for each run, and their mean and deviation."""
-    (setting,), (summary,) = settings, summaries
-    rows = [["", *names, ""]]
-    for folder in setting.runs:
-        run = results.get(folder)
-        cells = [f"{run[name]:.4f}" for name in names] if run else ["diverged"]
-        cells += [""] * (len(names) - len(cells))
-        rows.append([folder, *cells, "best" * (folder == best)])
+    rows = [
+        [run, *(f"{results[run][name]:.4f}" for name in names)]
+        if run in results
+        else _diverged(run, names)
+        for run in runs
+    ]
     for part in ("mean", "deviation"):
         if part in summary[names[0]]:
-            rows.append([part, *(f"{summary[name][part]:.4f}" for name in names), ""])
+            rows.append([part, *(f"{summary[name][part]:.4f}" for name in names)])
     return rows
 
 
-def _grid_table(settings, results, summaries, best: str, names: list[str]) -> list[list[str]]:
-    """Returns a row for each setting."""
-    rows = [["", *names, ""]]
+def _rows_of_settings(
+    settings: Sequence[Setting], summaries: Sequence[Summary], names: list[str]
+) -> list[list[str]]:
+    """Returns a row for each setting, with the mean and the deviation over its runs."""
+    rows = []
     for setting, summary in zip(settings, summaries, strict=True):
-        cells = [_mean_and_deviation(summary[name]) for name in names] if summary else ["diverged"]
-        cells += [""] * (len(names) - len(cells))
-        rows.append([setting.name, *cells, "best" * (best in setting.runs)])
+        row = _diverged(setting.name, names)
+        if summary:
+            parts = [[f"{value:.4f}" for value in summary[name].values()] for name in names]
+            row = [setting.name, *map(" ± ".join, parts)]
+        rows.append(row)
     return rows
 
 
-def _mean_and_deviation(values: Mapping[str, float]) -> str:
-    mean = f"{values['mean']:.4f}"
-    return f"{mean} ± {values['deviation']:.4f}" if "deviation" in values else mean
+def _diverged(name: str, names: list[str]) -> list[str]:
+    return [name, "diverged", *[""] * (len(names) - 1)]

@@ -17,8 +17,7 @@ from support import edit_json
 
 from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.resolution import read_vocab_file, resolve_model, resolve_vocab
-from bert_tf.runs.run import Run
+from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
@@ -448,10 +447,12 @@ def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
     )
     with pytest.raises(ValueError, match=message):
         resolve_vocab(checkpoint)
-    sources = dict(vocabs={"the records": VOCAB}, casings={}, init=checkpoint)
+    sources = dict(vocabs={"the records": VOCAB}, init=checkpoint)
     with pytest.raises(ValueError, match=message):
-        resolve_model(Run(str(tmp_path / "run")), **sources)
-    spec = resolve_model(Run(str(tmp_path / "run")), **sources, replace_vocab=True)
+        resolve_model(None, EncoderFlags(), **sources)
+    (tmp_path / "words.txt").write_text("\n".join(VOCAB.tokens))
+    flags = EncoderFlags(vocab_file=str(tmp_path / "words.txt"), replace_vocab=True)
+    spec = resolve_model(None, flags, **sources)
     assert spec.vocab == VOCAB
     assert "seems to be cased" in capsys.readouterr().out
 

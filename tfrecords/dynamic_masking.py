@@ -29,9 +29,6 @@ class DynamicMasking:
             `word_starts`, "left_to_right" masks nothing and predicts every next token.
         seed: equal seeds give equal masks.
         tenths: how many of ten predicted tokens become [MASK], stay unchanged and become random.
-
-    Raises:
-        ValueError: masked_lm_prob is not in (0, 1], or the tenths do not add up to 10.
     """
 
     mask_id: int
@@ -183,16 +180,10 @@ def _choose_tokens(
 def _choose_units(
     maskable: tf.Tensor, starts: tf.Tensor, budget: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
-    """Takes units in random order, skipping those that exceed the remaining budget.
+    """Takes units in random order, skipping those that exceed the remaining budget [B].
 
-    Args:
-        maskable: the tokens that may be masked, [B, S] bool.
-        starts: the maskable tokens at which a unit begins, [B, S] bool.
-        budget: the largest number of tokens to take, [B].
-        keys: random numbers, [B, S].
-
-    Returns:
-        the tokens of the units taken, [B, S] bool.
+    A unit begins at each of `starts`, which are maskable tokens. Everything else is [B, S]; `keys`
+    are random numbers. Returns which tokens belong to the units taken, bool.
     """
     rows, length = tf.shape(starts)[0], starts.shape[1]
     unit = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)

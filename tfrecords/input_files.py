@@ -63,8 +63,7 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     files, users name them or give a narrower glob.
 
     Args:
-        patterns: as for `match_files`.
-        files: the sizes in bytes of the files that they match, by path.
+        files: the sizes in bytes of the files that the patterns match, by path.
         manifests: the manifests beside these files, by path.
     """
     found = {(manifest_path(file), os.path.basename(file)): file for file in files}

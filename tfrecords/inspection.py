@@ -87,7 +87,6 @@ def inspect_files(
     Args:
         manifests: by path; if there are any, they must list the files.
         vocab: if given, also check ids against it.
-        num_examples: how many records to keep.
     """
     result = Inspection()
     layout: Layout | None = None

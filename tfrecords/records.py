@@ -73,7 +73,6 @@ def problem_of_record(
     """Returns what is wrong with one record, or None.
 
     Args:
-        layout: the expected layout.
         vocab_size: upper bound of all token ids.
         num_types: upper bound of all segment ids.
     """

@@ -67,8 +67,7 @@ def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[
     Args:
         text: a file, or a part of one that consists of whole documents.
         kind: "text" or "json", as in a `Block`.
-        file: the name of the file, for errors.
-        layout: what a document is.
+        file: its name, for errors.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):

@@ -20,6 +20,7 @@ of the same job is kept and completed. Output of another job is replaced only wi
 """
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 
@@ -52,6 +53,7 @@ from tfrecords.manifest import (
     write_manifest,
 )
 from tfrecords.progress import progress_bar, say
+from tfrecords.writer import atomic_write
 
 _ADVICE = "name another --output_file, or replace it with --overwrite"
 
@@ -79,7 +81,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
     """Creates the missing output files of a job, then their manifest; reports on the text."""
     folder = WorkFolder.beside(job.output_files[0])
     with folder.locked():
-        resumes = folder.has_job()
+        resumes = tf.io.gfile.exists(folder.job_file)
         try:
             description = _describe_job(job, folder)
             manifest = _restore_finished(job, folder, description, overwrite)
@@ -90,7 +92,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
         if manifest:
             say(text_report(TextCounts(**manifest["statistics"]["text"]), job))
         else:
-            folder.write_job(description)
+            atomic_write(folder.job_file, json.dumps(description))
             try:
                 manifest = _make_files(job, folder, runner, description)
             except ValueError:
@@ -179,7 +181,7 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
     Files whose size and modification time match those that an earlier run recorded are not read.
     """
     recorded: dict[str, dict] = {}
-    for description in (read_json(manifest_path(job.output_files[0])), folder.read_job()):
+    for description in (read_json(manifest_path(job.output_files[0])), read_json(folder.job_file)):
         inputs = description.get("inputs", []) if description else []
         if is_list_of_inputs(inputs):
             recorded |= {entry["file"]: entry for entry in inputs}
@@ -195,7 +197,7 @@ def _restore_finished(
     Keeps the state of an unfinished run of the same job, restores that of a finished run whose
     files are partly missing, and clears anything else.
     """
-    unfinished = folder.read_job()
+    unfinished = read_json(folder.job_file)
     if _is_same(unfinished, description):
         return None
     path = manifest_path(job.output_files[0])

@@ -35,7 +35,7 @@ class TextSettings:
         language: an ISO 639 code, such as "de".
         clean: whether to drop lines and sentences by the rules of `corpus.cleaning`.
         segmenter: a function whose words replace the tokenizer's words as units of masking; see
-            `segmenter.load_segmenter`.
+            `units.load_segmenter`.
         lexicon: phrases, each of which is one unit of masking. The longest match wins.
     """
 

@@ -37,9 +37,8 @@ class ExampleCounts:
     """Sums over examples.
 
     Attributes:
-        examples: the number of examples.
-        tokens: the number of tokens without padding.
-        predictions: the number of predictions; 0 for dynamic masking.
+        tokens: without padding.
+        predictions: 0 for dynamic masking.
         random_next: examples whose second segment is random.
         swapped: examples whose segments are swapped.
         cut_pairs: pairs that were truncated to make them fit.
@@ -74,11 +73,9 @@ def make_examples(
     """Creates the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
 
     Args:
-        chunk: the documents.
         partner: the source of "random next" segments. None takes them from the other documents of
             `chunk`.
         seed: from `pass_seed`.
-        settings: how to create the examples.
 
     Returns:
         arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and

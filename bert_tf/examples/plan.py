@@ -73,8 +73,6 @@ def plan_shards(
 
     Args:
         chunk_tokens: the number of tokens of each chunk, padding included. No chunk is empty.
-        dupe_factor: the number of passes over each chunk.
-        num_shards: the number of output files.
         seed: determines the order of the passes and their partners.
     """
     chunks = len(chunk_tokens)

@@ -71,11 +71,7 @@ class BeamRunner:
     """Runs the steps as pipelines of Apache Beam, with the same bytes as on one machine.
 
     The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
-    network disk).
-
-    Args:
-        runner: "DirectRunner", "DataflowRunner", "FlinkRunner" or "SparkRunner".
-        options: further Beam options, as on its command line.
+    network disk). `options` are further ones, as on Beam's command line.
     """
 
     def __init__(self, runner: str, options: str = "") -> None:
@@ -122,13 +118,7 @@ class BeamRunner:
 
 @contextlib.contextmanager
 def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[LocalRunner]:
-    """Yields the runner, with its worker processes running.
-
-    Args:
-        name: "local", or the name of a runner of Apache Beam, for a `BeamRunner` instead.
-        num_workers: processes of the local runner.
-        beam_options: further Beam options, as on its command line.
-    """
+    """Yields the runner: with `num_workers` processes running, or the runner of Beam named."""
     if name == "local":
         with Workers(num_workers) as workers:
             yield LocalRunner(workers)

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf.corpus.sources import Block
-from bert_tf.examples.chunk import Chunk
+from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
-from bert_tf.examples.work_folder import WorkFolder
+from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
@@ -28,7 +28,7 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, 
     """Yields the blocks of an input group that have not been tokenized yet, and their names."""
     for index, block in enumerate(job.blocks(group)):
         name = f"{group:06}-{index:06}"
-        if not folder.has_chunk(name):
+        if not read_counts(folder.chunk_file(name)):
             yield name, block
 
 
@@ -42,7 +42,9 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> Non
         "long_sentences": int(np.count_nonzero(lengths > job.examples.max_seq_length - 3)),
         "text": dataclasses.asdict(text),
     }
-    folder.save_chunk(name, chunk, counts)
+    file = folder.chunk_file(name)
+    save_chunk(file, chunk)
+    finish(file, counts)
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
@@ -51,7 +53,8 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     Args:
         chunk_names: the names of the chunks, in the order of their numbers in the plan.
     """
-    if finished := folder.part_counts(part):
+    file = folder.part_file(part)
+    if finished := read_counts(file):
         return finished["examples"]
     records: list[bytes] = []
     total = ExampleCounts()
@@ -67,8 +70,8 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     )
     order = np.random.default_rng(seed).permutation(len(records))
     compression = "GZIP" if job.options.gzip_compress else ""
-    write_records(folder.part_file(part), (records[index] for index in order), compression)
-    folder.finish_part(part, {"examples": len(records), "counts": dataclasses.asdict(total)})
+    write_records(file, (records[index] for index in order), compression)
+    finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)})
     return len(records)
 
 
@@ -76,10 +79,10 @@ def make_pass(
     job: Job, folder: WorkFolder, chunk_names: Sequence[str], one_pass: Pass
 ) -> tuple[list[bytes], ExampleCounts]:
     """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
-    chunk = folder.load_chunk(chunk_names[one_pass.chunk])
+    chunk = load_chunk(folder.chunk_file(chunk_names[one_pass.chunk]))
     partner: Chunk | None = None
     if one_pass.partner is not None and job.examples.objective == "nsp":
-        partner = folder.load_chunk(chunk_names[one_pass.partner])
+        partner = load_chunk(folder.chunk_file(chunk_names[one_pass.partner]))
     seed = pass_seed(job.options.random_seed, one_pass.chunk, one_pass.dupe)
     arrays, counts = make_examples(chunk, partner, seed, job.examples)
     if not job.options.use_v2_feature_names:
@@ -92,7 +95,8 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
     """Joins the parts of a shard into its output file, and removes them."""
     shard = parts[0].shard
     if not folder.has_shard(shard, job.output_files[shard]):
-        finished = [folder.part_counts(part) for part in parts]
+        files = list(map(folder.part_file, parts))
+        finished = list(map(read_counts, files))
         examples = sum(counts["examples"] for counts in finished)
         if not examples:
             raise ValueError(
@@ -100,7 +104,7 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None
                 f"{len(job.output_files)} output files: ask for fewer"
             )
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
-        join_files([folder.part_file(part) for part in parts], job.output_files[shard])
+        join_files(files, job.output_files[shard])
         entry = shard_entry(job.output_files[shard], examples)
         entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
         folder.finish_shard(shard, entry)

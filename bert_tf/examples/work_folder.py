@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.plan import ShardPart
 from bert_tf.folder_lock import LOCK, locked
 from tfrecords.files import read_file
@@ -77,44 +76,23 @@ class WorkFolder:
         if "://" in self.path:
             tf.io.gfile.rmtree(self.path)
 
-    def has_job(self) -> bool:
-        """Returns whether a job was started here, even if its description is damaged."""
-        return tf.io.gfile.exists(self._file("job.json"))
+    @property
+    def job_file(self) -> str:
+        """The description of the job that was started here."""
+        return self._file("job.json")
 
-    def read_job(self) -> dict | None:
-        """Returns the description of the job that was started here; None if there is none."""
-        return read_json(self._file("job.json"))
-
-    def write_job(self, description: dict) -> None:
-        atomic_write(self._file("job.json"), json.dumps(description))
-
-    def has_chunk(self, name: str) -> bool:
-        return _read_counts(self._chunk_file(name)) is not None
-
-    def save_chunk(self, name: str, chunk: Chunk, counts: dict) -> None:
-        save_chunk(self._chunk_file(name), chunk)
-        _write_counts(self._chunk_file(name), counts)
-
-    def load_chunk(self, name: str) -> Chunk:
-        return load_chunk(self._chunk_file(name))
+    def chunk_file(self, name: str) -> str:
+        return self._file("chunks", f"{name}.npz")
 
     def chunk_counts(self) -> dict[str, dict]:
         """Returns the counts of all chunks by name, in the order of the input."""
         folder = self._file("chunks")
         files = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
         names = sorted(file.removesuffix(".npz") for file in files if file.endswith(".npz"))
-        return {name: _read_counts(self._chunk_file(name)) for name in names}
+        return {name: read_counts(self.chunk_file(name)) for name in names}
 
     def part_file(self, part: ShardPart) -> str:
         return self._file("parts", f"{part.shard:05}-{part.index:05}.tfrecord")
-
-    def part_counts(self, part: ShardPart) -> dict | None:
-        """Returns the counts of a finished part; None if the part is missing or damaged."""
-        return _read_counts(self.part_file(part))
-
-    def finish_part(self, part: ShardPart, counts: dict) -> None:
-        """Records that the file of a part is complete."""
-        _write_counts(self.part_file(part), counts)
 
     def remove_parts(self, parts: Iterable[ShardPart]) -> None:
         for part in parts:
@@ -137,9 +115,6 @@ class WorkFolder:
     def _file(self, *names: str) -> str:
         return os.path.join(self.path, *names)
 
-    def _chunk_file(self, name: str) -> str:
-        return self._file("chunks", f"{name}.npz")
-
     def _shard_file(self, shard: int) -> str:
         return self._file("shards", f"{shard:05}.json")
 
@@ -158,13 +133,14 @@ def _counts_file(file: str) -> str:
     return f"{os.path.splitext(file)[0]}.json"
 
 
-def _read_counts(file: str) -> dict | None:
-    """Returns the counts of a file; None if the file no longer has the size that was written."""
+def read_counts(file: str) -> dict | None:
+    """Returns the counts of a finished chunk or part; None if its file is missing or damaged."""
     counts = read_json(_counts_file(file))
     return counts if counts and _size(file) == counts.get("bytes") else None
 
 
-def _write_counts(file: str, counts: dict) -> None:
+def finish(file: str, counts: dict) -> None:
+    """Records that the file of a chunk or part is complete."""
     atomic_write(_counts_file(file), json.dumps(counts | {"bytes": _size(file)}))
 
 

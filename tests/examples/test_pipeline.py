@@ -99,10 +99,13 @@ def test_random_segments_come_from_the_partner(chunk):
     in_a = (arrays["input_type_ids"] == 0) & (arrays["input_mask"] == 1)
     assert set(arrays["input_word_ids"][in_a]) == {VOCAB.cls_id, 6, VOCAB.sep_id}
     assert 0.4 < counts.random_next / counts.examples < 0.7 and counts.examples > 50
-    # A chunk of one document takes segments from its partner.
+    # A chunk of one document takes segments from its partner, and without one has no pairs.
     document = Chunk(alone.token_ids[:1], alone.unit_starts[:1], np.arange(2), np.arange(2))
     _, counts = make_examples(document, partner, pass_seed(7, 1, 2), settings)
     assert (counts.examples, counts.random_next, counts.documents_without_pairs) == (1, 1, 0)
+    arrays, counts = make_examples(document, None, pass_seed(7, 1, 2), settings)
+    assert counts == ExampleCounts(documents_without_pairs=1)
+    assert {values.shape[0] for values in arrays.values()} == {0}
 
 
 @pytest.mark.parametrize("cross_documents", [True, False])
@@ -177,13 +180,6 @@ def test_seeds_decide(chunk):
 
     assert ids(1, 2, 3) == ids(1, 2, 3)
     assert len({ids(1, 2, 3), ids(1, 2, 4), ids(1, 3, 3), ids(2, 2, 3), ids(1, 0, 0)}) == 5
-
-
-def test_one_sentence_gives_empty_arrays():
-    chunk = Chunk(np.array([5], np.int32), np.array([True]), np.array([0, 1]), np.array([0, 1]))
-    arrays, counts = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 24, 5))
-    assert counts == ExampleCounts(documents_without_pairs=1)
-    assert {values.shape[0] for values in arrays.values()} == {0}
 
 
 def test_the_shortest_sequence(chunk):

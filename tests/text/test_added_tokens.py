@@ -103,9 +103,3 @@ def test_preprocessor_and_saved_model(tmp_path):
         assert tokenize(tf.constant(TEXT)).to_list() == IDS
     rows = layer(tf.constant(TEXT))["input_word_ids"].numpy().tolist()
     assert rows[0] == [2, *IDS[0], 3, 0, 0]
-
-
-def test_in_a_dataset():
-    """Oracle: ids worked out by hand."""
-    dataset = tf.data.Dataset.from_tensors(TEXT).map(WordPieceTokenizer(VOCAB).tokenize_flat)
-    assert next(iter(dataset)).to_list() == IDS

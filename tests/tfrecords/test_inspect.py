@@ -198,19 +198,19 @@ def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("position", "value", "message"),
     [
-        ({"word_starts": {1: 2}}, "word_starts has a value other than 0 and 1"),
-        ({"word_starts": {0: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
-        ({"word_starts": {5: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
-        ({"word_starts": {9: 1}}, "a word starts at [CLS], [SEP] or in the padding"),
-        ({"word_starts": {6: 0}}, "no word starts at the first token of a segment"),
+        (1, 2, "word_starts has a value other than 0 and 1"),
+        (0, 1, "a word starts at [CLS], [SEP] or in the padding"),
+        (5, 1, "a word starts at [CLS], [SEP] or in the padding"),
+        (9, 1, "a word starts at [CLS], [SEP] or in the padding"),
+        (6, 0, "no word starts at the first token of a segment"),
     ],
 )
-def test_each_rule_of_word_starts(vocab_file, changes, message):
+def test_each_rule_of_word_starts(vocab_file, position, value, message):
+    bad = changed(DYNAMIC, word_starts={position: value})
     for vocab in (load_vocab(vocab_file), None):
-        found = first_violation(arrays(DYNAMIC, changed(DYNAMIC, **changes)), vocab)
-        assert found == (1, message)
+        assert first_violation(arrays(DYNAMIC, bad), vocab) == (1, message)
 
 
 def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):

@@ -48,8 +48,8 @@ from tfrecords.casing import warn_about_casing
 from tfrecords.manifest import (
     file_sha256,
     is_list_of_inputs,
-    manifest_path,
     read_manifest,
+    unfinished_path,
     write_manifest,
 )
 from tfrecords.progress import progress_bar, say
@@ -71,7 +71,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     say(example_report(statistics, job))
     first, *others = job.output_files
     written = f"{first} ... {others[-1]}" if others else first
-    print(f"Wrote {written} and {manifest_path(first)}.")
+    print(f"Wrote {written} and {job.manifest}.")
     files = options.output_file + ("-*" if options.num_shards else "")
     say(next_steps(job, files, statistics.examples.examples))
     return statistics
@@ -79,7 +79,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 
 def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
-    folder = WorkFolder.beside(job.output_files[0])
+    folder = WorkFolder(unfinished_path(job.output_files[0]))
     with folder.locked():
         resumes = tf.io.gfile.exists(folder.job_file)
         try:
@@ -129,7 +129,7 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
         "statistics": dataclasses.asdict(statistics),
         "shards": entries,
     }
-    write_manifest(manifest_path(job.output_files[0]), manifest)
+    write_manifest(job.manifest, manifest)
     return manifest
 
 
@@ -167,7 +167,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
 
 def _remove_new_files(job: Job, folder: WorkFolder) -> None:
     """Removes the work folder, and the shards if no manifest of earlier files covers them."""
-    if not tf.io.gfile.exists(manifest_path(job.output_files[0])):
+    if not tf.io.gfile.exists(job.manifest):
         finished = (
             file for shard, file in enumerate(job.output_files) if folder.shard_entry(shard)
         )
@@ -181,7 +181,7 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
     Files whose size and modification time match those that an earlier run recorded are not read.
     """
     recorded: dict[str, dict] = {}
-    for description in (read_json(manifest_path(job.output_files[0])), read_json(folder.job_file)):
+    for description in (read_json(job.manifest), read_json(folder.job_file)):
         inputs = description.get("inputs", []) if description else []
         if is_list_of_inputs(inputs):
             recorded |= {entry["file"]: entry for entry in inputs}
@@ -200,7 +200,7 @@ def _restore_finished(
     unfinished = read_json(folder.job_file)
     if _is_same(unfinished, description):
         return None
-    path = manifest_path(job.output_files[0])
+    path = job.manifest
     manifest = _read_manifest(path)
     if _is_same(manifest, description):
         folder.clear()
@@ -220,7 +220,7 @@ def _restore_finished(
 
 def _remove_other_output(job: Job, description: dict) -> None:
     """Removes the manifest of another job, and its shards unless this job replaces them."""
-    path = manifest_path(job.output_files[0])
+    path = job.manifest
     manifest = _read_manifest(path)
     if _is_same(manifest, description):
         return

@@ -15,7 +15,7 @@ from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import read_phrases
 from bert_tf.resolution import read_vocab_file
 from tfrecords.input_files import expand_files
-from tfrecords.manifest import lines_sha256
+from tfrecords.manifest import lines_sha256, manifest_path
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 
@@ -34,6 +34,7 @@ class Job:
         block_bytes: the bytes of text per chunk.
         dupe_factor: the number of passes over every chunk.
         output_files: the shards.
+        manifest: the path of the manifest beside them.
     """
 
     options: DataOptions
@@ -43,6 +44,7 @@ class Job:
     examples: ExampleSettings
     dupe_factor: int
     output_files: tuple[str, ...]
+    manifest: str
 
     @property
     def input_files(self) -> list[str]:
@@ -62,8 +64,7 @@ class Job:
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
-        first, file = self.output_files[0], self.output_files[shard]
-        return os.path.relpath(file, os.path.dirname(first) or ".")
+        return os.path.relpath(self.output_files[shard], os.path.dirname(self.manifest) or ".")
 
     def settings(self) -> dict[str, object]:
         """Returns all settings that the output depends on, by the names of the flags."""
@@ -119,6 +120,7 @@ def make_job(options: DataOptions) -> Job:
         examples=_example_settings(options, masking, vocab),
         dupe_factor=dupe_factor,
         output_files=tuple(output_files),
+        manifest=manifest_path(output_files[0]),
     )
 
 

@@ -23,7 +23,6 @@ import tensorflow as tf
 from bert_tf.examples.plan import ShardPart
 from bert_tf.folder_lock import LOCK, locked
 from tfrecords.files import read_file
-from tfrecords.manifest import unfinished_path
 from tfrecords.writer import atomic_write
 
 
@@ -48,11 +47,6 @@ class WorkFolder:
     """Reads and writes the state of an unfinished job."""
 
     path: str
-
-    @classmethod
-    def beside(cls, output_file: str) -> "WorkFolder":
-        """Returns the folder of the job whose first shard is `output_file`."""
-        return cls(unfinished_path(output_file))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.content import checked_content
+from bert_tf.corpus.content import checked_content, decode
 from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 from tfrecords.files import named_errors
@@ -36,11 +36,17 @@ class Block:
     data: bytes
     files: tuple[tuple[str, int], ...]
 
-    def parts(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the data of every file in the block."""
+    def texts(self, invalid_lines: dict[str, int]) -> Iterator[tuple[str, str]]:
+        """Yields the name and the text of every file in the block; counts lines that are not UTF-8.
+
+        Invalid bytes become U+FFFD, which the tokenizer drops.
+        """
         ends = [start for _, start in self.files[1:]]
         for (file, start), end in zip(self.files, [*ends, len(self.data)], strict=True):
-            yield file, self.data[start:end]
+            text, invalid = decode(self.data[start:end])
+            if invalid:
+                invalid_lines[file] = invalid
+            yield file, text
 
 
 def is_json(file: str) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.content import decode
 from bert_tf.corpus.lines import (
     DEFAULT_LAYOUT,
     Layout,
@@ -127,10 +126,7 @@ def make_chunk(
 
 def _documents(block: Block, layout: Layout, counts: TextCounts) -> Iterator[list[str]]:
     """Yields and counts the lines of every document."""
-    for file, data in block.parts():
-        text, invalid = decode(data)
-        if invalid:
-            counts.invalid_lines[file] = invalid
+    for file, text in block.texts(counts.invalid_lines):
         for lines in read_documents(text, block.kind, file, layout):
             counts.lines += len(lines)
             counts.characters += sum(map(len, lines))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.corpus.content import decode
 from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout, read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -78,7 +77,7 @@ def count_words(
         for block in read_blocks(files, BLOCK_BYTES, layout=None)
     )
     tasks = (
-        (_count_task, index, name, block, lower_case, layout, vocab)
+        (_count_block, index, name, block, lower_case, layout, vocab)
         for index, (name, block) in blocks
     )
     with (
@@ -117,23 +116,17 @@ def _prune(tables: list[Counter[str]]) -> int:
     return int(times[times <= limit].sum())
 
 
-def _count_task(
+def _count_block(
     index: int, name: str, block: Block, lower_case: bool, layout: Layout, vocab: Vocabulary
 ) -> tuple[list[str], list[int], dict[str, int], int]:
-    return count_block(block, lower_case, layout, vocab)
+    """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes.
 
-
-def count_block(
-    block: Block, lower_case: bool, layout: Layout = DEFAULT_LAYOUT, vocab: Vocabulary = _PLAIN
-) -> tuple[list[str], list[int], dict[str, int], int]:
-    """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes."""
+    The index and the name of the text are for `_in_order`.
+    """
     invalid_lines: dict[str, int] = {}
     lines: list[str] = []
     reads_lines = block.kind == "json" or layout.unwrap
-    for file, part in block.parts():
-        text, invalid = decode(part)
-        if invalid:
-            invalid_lines[file] = invalid
+    for file, text in block.texts(invalid_lines):
         if reads_lines:
             for document in read_documents(text, block.kind, file, layout):
                 lines += document

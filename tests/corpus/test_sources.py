@@ -68,8 +68,8 @@ def test_files_of_a_group(tmp_path):
         Block("json", b'{"text": "four"}\n{"text": "five"}\n', ((files[3], 0), (files[4], 17))),
         Block("text", b"six\n\nseven", ((files[5], 0), (files[6], 5))),
     ]
-    parts = [(files[0], one), (files[1], b"\n\n"), (files[2], b"three")]
-    assert list(blocks[0].parts()) == parts
+    texts = [(files[0], one.decode()), (files[1], "\n\n"), (files[2], "three")]
+    assert list(blocks[0].texts({})) == texts
     assert list(read_blocks(files[1:2], 100)) == []
 
 
@@ -93,8 +93,8 @@ def test_blocks_keep_documents_and_files_together(tmp_path, monkeypatch, read_by
     found = [
         (file, document)
         for block in blocks
-        for file, data in block.parts()
-        for document in read_documents(data.decode(), "text", file, layout)
+        for file, data in block.texts({})
+        for document in read_documents(data, "text", file, layout)
     ]
     assert found == whole
     assert len(blocks) > 10

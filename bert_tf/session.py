@@ -61,9 +61,7 @@ def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
 class Session:
     """What every training run has: its flags, its devices and what it starts from.
 
-    Attributes:
-        init: the initial checkpoint; None for random weights, or if the run resumes.
-        mapping: grows the vocabulary of the initial checkpoint.
+    `init` is None for random weights, or if the run resumes; `mapping` grows its vocabulary.
     """
 
     options: DeviceOptions
@@ -133,7 +131,6 @@ class Session:
         3. The random values that the model was created with.
 
         Args:
-            model: the model that `driver` trains.
             weights: the weights of the model that the initial checkpoint sets.
             preset: the paths of weights that have their initial values already.
 

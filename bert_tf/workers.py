@@ -31,9 +31,7 @@ def available_cores() -> int:
 def num_processes(asked: int | None, useful: int) -> int:
     """Returns how many processes to use; says so if they are fewer than asked for.
 
-    Args:
-        asked: --num_workers.
-        useful: without that flag, more processes than this would not save time.
+    Without --num_workers, more processes than `useful` would not save time.
     """
     cores = available_cores()
     if asked is None:
@@ -80,9 +78,8 @@ class Workers:
     ) -> Iterator[tuple[Task, object]]:
         """Yields tasks with their results, in the order in which they finish.
 
-        Args:
-            tasks: taken one by one, as workers become free.
-            first: tasks that run before the others. Tasks may be added during the iteration.
+        Tasks are taken one by one, as workers become free; those of `first` run before the others
+        and may be added during the iteration.
         """
         rest = iter(tasks)
 

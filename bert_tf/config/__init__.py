@@ -15,13 +15,7 @@ HEADS = ("classifier", "multiple_choice", "tagger", "span")
 
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """The model that weights belong to.
-
-    Attributes:
-        config: the encoder's configuration.
-        vocab: its vocabulary; None if unknown.
-        lower_case: whether its text is lower-cased; None if unknown.
-    """
+    """The model that weights belong to; vocabulary and casing may be unknown."""
 
     config: BertConfig
     vocab: Vocabulary | None = None

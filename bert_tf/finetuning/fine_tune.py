@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import ModelSpec
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
-from bert_tf.finetuning.fine_tuner import FineTuner, Training
+from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length

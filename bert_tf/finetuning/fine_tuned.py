@@ -150,10 +150,7 @@ def load_task_model(
     """Builds the model of a task with fine-tuned weights.
 
     If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
-    models with such heads lack it.
-
-    Args:
-        allow_non_finite: whether NaN and infinity are a warning instead of an error.
+    models with such heads lack it. `allow_non_finite` makes NaN and infinity a warning.
     """
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head

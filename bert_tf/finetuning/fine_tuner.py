@@ -1,9 +1,9 @@
-"""Trains a task's model and keeps the best weights."""
+"""Trains a task's model, evaluates it and keeps the best weights."""
 
 import contextlib
 import dataclasses
 import math
-from collections.abc import Collection, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,17 +11,18 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import train_batches
+from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.task import TRAIN, DataFiles, Outputs, Task
 from bert_tf.session import Session
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
+from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW, Factors, factor_of, make_schedule
-from bert_tf.training.trainer import Objective
+from bert_tf.training.strategy import chief_say, is_chief
+from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
@@ -33,10 +34,8 @@ def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
     """Returns the factors on the learning rates of a model with a `BertEncoder` named "encoder".
 
     The factor is 1 for the head, decay^1 for the pooler, decay^2 for the last layer, and so on down
-    to decay^(num_layers + 2) for the embeddings. It is 0 for all parts of a frozen encoder.
-
-    Args:
-        num_layers: the number of layers with weights of their own.
+    to decay^(num_layers + 2) for the embeddings. It is 0 for all parts of a frozen encoder. Only
+    layers with weights of their own count.
 
     Source: ELECTRA (arXiv:2003.10555) appendix B; google-research/electra model/optimization.py
     `_get_layer_lrs`.
@@ -47,11 +46,7 @@ def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
 
 
 class Training:
-    """Trains a task: its examples, its model and its objective.
-
-    Args:
-        task: the task.
-    """
+    """Trains a task: its examples, its model and its objective."""
 
     def __init__(self, task: Task):
         self.task = task
@@ -85,12 +80,9 @@ class Training:
     def make_optimizer(
         self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
     ) -> AdamW:
-        """Returns the optimizer.
+        """Returns the optimizer; `arguments` are those of `AdamW`.
 
-        Args:
-            weights: the weights to train.
-            num_first_steps: the steps before the first evaluation, and at most half of all.
-            arguments: those of `AdamW`.
+        `num_first_steps` is the number of steps before the first evaluation, at most half of all.
         """
         return AdamW(weights, **arguments)
 
@@ -106,14 +98,74 @@ class Training:
         return contextlib.nullcontext()
 
 
+class Evaluator:
+    """Computes the metrics of the current weights of a task's model, and writes its predictions.
+
+    `batch_size` is the number of examples per step, over all replicas.
+    """
+
+    def __init__(
+        self, task: Task, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
+    ):
+        self._task, self._trainer, self._splits = task, trainer, splits
+        self._batch_size = batch_size
+        self._warned: set[str] = set()
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """Returns the metrics of a split as `eval_<metric>`, `test_<metric>` and the like."""
+        return self._score(split, self._predict(split))
+
+    def report(self, split: str, folder: str) -> tuple[dict[str, float], list[str]]:
+        """Writes the predictions of a split; returns its metrics and the names of the files.
+
+        The metrics are those of `evaluate`; {} without targets.
+        """
+        outputs, features = self._predict(split), self._splits[split]
+        results = self._score(split, outputs) if features.targets else {}
+        if not is_chief(self._trainer.strategy):
+            return results, []
+        if not features.targets and tf.io.gfile.exists(f"{folder}/confusion_{split}.png"):
+            # It shows an earlier file, which had targets.
+            tf.io.gfile.remove(f"{folder}/confusion_{split}.png")
+        return results, self._task.write_predictions(folder, split, outputs, features)
+
+    def _score(self, split: str, outputs: Outputs) -> dict[str, float]:
+        features = self._splits[split]
+        metrics = self._task.score(outputs, features)
+        if problem := self._task.problem(outputs, features):
+            step = int(self._trainer.step.numpy())
+            where = f"step {step:,}, {split}" if step else split
+            # Once: the best weights are evaluated in training and at its end.
+            if where not in self._warned:
+                chief_say(self._trainer.strategy)(f"WARNING: {where}: {problem}")
+            self._warned.add(where)
+        # Curves show the first few metrics.
+        names = sorted(metrics, key=lambda name: name != self._task.metric)
+        return {self._task.in_results(name, split): metrics[name] for name in names}
+
+    def _predict(self, split: str) -> Outputs:
+        strategy, features = self._trainer.strategy, self._splits[split]
+        static = isinstance(strategy, tf.distribute.TPUStrategy)
+
+        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            return eval_batches(features, self._batch_size, static_length=static, context=context)
+
+        batches = with_progress(
+            strategy.distribute_datasets_from_function(dataset),
+            f"Predicting {split}",
+            total=-(-len(features) // self._batch_size),
+            disable=not is_chief(strategy),
+        )
+        outputs = self._trainer.predict(batches, self._task.token_outputs)
+        return self._task.decode(outputs, features)
+
+
 class FineTuner:
     """Trains on "train", evaluates a dev split after every epoch and keeps the best weights.
 
     The best weights are those with the best `task.metric`, and among equals the earliest. `best` in
-    the run folder keeps them. Nothing is written before `train`.
-
-    Args:
-        splits: "train" and the splits that are evaluated.
+    the run folder keeps them. Nothing is written before `train`. `splits` are "train" and those
+    that are evaluated.
     """
 
     def __init__(

@@ -61,9 +61,8 @@ def default_length(name: str, config: BertConfig | None = None) -> int:
 def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """Creates the task `options.task`; see `task_name` for its spellings.
 
-    Args:
-        head: the head of the trained model, if there is one. It names the classes of a task that
-            otherwise collects them from the training file.
+    The head of a trained model names the classes of a task that otherwise collects them from the
+    training file.
     """
     name = task_name(options.task)
     options = with_length(options, name)

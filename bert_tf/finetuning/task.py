@@ -119,9 +119,7 @@ class Task(abc.ABC):
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
         """Reads the examples of some splits; may leave out test splits that need not exist.
 
-        Args:
-            names: some of "train", `dev_splits` and `test_splits`.
-            seed: determines what is held out of "train" if the task has no dev set.
+        The seed determines what is held out of "train" if the task has no dev set.
         """
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]

@@ -25,11 +25,7 @@ from tfrecords.writer import atomic_write
 
 
 class PretrainingTask:
-    """The model and the objective of a run.
-
-    Attributes:
-        readers: other models that read the records, by their paths.
-    """
+    """The model and the objective of a run; `readers` are other models that read the records."""
 
     readers: Mapping[str, ModelSpec] = {}
 

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.provenance import check_same
-from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, read_lower_case, read_vocab
+from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import BEST, check_name
 from tfrecords.files import read_json
 from tfrecords.vocabulary import Vocabulary, write_vocab
@@ -76,10 +76,14 @@ class Run:
         return config if config and not tf.io.gfile.exists(self.file(CONFIG)) else self.config
 
     @cached_property
+    def _tokenizer(self) -> TokenizerFiles:
+        return TokenizerFiles(self.path)
+
+    @cached_property
     def vocab(self) -> Vocabulary | None:
         """The vocabulary; None if there is none."""
-        vocab, path = read_vocab(self.path), self.file(VOCAB)
-        if vocab and self.read_json(TOKENIZER).get(CHECKSUM, vocab.sha256) != vocab.sha256:
+        vocab, path = self._tokenizer.vocab, self.file(VOCAB)
+        if vocab and self._tokenizer.config.get(CHECKSUM, vocab.sha256) != vocab.sha256:
             raise ValueError(
                 f"{path} has changed since it was written: restore it, or, if you changed it on "
                 f'purpose, remove "{CHECKSUM}" from {self.file(TOKENIZER)}'
@@ -89,7 +93,7 @@ class Run:
     @cached_property
     def lower_case(self) -> bool | None:
         """The casing; None if it is not stated."""
-        return read_lower_case(self.path)
+        return self._tokenizer.lower_case
 
     @property
     def spec(self) -> ModelSpec:
@@ -188,7 +192,7 @@ class Run:
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
         path = self.file(TOKENIZER)
-        if tf.io.gfile.exists(path) and CHECKSUM not in self.read_json(TOKENIZER):
+        if tf.io.gfile.exists(path) and CHECKSUM not in self._tokenizer.config:
             raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
 
     def write_tokenizer(

@@ -8,6 +8,7 @@ added_tokens.json, special_tokens_map.json   added tokens in folders of older pr
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -43,38 +44,119 @@ _SPACES = "".join(x for x in map(chr, range(0x3001)) if x.isspace() and not "\x1
 _MOST_GAPS = 100_000
 
 
-def read_vocab(folder: str) -> Vocabulary | None:
-    """Reads the vocabulary; returns None if there is none.
+class TokenizerFiles:
+    """What the files of a folder say about its tokenizer; each file is read once, when needed."""
 
-    Prints a warning if the files and transformers give an added token different ids.
-    """
-    path, whole = os.path.join(folder, VOCAB), os.path.join(folder, WHOLE)
-    config, tokenizer = read_json(os.path.join(folder, TOKENIZER)), read_json(whole)
-    if tf.io.gfile.exists(path):
-        lines = list(load_vocab(path).lines)
-        size = len({line.rstrip(_SPACES) for line in read_lines(path)})
-        _check_same(path, lines, whole, tokenizer)
-    else:
-        lines = _lines_of(whole, tokenizer)
-        size = len(tokenizer["model"]["vocab"]) if lines else 0
-    if not lines:
-        return None
-    strips = config.get("strip_accents", _normalizer(tokenizer).get("strip_accents"))
-    if strips == (_lower_case(folder, config, tokenizer) is not False):
-        strips = None
-    try:
-        if CHECKSUM in config:
-            added = Vocabulary.from_values(lines, config).added
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._path, self._whole_path = (os.path.join(folder, name) for name in (VOCAB, WHOLE))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The content of tokenizer_config.json; {} without one."""
+        return read_json(os.path.join(self._folder, TOKENIZER))
+
+    @cached_property
+    def _whole(self) -> dict[str, Any]:
+        return read_json(self._whole_path)
+
+    @cached_property
+    def vocab(self) -> Vocabulary | None:
+        """The vocabulary; None if there is none.
+
+        Prints a warning if the files and transformers give an added token different ids.
+        """
+        if tf.io.gfile.exists(self._path):
+            lines = list(load_vocab(self._path).lines)
+            size = len({line.rstrip(_SPACES) for line in read_lines(self._path)})
+            _check_same(self._path, lines, self._whole_path, self._whole)
         else:
-            added = _with_ids(_added_tokens(folder, config, tokenizer), lines, size)
-        # transformers counts a blank line at the end, too.
-        first = min((token.id for token in added if token.id >= len(lines)), default=0)
-        lines += [""] * (first - len(lines))
-        return Vocabulary(tuple(lines), tuple(added), strips)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"{folder}: its added tokens cannot be used ({error}): download or copy them again"
-        ) from None
+            lines = _lines_of(self._whole_path, self._whole)
+            size = len(self._whole["model"]["vocab"]) if lines else 0
+        if not lines:
+            return None
+        strips = self.config.get("strip_accents", self._normalizer.get("strip_accents"))
+        if strips == (self._lower_case is not False):
+            strips = None
+        try:
+            if CHECKSUM in self.config:
+                added = Vocabulary.from_values(lines, self.config).added
+            else:
+                added = _with_ids(self._added_tokens(), lines, size)
+            # transformers counts a blank line at the end, too.
+            first = min((token.id for token in added if token.id >= len(lines)), default=0)
+            lines += [""] * (first - len(lines))
+            return Vocabulary(tuple(lines), tuple(added), strips)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self._folder}: its added tokens cannot be used ({error}): download or copy "
+                "them again"
+            ) from None
+
+    @cached_property
+    def lower_case(self) -> bool | None:
+        """Whether text is lower-cased; None if no file states it.
+
+        Prints a warning if the tokenizer splits text differently from ours.
+        """
+        ideographs = self._normalizer.get("handle_chinese_chars")
+        splits = self.config.get("tokenize_chinese_chars", ideographs) is False
+        kind = self.config.get("tokenizer_class") or _CLASSES[0]
+        differences = ["tokenize_chinese_chars is False"] * splits
+        differences += [f"tokenizer_class is {kind}"] * (kind not in (*_CLASSES, *_GENERIC))
+        for difference in differences:
+            print(
+                f"WARNING: {os.path.join(self._folder, TOKENIZER)}: {difference}, which bert_tf "
+                "does not support: some texts will get other tokens than in transformers."
+            )
+        return self._lower_case
+
+    @property
+    def sentencepiece_file(self) -> str | None:
+        """The tokenizer.json of a SentencePiece model; None if there is none."""
+        model = self._whole.get("model")
+        found = isinstance(model, dict) and model.get("type") == _SENTENCEPIECE
+        return self._whole_path if found else None
+
+    @property
+    def _lower_case(self) -> bool | None:
+        value = self.config.get("do_lower_case", self._normalizer.get("lowercase"))
+        if not isinstance(value, bool | None):
+            path = os.path.join(self._folder, TOKENIZER)
+            raise ValueError(f"{path}: do_lower_case is {value!r}, not a boolean")
+        return value
+
+    @property
+    def _normalizer(self) -> Mapping[str, Any]:
+        """The normalizer of tokenizer.json; {} if it is not BERT's."""
+        found = self._whole.get("normalizer")
+        return found if isinstance(found, dict) and found.get("type") == "BertNormalizer" else {}
+
+    def _added_tokens(self) -> list[dict[str, Any]]:
+        """Returns the attributes of added tokens, in the order in which transformers adds them.
+
+        Those that a file gives an id come first, in the order of their ids.
+
+        Source: transformers tokenization_utils_base.py `_from_pretrained`.
+        """
+        decoder, named = self.config.get("added_tokens_decoder"), dict(self.config)
+        stated: dict[int, dict[str, Any]] = {}
+        if _OLD_EXTRA in named and not named.get(_EXTRA):
+            named[_EXTRA] = named.pop(_OLD_EXTRA)
+        if decoder is None:
+            others = read_json(os.path.join(self._folder, _SPECIAL))
+            if isinstance(others.get(_EXTRA), list):
+                others[_EXTRA] = (named.get(_EXTRA) or []) + others[_EXTRA]
+            named |= others
+            special = {token["content"] for key in _NAMED for token in _listed(named.get(key))}
+            for content, index in read_json(os.path.join(self._folder, _ADDED)).items():
+                stated[index] = {"content": content, "special": content in special}
+        named.setdefault(_EXTRA, named.get(_OLD_EXTRA))
+        if decoder is None or self.config.get("tokenizer_class") in _GENERIC:
+            stated |= {token["id"]: dict(token) for token in self._whole.get("added_tokens") or ()}
+        stated |= {int(index): dict(token) for index, token in (decoder or {}).items()}
+        tokens = [token | {"id": index} for index, token in sorted(stated.items())]
+        return tokens + [token for key in _NAMED for token in _listed(named.get(key))]
 
 
 def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[str, Any]) -> None:
@@ -118,35 +200,6 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _added_tokens(
-    folder: str, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Returns the attributes of added tokens, in the order in which transformers adds them.
-
-    Those that a file gives an id come first, in the order of their ids.
-
-    Source: transformers tokenization_utils_base.py `_from_pretrained`.
-    """
-    decoder, named = config.get("added_tokens_decoder"), dict(config)
-    stated: dict[int, dict[str, Any]] = {}
-    if _OLD_EXTRA in named and not named.get(_EXTRA):
-        named[_EXTRA] = named.pop(_OLD_EXTRA)
-    if decoder is None:
-        others = read_json(os.path.join(folder, _SPECIAL))
-        if isinstance(others.get(_EXTRA), list):
-            others[_EXTRA] = (named.get(_EXTRA) or []) + others[_EXTRA]
-        named |= others
-        special = {token["content"] for key in _NAMED for token in _listed(named.get(key))}
-        for content, index in read_json(os.path.join(folder, _ADDED)).items():
-            stated[index] = {"content": content, "special": content in special}
-    named.setdefault(_EXTRA, named.get(_OLD_EXTRA))
-    if decoder is None or config.get("tokenizer_class") in _GENERIC:
-        stated |= {token["id"]: dict(token) for token in tokenizer.get("added_tokens") or ()}
-    stated |= {int(index): dict(token) for index, token in (decoder or {}).items()}
-    tokens = [token | {"id": index} for index, token in sorted(stated.items())]
-    return tokens + [token for key in _NAMED for token in _listed(named.get(key))]
-
-
 def _listed(value: Any) -> list[dict[str, Any]]:
     """Returns the attributes of the tokens that a value of tokenizer_config.json names."""
     if isinstance(value, dict) and "content" not in value:
@@ -188,49 +241,3 @@ def _with_ids(
         # Repeated lines can give two tokens the same id; transformers then forgets the first.
         added[index] = AddedToken(index, content, **flags, normalized=normalized)
     return [added[index] for index in sorted(added) if added[index].content not in SPECIAL_TOKENS]
-
-
-def sentencepiece_file(folder: str) -> str | None:
-    """Returns the tokenizer.json of a SentencePiece model; None if there is none."""
-    whole = os.path.join(folder, WHOLE)
-    model = read_json(whole).get("model")
-    found = isinstance(model, dict) and model.get("type") == _SENTENCEPIECE
-    return whole if found else None
-
-
-def read_lower_case(folder: str) -> bool | None:
-    """Reads whether text is lower-cased; returns None if no file states it.
-
-    Prints a warning if the tokenizer splits text differently from ours.
-    """
-    path = os.path.join(folder, TOKENIZER)
-    config, tokenizer = read_json(path), read_json(os.path.join(folder, WHOLE))
-    ideographs = _normalizer(tokenizer).get("handle_chinese_chars")
-    kind = config.get("tokenizer_class") or _CLASSES[0]
-    differences = {
-        "tokenize_chinese_chars is False": config.get("tokenize_chinese_chars", ideographs)
-        is False,
-        f"tokenizer_class is {kind}": kind not in (*_CLASSES, *_GENERIC),
-    }
-    for difference in (text for text, differs in differences.items() if differs):
-        print(
-            f"WARNING: {path}: {difference}, which bert_tf does not support: some texts will get "
-            "other tokens than in transformers."
-        )
-    return _lower_case(folder, config, tokenizer)
-
-
-def _lower_case(
-    folder: str, config: Mapping[str, Any], tokenizer: Mapping[str, Any]
-) -> bool | None:
-    value = config.get("do_lower_case", _normalizer(tokenizer).get("lowercase"))
-    if not isinstance(value, bool | None):
-        path = os.path.join(folder, TOKENIZER)
-        raise ValueError(f"{path}: do_lower_case is {value!r}, not a boolean")
-    return value
-
-
-def _normalizer(tokenizer: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the normalizer in the content of a tokenizer.json; {} if it is not BERT's."""
-    found = tokenizer.get("normalizer")
-    return found if isinstance(found, dict) and found.get("type") == "BertNormalizer" else {}

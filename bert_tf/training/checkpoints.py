@@ -26,9 +26,8 @@ class Checkpointer:
 
     Args:
         directory: folder of the `ckpt-<step>` files.
-        model: its weights are saved.
-        state: the other variables to save; must include "step", int64, the number of finished
-            steps.
+        state: the variables to save beside the model's; must include "step", int64, the number of
+            finished steps.
         writes: whether `save` writes; False on all workers but the chief.
     """
 
@@ -224,11 +223,7 @@ def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
 def tensors_by_key(
     checkpoint: str, advice: str = ": download or copy it again"
 ) -> dict[str, Tensor]:
-    """Returns all tensors of a TensorFlow checkpoint, by their keys.
-
-    Args:
-        advice: the end of the message about a damaged checkpoint.
-    """
+    """Returns all tensors of a TensorFlow checkpoint, by their keys."""
     check_name(checkpoint)
     with _reading(checkpoint, advice):
         reader = tf.train.load_checkpoint(checkpoint)

@@ -32,10 +32,11 @@ class Optimizer:
         weight_decay: the weight decay, times the factor of a variable in `decays`. A variable
             with the factor 0 is not adapted either.
         bias_correction: whether to correct the bias of the moments toward 0.
-        rates: the factors on the learning rate.
+        rates: the rule for the factors on the learning rate.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable.
+        rates: the factor on the learning rate of each variable.
         slots: the variables that a checkpoint must hold, by name: `<path>/adam_m`,
             `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
     """
@@ -55,7 +56,7 @@ class Optimizer:
         self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
-        self._rates = [factor_of(variable.path, rates) for variable in variables]
+        self.rates = [factor_of(variable.path, rates) for variable in variables]
         self._decays = [factor_of(variable.path, decays) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
@@ -100,7 +101,7 @@ class Optimizer:
     def _update_all(self, strategy, gradients, learning_rate, scale) -> None:
         weights = self._moment_weights()
         for target, moments, gradient, factor, decay in zip(
-            self._targets, self._moments, gradients, self._rates, self._decays, strict=True
+            self._targets, self._moments, gradients, self.rates, self._decays, strict=True
         ):
             rate = learning_rate if factor == 1.0 else learning_rate * factor
             rule = self.beta_1, self.beta_2, self.epsilon, decay * self.weight_decay

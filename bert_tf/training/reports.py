@@ -49,9 +49,7 @@ class Reports:
     Use it as a context manager, after the checkpoint has been restored.
 
     Args:
-        folder: the run folder.
         step: number of finished steps.
-        num_train_steps: number of steps of the whole run.
         peak_flops: peak floating-point operations per second of all devices together.
         writes: False if another worker writes the files and shows progress.
 

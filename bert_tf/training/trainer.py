@@ -27,9 +27,7 @@ class Objective(Protocol):
     AutoGraph does not rewrite these methods: where a condition is a tensor, use `tf.where` or
     `tf.cond`.
 
-    Attributes:
-        measures: the names of all measures.
-        losses: the names of the measures to minimize.
+    `measures` are the names of all measures, and `losses` of those to minimize.
     """
 
     measures: tuple[str, ...]
@@ -63,11 +61,9 @@ class Trainer:
         optimizer, schedule: may be omitted if the trainer does not train.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
         seed: the seed of dropout.
-
-    Attributes:
-        clip_norm: limit of the gradient's global norm, as in the original.
     """
 
+    # The limit of the gradient's global norm, as in the original.
     clip_norm = 1.0
 
     def __init__(

@@ -13,7 +13,7 @@ from support import assert_same_state, save_run
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
 from bert_tf.config import BertConfig, Head, MobileBertConfig
-from bert_tf.finetuning.evaluator import Evaluator
+from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.tasks import classification
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData

@@ -25,8 +25,8 @@ from bert_tf.compression.pruning import (
 )
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.models.task_model import BertTaskModel

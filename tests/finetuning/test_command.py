@@ -16,9 +16,9 @@ from support import assert_same_state, tuning_options
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning import fine_tuner
-from bert_tf.finetuning.evaluator import Evaluator
 from bert_tf.finetuning.fine_tune import _earlier_results, _summary
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.folder_lock import locked

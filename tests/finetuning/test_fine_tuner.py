@@ -6,7 +6,6 @@ import tensorflow as tf
 from support import one_device
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.fine_tuner import FineTuner, Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
@@ -14,7 +13,6 @@ from bert_tf.finetuning.task import TRAIN
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
-from bert_tf.training import optimizers
 
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
 
@@ -82,36 +80,20 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
     assert sum(name.endswith("adam_m") for name in tuner.trainer.state) == 2
 
 
-def test_layer_decay_is_electras(monkeypatch):
+def test_layer_decay_is_electras():
     """Oracle: google-research/electra model/optimization.py `_get_layer_lrs`, for two layers."""
     depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
-    given = []
-
-    def record(variables, rates, **others):
-        given.extend((v.path, optimizers.factor_of(v.path, rates)) for v in variables)
-        return optimizers.AdamW(variables, rates=rates, **others)
-
-    monkeypatch.setattr(fine_tuner, "AdamW", record)
-    make_tuner(layer_decay=0.8)
-    assert len(given) == len(BertTaskModel(CONFIG, 2).weights)
-    for path, factor in given:
-        assert factor == pytest.approx(0.8 ** (4 - depths[path.split("/")[1]])), path
-    given.clear()
-    make_tuner()
-    assert {factor for _, factor in given} == {1.0}
+    tuner = make_tuner(layer_decay=0.8)
+    for weight, factor in zip(tuner.model.weights, tuner.trainer.optimizer.rates, strict=True):
+        expected = 0.8 ** (4 - depths[weight.path.split("/")[1]])
+        assert factor == pytest.approx(expected), weight.path
+    assert {*make_tuner().trainer.optimizer.rates} == {1.0}
 
 
 @pytest.mark.parametrize(("flags", "corrects"), [({}, True), ({"bias_correction": False}, False)])
-def test_bias_correction_is_the_default(monkeypatch, flags, corrects):
+def test_bias_correction_is_the_default(flags, corrects):
     """Oracle: Mosbach et al. (arXiv:2006.04884); `optimizers.AdamW` is tested on its own."""
-    given = []
-    monkeypatch.setattr(
-        fine_tuner,
-        "AdamW",
-        lambda variables, **values: given.append(values) or optimizers.AdamW(variables, **values),
-    )
-    make_tuner(**flags)
-    assert [values["bias_correction"] for values in given] == [corrects]
+    assert make_tuner(**flags).trainer.optimizer.bias_correction == corrects
 
 
 @pytest.mark.parametrize(("flags", "groups"), [({}, True), ({"group_by_length": False}, False)])

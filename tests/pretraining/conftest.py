@@ -16,8 +16,8 @@ LENGTH, PREDICTIONS = 16, 3
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
-    """Every masked token is 7 and every label 1, so that there is something to learn."""
+def write_examples(path, rows: int, largest_id: int = 39, **others: np.ndarray) -> None:
+    """Every masked token is 7 and every label 1, unless others are given."""
     generator = np.random.default_rng(rows)
     arrays = {
         "input_word_ids": generator.integers(0, 40, (rows, LENGTH)),
@@ -29,6 +29,7 @@ def write_examples(path: pathlib.Path, rows: int, largest_id: int = 39) -> None:
         "next_sentence_labels": np.ones((rows, 1), np.int64),
     }
     arrays["input_word_ids"][-1, -1] = largest_id
+    arrays |= others
     arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
     write_records(str(path), serialize_examples(arrays))
 
@@ -59,7 +60,7 @@ def config() -> BertConfig:
 
 @pytest.fixture(scope="session")
 def write_records_of():
-    """A function (path, rows, largest id) that writes masked records."""
+    """A function (path, rows, largest id, arrays) that writes masked records."""
     return write_examples
 
 

@@ -14,7 +14,6 @@ from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.order import RecordSet
 from tfrecords.records import serialized_records
 from tfrecords.writer import write_records
@@ -74,23 +73,13 @@ def test_a_constant_prediction_is_recognized():
     )
 
 
-def test_an_evaluation_warns(flags, untrained, tmp_path, capsys):
+def test_an_evaluation_warns(flags, untrained, write_records_of, tmp_path, capsys):
     """Oracle: numpy's count of the masked tokens of the records that the evaluation reads."""
     random = np.random.default_rng(0)
     ids = random.choice(40, [30, 3], p=np.r_[0.5, np.full(39, 0.5 / 39)])
     weights = (random.random([30, 3]) < 0.7).astype(np.float32)
-    arrays = {
-        "input_word_ids": np.ones([30, 16], np.int64),
-        "input_mask": np.ones([30, 16], np.int64),
-        "input_type_ids": np.zeros([30, 16], np.int64),
-        "masked_lm_positions": np.tile(np.arange(3), (30, 1)),
-        "masked_lm_ids": ids,
-        "masked_lm_weights": weights,
-        "next_sentence_labels": np.ones([30, 1], np.int64),
-    }
-    arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
     path = str(tmp_path / "records.tfrecord")
-    write_records(path, serialize_examples(arrays))
+    write_records_of(path, 30, masked_lm_ids=ids, masked_lm_weights=weights)
     flags |= {"eval_input_file": path, "eval_batch_size": 8, "max_eval_steps": 2}
     flags |= {"init_checkpoint": untrained, "do_train": False, "vocab_file": None}
     run(Options(**flags))

@@ -16,8 +16,7 @@ from tfrecords.writer import atomic_write
 def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:
     """Zips the files for the server in the output folders of run_finetuning.
 
-    Returns:
-        the names of the files in the zip file and of those that are missing.
+    Returns the names of the files in the zip file and of those that are missing.
     """
     paths = {}
     for run in runs:

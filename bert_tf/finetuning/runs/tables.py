@@ -8,11 +8,7 @@ Rows = Sequence[Sequence[str]]
 
 
 def aligned(rows: Rows) -> str:
-    """Returns lines with the first column to the left and the others to the right.
-
-    Args:
-        rows: equally long rows.
-    """
+    """Returns lines with the first column to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for first, *others in rows:

@@ -10,15 +10,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
-from bert_tf.text.tokenizer_files import (
-    FILES,
-    TOKENIZER,
-    VOCAB,
-    WHOLE,
-    read_lower_case,
-    read_vocab,
-    sentencepiece_file,
-)
+from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import albert
 from bert_tf.weights.formats.huggingface_config import (
@@ -74,6 +66,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     halves = sorted(types & {"float16", "bfloat16"})
     has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
     vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
+    files = TokenizerFiles(folder)
     checkpoint = Checkpoint(
         path=folder,
         format=f"{NAME}, {' and '.join(halves)}" if halves else NAME,
@@ -81,10 +74,10 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         tensors=tensors,
         head=head,
         config_file=config_file if values else None,
-        sentencepiece_file=albert.sentencepiece_file(folder) or sentencepiece_file(folder),
+        sentencepiece_file=albert.sentencepiece_file(folder) or files.sentencepiece_file,
         unused=unused,
     )
-    checkpoint = with_vocab(checkpoint, vocab_file, lambda: read_vocab(folder))
+    checkpoint = with_vocab(checkpoint, vocab_file, lambda: files.vocab)
     vocab = checkpoint.spec.vocab
     if vocab and len(vocab) < config.vocab_size:
         print(
@@ -94,7 +87,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         )
     if checkpoint.sentencepiece_file:
         return checkpoint
-    spec = dataclasses.replace(checkpoint.spec, lower_case=read_lower_case(folder))
+    spec = dataclasses.replace(checkpoint.spec, lower_case=files.lower_case)
     return dataclasses.replace(checkpoint, spec=spec)
 
 

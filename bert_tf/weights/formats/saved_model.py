@@ -16,7 +16,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, read_vocab
+from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
@@ -180,8 +180,8 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
     """Reads the vocabulary in the assets of a SavedModel; returns None if there is none."""
     if not vocab_file:
         return None
-    folder = os.path.dirname(vocab_file)
-    return read_vocab(folder) if os.path.basename(vocab_file) == VOCAB else load_vocab(vocab_file)
+    folder, name = os.path.split(vocab_file)
+    return TokenizerFiles(folder).vocab if name == VOCAB else load_vocab(vocab_file)
 
 
 def _read_lower_case(theirs: Mapping[str, Tensor]) -> bool | None:

@@ -8,7 +8,7 @@ import pytest
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.text.tokenizer_files import read_lower_case, read_vocab
+from bert_tf.text.tokenizer_files import TokenizerFiles
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent / "tokenizer_golden.json").read_text("utf-8"))
 TEXTS = GOLDEN.pop("texts")
@@ -20,7 +20,8 @@ def test_ids_equal_those_of_transformers(tmp_path, name):
     for file, content in GOLDEN[name]["files"].items():
         content = content if isinstance(content, str) else json.dumps(content)
         (tmp_path / file).write_text(content, encoding="utf-8")
-    vocab, lower_case = read_vocab(str(tmp_path)), read_lower_case(str(tmp_path)) is not False
+    files = TokenizerFiles(str(tmp_path))
+    vocab, lower_case = files.vocab, files.lower_case is not False
     assert (
         WordPieceTokenizer(vocab, lower_case).tokenize_flat(TEXTS).to_list()
         == (GOLDEN[name]["ids"])

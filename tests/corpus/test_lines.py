@@ -25,11 +25,6 @@ def test_what_a_document_is(separator, documents):
     assert ["|".join(lines) for lines in found] == documents
 
 
-def test_the_separator_may_be_any_valid_expression():
-    with pytest.raises(ValueError, match=r"--document_separator=\( is neither blank_line nor file"):
-        Layout(document_separator="(")
-
-
 @pytest.mark.parametrize("separator", ["blank_line", "file"])
 def test_wrapped_paragraphs(separator):
     line = "a line of some forty characters, that is, "

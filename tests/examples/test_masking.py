@@ -128,17 +128,6 @@ def test_only_spans_share_one_replacement(masking):
         assert abs(same.mean() - chance) < 5 * (2 * chance * (1 - chance) / len(same)) ** 0.5
 
 
-def test_every_token_is_equally_likely():
-    row, maskable, _ = _rows(1, seed=4)
-    ids, maskable = np.repeat(row, 30_000, axis=0), np.repeat(maskable, 30_000, axis=0)
-    masked = _mask(ids, maskable, np.full(len(ids), 3), "wordpiece")
-    counts = np.bincount(masked.positions.ravel(), minlength=ids.shape[1])
-    chance = 3 / maskable[0].sum()
-    deviation = (len(ids) * chance * (1 - chance)) ** 0.5
-    assert np.all(np.abs(counts - len(ids) * chance)[maskable[0]] < 5 * deviation)
-    assert not counts[~maskable[0]].any()
-
-
 def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
     """Returns the positions of each word of a row, token by token."""
     words: list[list[int]] = []
@@ -174,22 +163,6 @@ def test_whole_word_choice_worked_by_hand():
     found = collections.Counter(map(tuple, masked.positions.tolist()))
     assert found.keys() == {(1, 3), (4, 5)}
     assert abs(found[4, 5] - 2000) < 5 * (6000 * 1 / 3 * 2 / 3) ** 0.5
-
-
-def test_a_word_that_never_fits_gives_no_prediction():
-    ids = np.array([[CLS, 10, 41, SEP]], np.int32)
-    masked = _mask(ids, np.array([[False, True, True, False]]), np.array([1]), "whole_word")
-    np.testing.assert_array_equal(masked.ids, ids)
-    assert not masked.weights.any()
-
-
-def test_a_continuation_after_sep_is_its_own_word():
-    # [CLS] a [SEP] ##b [SEP]: of 2 words of one token each, budget 1 takes either.
-    ids = np.array([[CLS, 10, SEP, 41, SEP]], np.int32).repeat(100, axis=0)
-    maskable = np.isin(np.arange(5), [1, 3])[None].repeat(100, axis=0)
-    masked = _mask(ids, maskable, np.ones(100, int), "whole_word")
-    assert set(masked.positions[:, 0]) == {1, 3}
-    assert masked.weights.sum() == 100
 
 
 def test_budget_is_that_of_the_original():
@@ -246,45 +219,48 @@ def _check_chances(choose, row, budget, expected):
         assert abs(found[outcome] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
 
 
-def test_ngrams_worked_by_hand():
-    # Three words, two to predict. A third of the time (weights 1 and 1/2), one of the two bigrams
-    # comes first. Otherwise two of the three words are taken.
-    expected = {(1, 2): 1 / 6 + 2 / 9, (2, 3): 1 / 6 + 2 / 9, (1, 3): 2 / 9}
-    _check_chances(lambda *row: _ngrams(*row, size=2), _row([1, 1, 1]), 2, expected)
+def _bigrams(*row) -> np.ndarray:
+    return _ngrams(*row, size=2)
 
 
-def test_no_ngram_across_sep():
-    # A [SEP] separates the first two words, so there is only one bigram.
-    expected = {(1, 3): 2 / 9, (1, 4): 2 / 9, (3, 4): 2 / 9 + 1 / 3}
-    _check_chances(lambda *row: _ngrams(*row, size=2), _row([1], [1, 1]), 2, expected)
+_ONE = CHANCES[0]
 
 
-def test_spans_worked_by_hand():
-    # After a span of one word, either of the others follows. A longer span extends to the right.
-    one = CHANCES[0]
-    expected = {
-        (1, 2): (one / 2 + 1 - one) / 3 + one / 6,
-        (1, 3): one / 6 + 1 / 6,
-        (2, 3): (one / 2 + 1 - one) / 3 + 1 / 6,
-    }
-    _check_chances(_spans, _row([1, 1, 1]), 2, expected)
-
-
-def test_spans_begin_at_a_token_and_take_its_whole_unit():
-    # After the short word, the long one no longer fits.
-    _check_chances(_spans, _row([2, 1]), 2, {(1, 2): 2 / 3, (3,): 1 / 3})
-
-
-def test_no_span_across_sep():
-    # Spans that begin at the first or last word have one word; either of the others follows. A span
-    # that begins at the middle word extends to the last, if it is longer than one word.
-    one = CHANCES[0]
-    expected = {
-        (1, 3): 1 / 6 + one / 6,
-        (1, 4): 1 / 6 + 1 / 6,
-        (3, 4): (one / 2 + 1 - one) / 3 + 1 / 6,
-    }
-    _check_chances(_spans, _row([1], [1, 1]), 2, expected)
+@pytest.mark.parametrize(
+    ("choose", "segments", "expected"),
+    [
+        # Three words, two to predict. A third of the time (weights 1 and 1/2), one of the two
+        # bigrams comes first. Otherwise two of the three words are taken.
+        (_bigrams, [[1, 1, 1]], {(1, 2): 1 / 6 + 2 / 9, (2, 3): 1 / 6 + 2 / 9, (1, 3): 2 / 9}),
+        # A [SEP] separates the first two words, so there is only one bigram.
+        (_bigrams, [[1], [1, 1]], {(1, 3): 2 / 9, (1, 4): 2 / 9, (3, 4): 2 / 9 + 1 / 3}),
+        # After a span of one word, either of the others follows. A longer one extends to the right.
+        (
+            _spans,
+            [[1, 1, 1]],
+            {
+                (1, 2): (_ONE / 2 + 1 - _ONE) / 3 + _ONE / 6,
+                (1, 3): _ONE / 6 + 1 / 6,
+                (2, 3): (_ONE / 2 + 1 - _ONE) / 3 + 1 / 6,
+            },
+        ),
+        # A span begins at a token and takes its whole unit; then the long word no longer fits.
+        (_spans, [[2, 1]], {(1, 2): 2 / 3, (3,): 1 / 3}),
+        # Spans that begin at the first or last word have one word; either of the others follows. A
+        # span that begins at the middle word extends to the last, if it is longer than one word.
+        (
+            _spans,
+            [[1], [1, 1]],
+            {
+                (1, 3): 1 / 6 + _ONE / 6,
+                (1, 4): 1 / 6 + 1 / 6,
+                (3, 4): (_ONE / 2 + 1 - _ONE) / 3 + 1 / 6,
+            },
+        ),
+    ],
+)
+def test_choices_worked_by_hand(choose, segments, expected):
+    _check_chances(choose, _row(*segments), 2, expected)
 
 
 def _slow_ngrams(segments, budget, rng, size=3):
@@ -385,31 +361,6 @@ def test_distributions_equal_the_references(choose, slow, share):
     deviation = np.maximum(difference.std(axis=0), 1e-9) / rows**0.5
     assert np.all(np.abs(difference.mean(axis=0)) <= 5 * deviation)
     assert theirs[:, 6:11].sum(axis=0).min() > 0  # Runs of 1 to 5 occur.
-
-
-def test_spans_have_the_lengths_of_the_paper():
-    # A budget of ten tokens always has room for the first span, and rows are so long that spans do
-    # not touch. The first span has its full length; the last one takes the rest of the budget.
-    assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
-    chances = np.zeros((11, 11))  # [remaining budget, length of the next run]
-    expected = np.zeros((11, 11))  # [remaining budget, length]: expected number of runs
-    for left in range(1, 11):
-        for length, chance in enumerate(CHANCES, 1):
-            chances[left, min(length, left)] += chance
-        for length in range(1, left + 1):
-            expected[left] += chances[left, length] * expected[left - length]
-            expected[left, length] += chances[left, length]
-    rows, length = 2000, 3000
-    maskable, starts = (array[None].repeat(rows, axis=0) for array in _row([1] * length))
-    positions = np.sort(_spans(maskable, starts, np.full(rows, 10)), axis=1)
-    found = np.zeros(11)
-    for chosen in positions.tolist():
-        ends = [n for n in range(10) if n == 9 or chosen[n + 1] != chosen[n] + 1]
-        for size in np.diff([-1, *ends]):
-            found[size] += 1
-    found /= rows
-    # Runs touch by chance in less than one row in a hundred.
-    assert np.all(np.abs(found - expected[10]) < 5 * (expected[10] / rows) ** 0.5 + 0.01)
 
 
 def test_tokens_are_a_uniform_choice():

@@ -61,15 +61,6 @@ def test_worked_example():
             assert abs(counter[outcome] - runs * chance) < 5 * deviation
 
 
-def test_random_segment_stops_when_long_enough():
-    # A is the sentence of six tokens. B needs four more: two sentences of two.
-    chunk = _chunk([[6], [2, 2, 2, 2, 2]])
-    for seed in range(50):
-        a_start, a_end, b_start, b_end, is_random = _rows(_make(chunk, 10, seed))[0]
-        assert (a_start, a_end, is_random) == (0, 6, True)
-        assert b_end == min(b_start + 4, 16) and b_start in (6, 8, 10, 12, 14)
-
-
 def _slow_truncate(a: list, b: list, max_tokens: int, rng: random.Random) -> None:
     while len(a) + len(b) > max_tokens:
         longer = a if len(a) > len(b) else b
@@ -95,21 +86,6 @@ def test_truncation_cuts_the_longer_segment_at_either_end(a, b):
     assert len(front) > 200
     assert abs(np.mean(front) - cut / 2) <= 5 * (cut / 4 / len(front)) ** 0.5
     assert 0 <= min(front) and max(front) <= cut
-
-
-def test_short_targets_are_any_length_from_two():
-    # With one token per sentence, the first true pair of a document is as long as its target.
-    chunk = _chunk([[1] * 12, [1]])
-    found = collections.Counter()
-    for seed in range(6000):
-        a_start, _, _, b_end, is_random = _rows(_make(chunk, 6, seed, 0.6))[0]
-        if not is_random:
-            found[b_end - a_start] += 1
-    runs = found.total()
-    chances = dict.fromkeys([2, 3, 4, 5], 0.6 / 5) | {6: 0.4 + 0.6 / 5}
-    assert found.keys() == chances.keys()
-    for length, chance in chances.items():
-        assert abs(found[length] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
 
 
 def test_every_pair_is_inside_one_document_or_two():

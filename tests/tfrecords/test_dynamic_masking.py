@@ -297,26 +297,6 @@ def test_masks_depend_only_on_the_step_and_the_row(tmp_path, units):
         np.testing.assert_equal(joined, whole[7 + step])
 
 
-def test_left_to_right_batches(tmp_path):
-    arrays = dynamic_arrays(10)
-    file = _write(tmp_path / "records", arrays)
-    records = _record_set(
-        file, max_predictions_per_seq=S - 1, masking=masking(units="left_to_right")
-    )
-    for batches in (training_batches, evaluation_batches):
-        dataset = batches(records, 5).take(2)
-        rows = {
-            name: np.concatenate([batch[name] for batch in dataset.as_numpy_iterator()])
-            for name in dataset.element_spec
-        }
-        ids = rows["input_word_ids"]
-        assert {row.tobytes() for row in ids} == {
-            row.astype(np.int32).tobytes() for row in arrays["input_word_ids"]
-        }
-        np.testing.assert_array_equal(rows["masked_lm_ids"], ids[:, 1:])  # padding is 0
-        np.testing.assert_array_equal(rows["masked_lm_weights"], rows["input_mask"][:, 1:])
-
-
 def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
     arrays = dynamic_arrays(150)
     file = _write(tmp_path / "records", arrays)

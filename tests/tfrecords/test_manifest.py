@@ -46,23 +46,12 @@ def test_round_trip(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"shards": [{"file": "a"}]}', '{"shards": 1}', "\xff"])
-def test_damaged_manifests_are_named(tmp_path, text):
-    path = tmp_path / "x.manifest.json"
-    path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(ValueError, match="x.manifest.json is not a manifest: "):
-        read_manifest(str(path))
-
-
 def test_a_manifest_is_found_beside_its_shards(tmp_path):
     shard = str(tmp_path / "x.tfrecord-00001-of-00002")
     assert find_manifests([shard]) == {}
     path = tmp_path / "x.manifest.json"
     write_manifest(str(path), {"shards": []})
     assert find_manifests([shard, shard.replace("1-of", "0-of")]) == {str(path): {"shards": []}}
-    path.write_text("{")
-    with pytest.raises(ValueError, match="x.manifest.json is not a manifest: invalid JSON"):
-        find_manifests([shard])
 
 
 def test_a_missing_file_is_an_os_error(tmp_path):
@@ -72,8 +61,9 @@ def test_a_missing_file_is_an_os_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change",
+    "content",
     [
+        *(b"", b"{", b"[]", b'{"shards": [{"file": "a"}]}', b'{"shards": 1}', b"\xff"),
         {"settings": None},
         {"vocabulary": ["a"]},
         {"inputs": ["text.txt"]},
@@ -83,9 +73,11 @@ def test_a_missing_file_is_an_os_error(tmp_path):
         {"settings": {"objective": ["nsp"]}},
     ],
 )
-def test_values_of_the_wrong_type_are_damage(tmp_path, change):
+def test_damaged_manifests_are_named(tmp_path, content):
     """Oracle: the message names the file."""
-    path = tmp_path / "a.manifest.json"
-    path.write_text(json.dumps({"shards": []} | change))
-    with pytest.raises(ValueError, match=f"{path} is damaged"):
+    path, problem = tmp_path / "a.manifest.json", "not a manifest: "
+    if isinstance(content, dict):
+        content, problem = json.dumps({"shards": []} | content).encode(), "damaged: "
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=f"{path} is {problem}"):
         read_manifest(str(path))

@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.resolution import EncoderFlags, agreed, flag_values, resolve_model, resolve_vocab
+from bert_tf.resolution import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
@@ -255,11 +255,6 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     with open(run.file("tokenizer_config.json"), "w") as file:
         json.dump({"do_lower_case": False}, file)
     assert Run(run.path).vocab == swapped
-
-
-def test_agreed_ignores_sources_that_do_not_know():
-    assert agreed("a", {"x": None, "y": 2, "z": 2}) == ("y", 2)
-    assert agreed("a", {"x": None}) == (None, None)
 
 
 def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):

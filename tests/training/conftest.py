@@ -98,11 +98,6 @@ def eagerly():
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.fixture(scope="session")
-def one_loss():
-    return _one_loss
-
-
 def _one_loss(trainer, iterator) -> float:
     trainer.restart_means()
     assert trainer.train(iterator, 1) is None

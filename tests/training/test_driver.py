@@ -76,7 +76,13 @@ class Run:
     """Trains, or resumes training, in a folder of its own."""
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.evaluated = folder, []
+
+    def evaluate(self) -> dict[str, float]:
+        """Notes the step; the metrics are those of its number."""
+        step = int(self.trainer.step.numpy())
+        self.evaluated.append(step)
+        return {"z": 0.5, "a": 1.5, "score": step % 8 / 8}
 
     def driver(self, prepare=lambda trainer: None, **settings) -> Driver:
         self.trainer = make_trainer(one_device())
@@ -137,15 +143,9 @@ def make_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory) -> Run:
-    """An uninterrupted run that records the steps at which it evaluates."""
+    """An uninterrupted run."""
     run = Run(tmp_path_factory.mktemp("runs") / "whole")
-    run.evaluated = []
-
-    def evaluate():
-        run.evaluated.append(int(run.trainer.step.numpy()))
-        return {"z": 0.5, "a": 1.5}
-
-    run.train(evaluate=evaluate)
+    run.train(evaluate=run.evaluate)
     return run
 
 
@@ -167,9 +167,10 @@ def test_what_is_logged_saved_and_evaluated_when(whole_run, losses):
         assert line["sequences_per_second"] > 0
     assert whole_run.evaluated == [4, 8, 10]
     assert whole_run.checkpoints() == ["ckpt-10", "ckpt-8"]
-    assert whole_run.results == {"a": 1.5, "global_step": 10, "z": 0.5}
+    assert whole_run.results == {"a": 1.5, "global_step": 10, "score": 0.25, "z": 0.5}
     folder = whole_run.folder
-    assert (folder / "eval_results.txt").read_text() == "a = 1.5\nglobal_step = 10\nz = 0.5\n"
+    written = (folder / "eval_results.txt").read_text()
+    assert written == "a = 1.5\nglobal_step = 10\nscore = 0.25\nz = 0.5\n"
     assert [line["step"] for line in read_metrics(f"{folder}/eval_metrics.jsonl")] == [4, 8, 10]
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert list((folder / "train").glob("events.out.tfevents.*"))
@@ -232,7 +233,7 @@ def test_a_signal_ends_an_evaluation_at_once(whole_run, make_run, capsys):
         run.train(evaluate=evaluate)
     assert stopped.value.code == 128 + signal.SIGTERM and not ended
     assert "Stopped after step 4 and saved a checkpoint" in capsys.readouterr().out
-    run.train(evaluate=lambda: {"z": 0.5, "a": 1.5})
+    run.train(evaluate=run.evaluate)
     evaluations = read_metrics(f"{run.folder}/eval_metrics.jsonl")
     assert [line["step"] for line in evaluations] == whole_run.evaluated
 
@@ -250,19 +251,14 @@ def test_a_kill_before_the_first_checkpoint_starts_the_run_over(whole_run, make_
 
 def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
     """Oracle: the steps at which the undisturbed run evaluates."""
-    run, evaluated = make_run(), []
-
-    def evaluate():
-        evaluated.append(int(run.trainer.step.numpy()))
-        return {"metric": 1.0}
-
+    run = make_run()
     with pytest.raises(KeyboardInterrupt):
         run.train(evaluate=kill)
-    run.train(evaluate=evaluate)
-    assert evaluated == [4, 8, 10]
+    run.train(evaluate=run.evaluate)
+    assert run.evaluated == [4, 8, 10]
     # Nothing is left to train: the same command evaluates, perhaps on other data.
-    run.train(evaluate=evaluate)
-    assert evaluated == [4, 8, 10, 10]
+    run.train(evaluate=run.evaluate)
+    assert run.evaluated == [4, 8, 10, 10]
 
 
 def test_evaluation_alone_is_written_as_in_training(make_run, whole_run):
@@ -315,21 +311,15 @@ def test_the_best_weights_are_kept(make_run):
 
 def test_checkpoints_between_evaluations(make_run):
     """Oracle: multiples of the two numbers; a killed run resumes from the newest of both."""
-
-    run, evaluated = make_run(), []
-
-    def evaluate():
-        evaluated.append(int(run.trainer.step.numpy()))
-        return {"score": evaluated[-1] % 8 / 8}
-
+    run = make_run()
     settings = dict(save_checkpoints_steps=3, evaluation_steps=4, best_metric="score", patience=2)
     with pytest.raises(KeyboardInterrupt):
-        run.train(30, evaluate, in_step(8, kill), iterations_per_loop=1, **settings)
-    assert run.checkpoints() == ["ckpt-4", "ckpt-6"] and evaluated == [4]
-    run.train(30, evaluate, **settings)
+        run.train(30, run.evaluate, in_step(8, kill), iterations_per_loop=1, **settings)
+    assert run.checkpoints() == ["ckpt-4", "ckpt-6"] and run.evaluated == [4]
+    run.train(30, run.evaluate, **settings)
     assert run.restored.endswith("ckpt-6")
     # 8 and 12 are no better than 4.
-    assert evaluated == [4, 8, 12] and set(run.checkpoints()) == {"ckpt-9", "ckpt-12"}
+    assert run.evaluated == [4, 8, 12] and set(run.checkpoints()) == {"ckpt-9", "ckpt-12"}
 
 
 def test_weights_before_the_first_best_step_are_not_kept(make_run):

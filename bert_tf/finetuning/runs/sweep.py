@@ -168,7 +168,7 @@ def summarize(results: Sequence[Results]) -> Summary:
     that it predicts.
     """
     summary = {}
-    for name in results[0]:
+    for name in results[0] if results else ():
         if name == "global_step" or not all(name in run for run in results):
             continue
         values = [run[name] for run in results]
@@ -187,7 +187,7 @@ def _report(
 ) -> None:
     """Writes and prints the comparison."""
     groups = [list(filter(None, map(results.get, setting.runs))) for setting in settings]
-    summaries = [summarize(group) if group else {} for group in groups]
+    summaries = [summarize(group) for group in groups]
     metric, folder = f"eval_{task.metric}", options.output_dir
     values = {
         "task": task.name,
@@ -204,13 +204,16 @@ def _report(
     }
     index = next(index for index, setting in enumerate(settings) if best in setting.runs)
     names = [name for name in task.reported_metrics if name in summaries[index]]
-    rows = _rows_of_settings(settings, summaries, names)
-    if not options.grid:
-        rows = _rows_of_runs(settings[0].runs, results, summaries[0], names)
-    table = [
-        [name, *cells, "best" * (name in (best, settings[index].name))] for name, *cells in rows
-    ]
-    text = aligned([["", *names, ""], *table])
+    if options.grid:
+        rows = [
+            _row(setting.name, summary, names)
+            for setting, summary in zip(settings, summaries, strict=True)
+        ]
+    else:
+        rows = _rows_of_seeds(settings[0].runs, results, summaries[0], names)
+    for row in rows:
+        row.append("best" * (row[0] in (best, settings[index].name)))
+    text = aligned([["", *names, ""], *rows])
     summary, count = summaries[index][metric], len(groups[index])
     text += f"\n\n{_sentence(task, results[best][metric], summary, count, options, best)}"
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
@@ -229,8 +232,7 @@ def _write_hparams(
     Runs with the same flags are one row there. Replaces what an earlier call wrote.
     """
     with _hparams_writer(folder).as_default():
-        tried = {name: api.Discrete(values) for name, values in GRID.items()}
-        flags = [api.HParam(name, values) for name, values in tried.items()]
+        flags = [api.HParam(name, api.Discrete(tried)) for name, tried in GRID.items()]
         api.hparams_config(flags, [api.Metric(metric)])
     for setting in settings:
         for run in filter(results.get, setting.runs):
@@ -272,35 +274,18 @@ def _sentence(
     )
 
 
-def _rows_of_runs(
+def _rows_of_seeds(
     runs: Iterable[str], results: Mapping[str, Results], summary: Summary, names: list[str]
 ) -> list[list[str]]:
     """Returns a row for each run, and their mean and deviation."""
-    rows = [
-        [run, *(f"{results[run][name]:.4f}" for name in names)]
-        if run in results
-        else _diverged(run, names)
-        for run in runs
-    ]
-    for part in ("mean", "deviation"):
-        if part in summary[names[0]]:
-            rows.append([part, *(f"{summary[name][part]:.4f}" for name in names)])
+    rows = [_row(run, summarize([results[run]] if run in results else []), names) for run in runs]
+    for part in summary[names[0]]:
+        rows.append([part, *(f"{summary[name][part]:.4f}" for name in names)])
     return rows
 
 
-def _rows_of_settings(
-    settings: Sequence[Setting], summaries: Sequence[Summary], names: list[str]
-) -> list[list[str]]:
-    """Returns a row for each setting, with the mean and the deviation over its runs."""
-    rows = []
-    for setting, summary in zip(settings, summaries, strict=True):
-        row = _diverged(setting.name, names)
-        if summary:
-            parts = [[f"{value:.4f}" for value in summary[name].values()] for name in names]
-            row = [setting.name, *map(" ± ".join, parts)]
-        rows.append(row)
-    return rows
-
-
-def _diverged(name: str, names: list[str]) -> list[str]:
-    return [name, "diverged", *[""] * (len(names) - 1)]
+def _row(name: str, summary: Summary, names: list[str]) -> list[str]:
+    """Returns the cells of a run or a setting; it diverged if it has no summary."""
+    if not summary:
+        return [name, "diverged", *[""] * (len(names) - 1)]
+    return [name, *(" ± ".join(f"{x:.4f}" for x in summary[metric].values()) for metric in names)]

@@ -34,14 +34,17 @@ def make_options(folder, **flags) -> FineTuningOptions:
 
 @pytest.fixture
 def trained(monkeypatch) -> list[FineTuningOptions]:
-    """The options of the runs that `sweep` starts; a run scores as `score` of its options says."""
+    """The options of the runs that `sweep` starts; a run scores as `score` of its options says,
+    which may also be an error."""
     options_of_runs = []
 
     def fake(name, options, task):
         if name.endswith(":check_data_of"):
             return {}
-        options_of_runs.append(options)
         accuracy = score(options)
+        if isinstance(accuracy, BaseException):
+            raise accuracy
+        options_of_runs.append(options)
         results = {"eval_accuracy": accuracy, "eval_loss": 1 - accuracy, "global_step": 3}
         flags = dataclasses.asdict(options) | {"task": "sst2", FINISHED: True}
         make_folder(options.output_dir)
@@ -103,24 +106,19 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
     assert "\nAccuracy 0.4998 on the dev set.\n" in capsys.readouterr().out
 
 
+DIVERGED = Diverged("the loss of step 3 is not finite")
+
+
 def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch):
     """Oracle: the accuracies of the other seeds, by hand."""
-    real = sweep_module.run_apart
-
-    def diverge(name, options, task):
-        if options.random_seed == bad:
-            raise Diverged("the loss of step 3 is not finite")
-        return real(name, options, task)
-
-    monkeypatch.setattr(sweep_module, "run_apart", diverge)
-    bad = 8
+    scores = {7: 0.4998, 8: DIVERGED}
+    monkeypatch.setitem(globals(), "score", lambda options: scores[options.random_seed])
     sweep(make_options(tmp_path / "a", num_seeds=2))
     line = "Accuracy 0.4998 on the dev set: seed-7, 1 of 2 seeds; the others diverged.\n"
     assert line in capsys.readouterr().out
     rows = (tmp_path / "a/runs/results.txt").read_text().splitlines()
     assert [row.split() for row in rows if row.startswith("seed-8")] == [["seed-8", "diverged"]]
-    bad = 9
-    monkeypatch.setitem(globals(), "score", lambda options: options.random_seed / 16)
+    scores.update({7: 7 / 16, 8: 0.5, 9: DIVERGED})
     sweep(make_options(tmp_path / "b", num_seeds=3))
     assert (
         "Accuracy 0.4688 on the dev set: mean of 2 of 3 seeds (the others diverged), standard "
@@ -155,16 +153,12 @@ def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):
         fine_tune(dataclasses.replace(options, output_dir=f"{tmp_path}/runs"))
 
 
-def test_finished_runs_are_not_repeated(tmp_path, trained):
+def test_finished_runs_are_not_repeated(tmp_path, trained, monkeypatch):
     """Oracle: the runs that are missing after a kill, and after more seeds were asked for."""
     options = make_options(tmp_path, num_seeds=2)
-    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        real = sweep_module.run_apart
-        patch.setattr(
-            sweep_module,
-            "run_apart",
-            lambda name, run, task: real(name, run, task) if run.random_seed == 7 else interrupt(),
-        )
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        scores = {7: 0.5, 8: KeyboardInterrupt()}
+        patch.setitem(globals(), "score", lambda options: scores[options.random_seed])
         sweep(options)
     sweep(options)
     sweep(dataclasses.replace(options, num_seeds=3, learning_rate=5e-5, random_seed=6))
@@ -174,21 +168,16 @@ def test_finished_runs_are_not_repeated(tmp_path, trained):
     assert [run.random_seed for run in trained[3:]] == [7, 8]
 
 
-def interrupt():
-    raise KeyboardInterrupt
-
-
-def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys):
+def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys, monkeypatch):
     """Oracle: by hand from `score`; one run diverged and does not count."""
-    real = sweep_module.run_apart
+    real = score
 
-    def diverge_once(name, options, *others):
-        if (options.learning_rate, options.train_batch_size) == (5e-5, 32):
-            raise Diverged("the loss of step 3 is not finite")
-        return real(name, options, *others)
+    def diverge_once(options):
+        diverges = (options.learning_rate, options.train_batch_size) == (5e-5, 32)
+        return DIVERGED if diverges else real(options)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep_module, "run_apart", diverge_once)
+    with monkeypatch.context() as patch:
+        patch.setitem(globals(), "score", diverge_once)
         sweep(make_options(tmp_path, grid=True, num_seeds=2))
     values = json.loads((tmp_path / "runs" / "results.json").read_text())
     assert values["best"] == "batch-16-rate-2e-05-epochs-4/seed-8"

@@ -14,8 +14,8 @@ from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.table import import_tensors, own_rows
-from tfrecords.casing import guess_casing
 from tfrecords.files import named_errors
+from tfrecords.vocabulary import guess_casing
 
 # The names of our models, as weights begin with them.
 _MODELS = ("encoder", "pretrainer", "task_model")

@@ -15,7 +15,7 @@ from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
 from bert_tf.weights.names import part_of
-from tfrecords.casing import warn_about_casing
+from tfrecords.vocabulary import warn_about_casing
 
 
 class LoadedRun(NamedTuple):

@@ -19,8 +19,7 @@ from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.casing import guess_casing, warn_about_casing
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import Vocabulary, guess_casing, load_vocab, warn_about_casing
 
 # Configuration values that affect training only. They may differ from those of the initial
 # checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.

@@ -37,9 +37,9 @@ class Options(command.Options):
 def run(options: Options) -> None:
     """Inspects the files and prints the results on standard output."""
     from tfrecords import inspection
-    from tfrecords.casing import warn_about_casing
     from tfrecords.input_files import expand_files
     from tfrecords.manifest import find_manifests, read_manifest
+    from tfrecords.vocabulary import warn_about_casing
 
     files = expand_files(options.input_file)
     named = options.manifest

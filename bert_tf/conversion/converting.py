@@ -27,10 +27,10 @@ from bert_tf.weights.reshaping import (
     resize_positions,
     with_plain_numbers,
 )
-from tfrecords.casing import warn_about_casing
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import say
+from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 

@@ -44,7 +44,6 @@ from bert_tf.examples.runner import LocalRunner, open_runner, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
-from tfrecords.casing import warn_about_casing
 from tfrecords.manifest import (
     file_sha256,
     is_list_of_inputs,
@@ -53,6 +52,7 @@ from tfrecords.manifest import (
     write_manifest,
 )
 from tfrecords.progress import progress_bar, say
+from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
 
 _ADVICE = "name another --output_file, or replace it with --overwrite"

@@ -35,9 +35,9 @@ from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from tfrecords.casing import warn_about_casing
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.progress import counted
+from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
 
 _FEW_STEPS = 100

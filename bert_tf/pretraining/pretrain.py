@@ -37,8 +37,8 @@ from bert_tf.training.peak import peak_flops
 from bert_tf.training.strategy import check_batch_size, describe, device_type
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from tfrecords.casing import warn_about_casing
 from tfrecords.reader import explain_bad_record
+from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import absolute_path
 
 # The key in flags.json for the files from which the run holds out records for evaluation.

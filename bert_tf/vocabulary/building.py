@@ -21,13 +21,18 @@ from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table,
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
-from tfrecords.casing import is_cased, warn_about_casing
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.files import read_json
 from tfrecords.input_files import expand_files, match_files
 from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.progress import say
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
+from tfrecords.vocabulary import (
+    SPECIAL_TOKENS,
+    Vocabulary,
+    is_cased,
+    warn_about_casing,
+    write_vocab,
+)
 from tfrecords.writer import atomic_write, check_output_files
 
 _VOCAB_SIZE = 30522

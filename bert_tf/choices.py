@@ -15,14 +15,9 @@ MASKINGS = ("wordpiece", "whole_word", "ngram", "span", "entity", "dynamic")
 DYNAMIC_MASKINGS = ("wordpiece", "whole_word", "left_to_right")
 
 # What a tagger reads from a frozen encoder.
-FEATURES = (
-    "embeddings",
-    "last",
-    "second_to_last",
-    "sum_last_four",
-    "concat_last_four",
-    "weighted_sum_last_four",
-    "weighted_sum_all",
+FEATURES = tuple(
+    """embeddings last second_to_last sum_last_four concat_last_four weighted_sum_last_four
+    weighted_sum_all""".split()
 )
 
 # Where new tokens go in an extended vocabulary.
@@ -35,25 +30,9 @@ LABEL_TYPES = ("class", "classes", "number", "tags")
 GRIDS = ("sizes", "tasks", "steps", "masking", "entities")
 
 # How a fine-tuned model is compressed.
-RECIPES = (
-    "layers",
-    "distilbert",
-    "pkd6",
-    "pkd3",
-    "pd",
-    "tinybert",
-    "mobilebert",
-    "mixed-vocabulary",
-    "albert",
-    "internal",
-    "internal-progressive",
-    "theseus",
-    "heads",
-    "weights",
-    "q8bert",
-    "qbert",
-    "minibert",
-    "bilstm",
+RECIPES = tuple(
+    """layers distilbert pkd6 pkd3 pd tinybert mobilebert mixed-vocabulary albert internal
+    internal-progressive theseus heads weights q8bert qbert minibert bilstm""".split()
 )
 # Those of them that take --sparsity.
 PRUNING = ("heads", "weights")

@@ -67,35 +67,30 @@ def _acquire(folder: str) -> TextIO:
 
 
 def _lock(file: TextIO, folder: str) -> None:
-    try:
-        _flock(file)
-    except BlockingIOError:
-        with file:
-            file.seek(0)
-            holder = file.read() or "another process"
-        raise OSError(
-            f"{folder} is in use by {holder}: wait until it ends, or stop it, or choose another "
-            "folder"
-        ) from None
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            file.close()
-            raise
-        print(
-            f"WARNING: the file system of {folder} has no locks ({error.strerror}): make sure that "
-            "no other process writes to it."
-        )
-
-
-def _flock(file: TextIO) -> None:
     """Locks a file; gives a process that was just killed time to end."""
     give_up = time.monotonic() + _PATIENCE
     while True:
         try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             if time.monotonic() > give_up:
+                with file:
+                    file.seek(0)
+                    holder = file.read() or "another process"
+                raise OSError(
+                    f"{folder} is in use by {holder}: wait until it ends, or stop it, or choose "
+                    "another folder"
+                ) from None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                file.close()
                 raise
+            print(
+                f"WARNING: the file system of {folder} has no locks ({error.strerror}): make sure "
+                "that no other process writes to it."
+            )
+            return
         time.sleep(0.05)
 
 

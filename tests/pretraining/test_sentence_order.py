@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+from support import tuning_options
 
 from bert_tf import compress, create_pretraining_data, run_finetuning, run_pretraining
 from bert_tf.checkpoint import open_checkpoint
@@ -99,34 +100,20 @@ def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
             for row, label in zip(words, labels, strict=True)
         ]
         (data / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
-    flags = dict(
-        task="sst2",
-        data_dir=str(data),
-        max_seq_length=16,
-        train_batch_size=16,
-        num_train_epochs=8.0,
-        learning_rate=3e-3,
-    )
     teacher = dataclasses.replace(_CONFIG, num_hidden_groups=None, embedding_size=None)
     teacher.to_json_file(str(tmp_path / "bert.json"))
-    run_finetuning.run(
-        run_finetuning.Options(
-            **flags,
-            bert_config_file=str(tmp_path / "bert.json"),
-            vocab_file=str(pretrained.folder / "vocab.txt"),
-            do_lower_case=False,
-            do_train=True,
-            do_eval=True,
-            output_dir=str(tmp_path / "bert"),
-        )
-    )
+    changes = {"data_dir": str(data), "bert_config_file": str(tmp_path / "bert.json")}
+    changes |= {"do_lower_case": False, "max_seq_length": 16, "num_train_epochs": 8.0}
+    options = tuning_options(pretrained.folder, tmp_path / "bert", **changes)
+    run_finetuning.run(options)
+    names = "task data_dir max_seq_length train_batch_size num_train_epochs learning_rate"
     results = compress.run(
         compress.Options(
-            **flags,
             recipe="albert",
-            teacher=str(tmp_path / "bert"),
+            teacher=options.output_dir,
             init_checkpoint=str(pretrained.folder / "run"),
             output_dir=str(tmp_path / "albert"),
+            **{name: getattr(options, name) for name in names.split()},
         )
     )
     assert results["eval_accuracy"] > 0.95

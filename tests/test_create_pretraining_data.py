@@ -144,7 +144,7 @@ def test_the_files_hold_the_text(files, capsys, v2):
 def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys, unwrap):
     """Oracle: --unwrap reads blank lines as ends of paragraphs."""
     (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0] * 9))
-    statistics = run(Options(**files, unwrap=unwrap, max_seq_length=9))
+    statistics = run(Options(**files, unwrap=unwrap, max_seq_length=9, num_workers=1))
     assert statistics.examples.examples > 10 and statistics.examples.random_next == 0
     printed = capsys.readouterr().out
     assert "WARNING: the text is one document" in printed and printed.count("teaches nothing") == 1
@@ -186,7 +186,7 @@ def test_documents_of_one_sentence_give_a_warning(
     for number, content in enumerate(contents):
         (tmp_path / f"input-{number}.{kind}").write_text(content)
     flags = files | {"input_file": f"{tmp_path}/input-*.{kind}"} | flags
-    options = Options(**flags, max_seq_length=16, dupe_factor=2)
+    options = Options(**flags, max_seq_length=16, dupe_factor=2, num_workers=1)
     run(dataclasses.replace(options, dry_run=True))
     dry = capsys.readouterr().out
     statistics = run(options).examples

@@ -16,7 +16,6 @@ from bert_tf.examples.units import read_phrases
 from bert_tf.resolution import read_vocab_file
 from tfrecords.input_files import expand_files
 from tfrecords.manifest import lines_sha256, manifest_path
-from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 
 # The size of a TFDS dataset is unknown in advance. Most are large.
@@ -117,7 +116,17 @@ def make_job(options: DataOptions) -> Job:
         groups=tuple(map(tuple, groups)),
         block_bytes=bytes_per_block,
         text=_text_settings(options, lower_case is not False),
-        examples=_example_settings(options, masking, vocab),
+        examples=ExampleSettings(
+            vocab=vocab,
+            max_seq_length=options.max_seq_length,
+            max_predictions_per_seq=options.max_predictions_per_seq,
+            masked_lm_prob=options.masked_lm_prob,
+            short_seq_prob=options.short_seq_prob,
+            masking=masking,
+            max_ngram_size=options.max_ngram_size or 3,
+            objective=options.objective,
+            cross_documents=options.cross_documents is not False,
+        ),
         dupe_factor=dupe_factor,
         output_files=tuple(output_files),
         manifest=manifest_path(output_files[0]),
@@ -140,20 +149,6 @@ def _text_settings(options: DataOptions, lower_case: bool) -> TextSettings:
         clean=clean,
         segmenter=options.segmenter,
         lexicon=read_phrases(options.lexicon_file) if options.lexicon_file else (),
-    )
-
-
-def _example_settings(options: DataOptions, masking: str, vocab: Vocabulary) -> ExampleSettings:
-    return ExampleSettings(
-        vocab=vocab,
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        masked_lm_prob=options.masked_lm_prob,
-        short_seq_prob=options.short_seq_prob,
-        masking=masking,
-        max_ngram_size=options.max_ngram_size or 3,
-        objective=options.objective,
-        cross_documents=options.cross_documents is not False,
     )
 
 

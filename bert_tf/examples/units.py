@@ -171,10 +171,8 @@ class Lexicon:
         return starts.tolist(), longest[starts].tolist()
 
 
-@functools.lru_cache(maxsize=1)
-def load_lexicon(phrases: tuple[str, ...], tokenizer: WordPieceTokenizer) -> Lexicon:
-    """Returns the lexicon, which each process builds only once."""
-    return Lexicon(phrases, tokenizer)
+# Each process builds a lexicon only once.
+load_lexicon = functools.lru_cache(maxsize=1)(Lexicon)
 
 
 def read_phrases(file: str) -> tuple[str, ...]:

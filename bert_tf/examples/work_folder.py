@@ -51,7 +51,14 @@ class WorkFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Creates the folder and keeps other jobs out of it; see `folder_lock.locked`."""
-        self._check_name()
+        if tf.io.gfile.exists(self.path) and not (
+            tf.io.gfile.isdir(self.path)
+            and {LOCK, "job.json"} & set(tf.io.gfile.listdir(self.path) or [LOCK])
+        ):
+            raise ValueError(
+                f"{self.path} is needed for unfinished work but holds something else: rename it, "
+                "or name another --output_file"
+            )
         with locked(self.path):
             yield
 
@@ -111,16 +118,6 @@ class WorkFolder:
 
     def _shard_file(self, shard: int) -> str:
         return self._file("shards", f"{shard:05}.json")
-
-    def _check_name(self) -> None:
-        if tf.io.gfile.exists(self.path) and not (
-            tf.io.gfile.isdir(self.path)
-            and {LOCK, "job.json"} & set(tf.io.gfile.listdir(self.path) or [LOCK])
-        ):
-            raise ValueError(
-                f"{self.path} is needed for unfinished work but holds something else: rename it, "
-                "or name another --output_file"
-            )
 
 
 def _counts_file(file: str) -> str:

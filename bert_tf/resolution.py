@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.flags import DeviceOptions
 from bert_tf.presets import preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
@@ -30,7 +29,7 @@ _TRAINING_VALUES = frozenset(
 
 
 class EncoderFlags(NamedTuple):
-    """The flags of all commands that choose an encoder; their options have the same attributes."""
+    """The flags that choose an encoder; the options of a command have the same attributes."""
 
     bert_config_file: str | None = None
     preset: str | None = None
@@ -41,7 +40,7 @@ class EncoderFlags(NamedTuple):
 
 def resolve_model(
     run: Run | None,
-    flags: EncoderFlags | DeviceOptions,
+    flags: EncoderFlags,
     vocabs: Mapping[str, Vocabulary | None] = MappingProxyType({}),
     casings: Mapping[str, bool | None] = MappingProxyType({}),
     init: Checkpoint | None = None,
@@ -59,11 +58,10 @@ def resolve_model(
         init: the initial checkpoint.
         mapping: grows the vocabulary of `init`.
     """
-    bert_config_file, preset = flags.bert_config_file, flags.preset
     replace_vocab = flags.replace_vocab
     given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)
     vocabs, casings = given[0] | {**vocabs}, given[1] | {**casings}
-    if bert_config_file and preset:
+    if flags.bert_config_file and flags.preset:
         raise ValueError("--bert_config_file and --preset exclude each other: give only one")
     # What a start that failed before its first checkpoint left in the output folder does not count.
     resumed = run if run and run.has_checkpoint else None
@@ -82,7 +80,7 @@ def resolve_model(
     lower_case = agreed_casing(casings, vocab, init.path if init else None)
     if mapping and not replace_vocab:
         mapping.check_vocabs(init.spec.vocab if init else None, vocab)
-    config, source = _config(resumed, init, bert_config_file, preset, vocab)
+    config, source = _config(resumed, init, flags, vocab)
     if mapping:
         config = mapping.grow_config(config)
     if vocab and len(vocab) > config.vocab_size:
@@ -93,7 +91,7 @@ def resolve_model(
     if init:
         _check_same_encoder(config, source, init, mapping)
     if resumed:
-        config = _resumed_config(run, config, source, preset)
+        config = _resumed_config(run, config, source, flags.preset)
     return ModelSpec(config, vocab, lower_case)
 
 
@@ -112,22 +110,18 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def _config(
-    resumed: Run | None,
-    init: Checkpoint | None,
-    bert_config_file: str | None,
-    preset: str | None,
-    vocab: Vocabulary | None,
+    resumed: Run | None, init: Checkpoint | None, flags: EncoderFlags, vocab: Vocabulary | None
 ) -> tuple[BertConfig, str]:
     """Returns the configuration and the name of its source."""
-    if bert_config_file:
-        return BertConfig.from_json_file(bert_config_file), bert_config_file
-    if preset:
+    if file := flags.bert_config_file:
+        return BertConfig.from_json_file(file), file
+    if flags.preset:
         if not vocab:
             raise ValueError(
                 "--preset needs the size of the vocabulary: give --vocab_file (the records have "
                 "no manifest that holds it)"
             )
-        return preset_config(preset, len(vocab)), f"--preset={preset}"
+        return preset_config(flags.preset, len(vocab)), f"--preset={flags.preset}"
     if resumed:
         return resumed.config, resumed.file(CONFIG)
     if init:

@@ -23,8 +23,7 @@ from bert_tf.pretraining.records import (
     check_records,
     name_records,
     resolve_objective,
-    stored_casings,
-    stored_vocabularies,
+    stated_by_manifests,
 )
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import EncoderFlags, resolve_model
@@ -124,7 +123,7 @@ def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> Mo
     flags = EncoderFlags(*(getattr(options, name) for name in EncoderFlags._fields))
     if not (flags.preset or flags.bert_config_file):
         flags = flags._replace(preset="tiny")
-    spec = resolve_model(None, flags, stored_vocabularies(named), stored_casings(named))
+    spec = resolve_model(None, flags, *stated_by_manifests(named))
     if spec.vocab is None or spec.lower_case is None:
         raise ValueError(
             "fine-tuning needs vocabulary and casing, which no manifest beside the records states: "

@@ -19,8 +19,7 @@ from bert_tf.pretraining.records import (
     check_records,
     name_records,
     resolve_objective,
-    stored_casings,
-    stored_vocabularies,
+    stated_by_manifests,
 )
 from bert_tf.pretraining.trained_on import (
     check_unchanged,
@@ -83,14 +82,10 @@ def _pretrain(
     session: Session, task: PretrainingTask, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
     options, run, say = session.options, session.run, session.say
-    spec = resolve_model(
-        run,
-        options,
-        stored_vocabularies(named) | {path: x.vocab for path, x in task.readers.items()},
-        stored_casings(named) | {path: x.lower_case for path, x in task.readers.items()},
-        session.init,
-        session.mapping,
-    )
+    vocabs, casings = stated_by_manifests(named)
+    for path, reader in task.readers.items():
+        vocabs[path], casings[path] = reader.vocab, reader.lower_case
+    spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
     held_out_from = _held_out_from(run)

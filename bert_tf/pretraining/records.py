@@ -103,18 +103,13 @@ def _sizes(files: Sequence[str]) -> dict[str, int]:
     return {file: tf.io.gfile.stat(file).length for file in files}
 
 
-def stored_vocabularies(records: Sequence[NamedRecords]) -> dict[str, Vocabulary | None]:
-    """Returns the vocabularies that manifests hold, by the manifest's path."""
-    return {
-        path: stored_vocabulary(path, manifest)
-        for phase in records
-        for path, manifest in phase.manifests.items()
-    }
-
-
-def stored_casings(records: Sequence[NamedRecords]) -> dict[str, bool | None]:
-    """Returns the casings that manifests state, by the manifest's path."""
-    return {k: v for phase in records for k, v in phase.settings("do_lower_case").items()}
+def stated_by_manifests(
+    records: Sequence[NamedRecords],
+) -> tuple[dict[str, Vocabulary | None], dict[str, bool | None]]:
+    """Returns the vocabularies and the casings that manifests state, by the manifest's path."""
+    manifests = [entry for phase in records for entry in phase.manifests.items()]
+    casings = [entry for phase in records for entry in phase.settings("do_lower_case").items()]
+    return {path: stored_vocabulary(path, x) for path, x in manifests}, dict(casings)
 
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:

@@ -16,12 +16,7 @@ from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.folder_lock import locked
 from bert_tf.presets import preset_config
-from bert_tf.pretraining.records import (
-    check_records,
-    name_records,
-    stored_casings,
-    stored_vocabularies,
-)
+from bert_tf.pretraining.records import check_records, name_records, stated_by_manifests
 from bert_tf.resolution import resolve_model
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
@@ -206,7 +201,7 @@ def test_the_manifest_replaces_flags(created, tmp_path, masking):
         train_batch_size=2,
     )
     (records,) = name_records(options)
-    spec = resolve_model(None, options, stored_vocabularies([records]), stored_casings([records]))
+    spec = resolve_model(None, options, *stated_by_manifests([records]))
     assert spec.vocab == load_vocab(str(created / "vocab.txt"))
     assert (spec.lower_case, spec.config.vocab_size) == (False, 40)
     (phase,) = check_records(options, spec, [records], ())

@@ -156,20 +156,12 @@ def decode(data: bytes) -> tuple[str, int]:
 
 def is_utf8(text: bytes) -> bool:
     """Returns whether all bytes of a text are UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return text.decode(errors="ignore").encode() == text
 
 
 def is_unicode(text: str) -> bool:
     """Returns whether a string can be written as UTF-8: whether it has no lone surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.encode(errors="ignore").decode() == text
 
 
 def check_encoding(data: bytes, name: str) -> None:

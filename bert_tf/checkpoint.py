@@ -112,9 +112,7 @@ def _open_run(
     try:
         checkpoint = chosen_checkpoint(path)
     except FileNotFoundError:
-        if best := Run(path).best_of_several():
-            message = f"{path} holds several runs and no model of its own: use the best run, {best}"
-            raise FileNotFoundError(message) from None
+        Run(path).check_single()
         raise
     folder = Run(os.path.dirname(checkpoint))
     spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)

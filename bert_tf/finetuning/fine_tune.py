@@ -144,10 +144,7 @@ def _open_trained(run: Run, init: Checkpoint | None) -> Checkpoint:
     """Opens the weights to evaluate: the best of the run in the output folder, or `init`."""
     if run.best.has_checkpoint:
         return open_checkpoint(run.best.path, any_encoder=True)
-    if several := run.best_of_several():
-        raise ValueError(
-            f"{run.path} holds several runs and no model of its own: use the best run, {several}"
-        )
+    run.check_single()
     if not init or not init.head:
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "

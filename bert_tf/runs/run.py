@@ -175,6 +175,13 @@ class Run:
         best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
         return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
 
+    def check_single(self) -> None:
+        """Raises a FileNotFoundError if the folder holds several runs."""
+        if best := self.best_of_several():
+            raise FileNotFoundError(
+                f"{self.path} holds several runs and no model of its own: use the best run, {best}"
+            )
+
     @cached_property
     def head(self) -> Head | None:
         """What the head predicts; None if there is none."""

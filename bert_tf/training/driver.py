@@ -13,12 +13,7 @@ from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
-from bert_tf.training.strategy import (
-    explain_lost_workers,
-    has_several_workers,
-    is_chief,
-    mean_over_workers,
-)
+from bert_tf.training.strategy import has_several_workers, is_chief, mean_over_workers
 from bert_tf.training.trainer import Batch, Trainer
 from tfrecords.progress import say
 
@@ -207,11 +202,8 @@ class Driver:
             self._evaluate(evaluate, reports)
         return reports.last_evaluation
 
-    @contextlib.contextmanager
-    def _reports(self, num_train_steps: int) -> Iterator[Reports]:
-        arguments = (self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
-        with explain_lost_workers(), Reports(*arguments) as reports:
-            yield reports
+    def _reports(self, num_train_steps: int) -> Reports:
+        return Reports(self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
 
     def _evaluation_is_due(self, phases: Sequence[Phase], reports: Reports) -> bool:
         """Returns whether the weights at the start of training have to be evaluated."""

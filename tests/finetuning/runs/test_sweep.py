@@ -149,7 +149,7 @@ def test_a_folder_of_several_runs_stands_for_no_model(tmp_path, trained):
         with pytest.raises(FileNotFoundError, match=line):
             open_(f"{tmp_path}/runs/")
     options = make_options(tmp_path, do_train=False, do_eval=True)
-    with pytest.raises(ValueError, match=line):
+    with pytest.raises(FileNotFoundError, match=line):
         fine_tune(dataclasses.replace(options, output_dir=f"{tmp_path}/runs"))
 
 

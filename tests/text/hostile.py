@@ -4,72 +4,27 @@ import random
 
 # These characters have kept their properties since Unicode 13, so all libraries agree on them.
 CORNERS = {
-    "ASCII": [(0x20, 0x7E)] * 3,
-    "controls": [(0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD)],
-    "Latin": [(0xA0, 0xAC), (0xAE, 0x24F), (0x1E00, 0x1EFF), (0x2C60, 0x2C7F), (0x130, 0x131)],
-    "combining": [(0x300, 0x36F), (0x1AB0, 0x1AC0), (0x20D0, 0x20F0), (0x302A, 0x302F)],
-    "Greek": [(0x391, 0x3A1), (0x3A3, 0x3C9), (0x1F00, 0x1F15), (0x3A3, 0x3A3), (0x37E, 0x37E)],
-    "Cyrillic, Georgian": [(0x400, 0x52F), (0x10A0, 0x10C5), (0x10D0, 0x10FF), (0x1C90, 0x1CBA)],
-    "right to left": [
-        (0x5D0, 0x5EA),
-        (0x591, 0x5C7),
-        (0x600, 0x605),
-        (0x610, 0x61A),
-        (0x621, 0x65F),
-    ],
-    "India, Thailand": [(0x900, 0x97F), (0xB82, 0xB83), (0xE01, 0xE3A), (0xF3A, 0xF3D)],
-    "spaces": [
-        (0x2000, 0x200F),
-        (0x2028, 0x202F),
-        (0x205F, 0x2064),
-        (0x3000, 0x3003),
-        (0x85, 0x85),
-    ],
-    "punctuation": [(0x2010, 0x2027), (0x2030, 0x205E), (0x2308, 0x230B), (0x2329, 0x232A)],
-    "CJK": [
-        (0x4E00, 0x9FEF),
-        (0x3400, 0x4DB5),
-        (0x3040, 0x30FF),
-        (0xFE30, 0xFE4F),
-        (0xFF01, 0xFF65),
-    ],
-    "CJK extensions": [
-        (0x20000, 0x2A6D6),
-        (0x2A700, 0x2CEA1),
-        (0x2CEB0, 0x2EBE0),
-        (0x30000, 0x3134A),
-    ],
-    "CJK compatible": [(0xF900, 0xFA6D), (0x2F800, 0x2FA1D), (0x2F00, 0x2FD5)],
-    "Hangul": [(0xAC00, 0xD7A3), (0x1100, 0x11FF)],
-    "emoji": [(0x1F300, 0x1F64F), (0x200D, 0x200D), (0xFE0E, 0xFE0F), (0x1F1E6, 0x1F1FF)],
-    "tags": [(0xE0001, 0xE0001), (0xE0020, 0xE007F), (0xE0100, 0xE01EF), (0xFEFF, 0xFEFF)],
-    "other planes": [
-        (0x10400, 0x1044F),
-        (0x1D400, 0x1D454),
-        (0x1D15E, 0x1D182),
-        (0x1E900, 0x1E943),
-    ],
-    "private": [(0xE000, 0xE0FF), (0xF8FF, 0xF8FF), (0xF0000, 0xF00FF), (0x10FFFD, 0x10FFFD)],
-    "unassigned": [
-        (0x378, 0x379),
-        (0x530, 0x530),
-        (0xFDD0, 0xFDEF),
-        (0xFFFD, 0xFFFF),
-        (0x1FFFE, 0x1FFFF),
-    ],
+    "ASCII": "20-7E 20-7E 20-7E",
+    "controls": "0-1F 7F-9F AD-AD",
+    "Latin": "A0-AC AE-24F 1E00-1EFF 2C60-2C7F 130-131",
+    "combining": "300-36F 1AB0-1AC0 20D0-20F0 302A-302F",
+    "Greek": "391-3A1 3A3-3C9 1F00-1F15 3A3-3A3 37E-37E",
+    "Cyrillic, Georgian": "400-52F 10A0-10C5 10D0-10FF 1C90-1CBA",
+    "right to left": "5D0-5EA 591-5C7 600-605 610-61A 621-65F",
+    "India, Thailand": "900-97F B82-B83 E01-E3A F3A-F3D",
+    "spaces": "2000-200F 2028-202F 205F-2064 3000-3003 85-85",
+    "punctuation": "2010-2027 2030-205E 2308-230B 2329-232A",
+    "CJK": "4E00-9FEF 3400-4DB5 3040-30FF FE30-FE4F FF01-FF65",
+    "CJK extensions": "20000-2A6D6 2A700-2CEA1 2CEB0-2EBE0 30000-3134A",
+    "CJK compatible": "F900-FA6D 2F800-2FA1D 2F00-2FD5",
+    "Hangul": "AC00-D7A3 1100-11FF",
+    "emoji": "1F300-1F64F 200D-200D FE0E-FE0F 1F1E6-1F1FF",
+    "tags": "E0001-E0001 E0020-E007F E0100-E01EF FEFF-FEFF",
+    "other planes": "10400-1044F 1D400-1D454 1D15E-1D182 1E900-1E943",
+    "private": "E000-E0FF F8FF-F8FF F0000-F00FF 10FFFD-10FFFD",
+    "unassigned": "378-379 530-530 FDD0-FDEF FFFD-FFFF 1FFFE-1FFFF",
 }
-LITERALS = [
-    "[MASK]",
-    "[UNK]",
-    "##",
-    "##s",
-    "[unused1]",
-    "e\u0301",
-    "ΟΔΟΣ",
-    "ΑΣ.Σ",
-    "I\u0307",
-    "\r\n",
-]
+LITERALS = [*"[MASK] [UNK] ## ##s [unused1] e\u0301 ΟΔΟΣ ΑΣ.Σ I\u0307".split(), "\r\n"]
 
 
 def hostile_lines(count: int, seed: int) -> list[str]:
@@ -79,7 +34,7 @@ def hostile_lines(count: int, seed: int) -> list[str]:
 
 
 def _line(rng: random.Random) -> str:
-    ranges = [part for name in rng.sample(sorted(CORNERS), 3) for part in CORNERS[name]]
+    ranges = " ".join(CORNERS[name] for name in rng.sample(sorted(CORNERS), 3)).split()
     parts = []
     for _ in range(rng.randrange(60)):
         kind = rng.random()
@@ -94,6 +49,6 @@ def _line(rng: random.Random) -> str:
     return "".join(parts)
 
 
-def _character(rng: random.Random, ranges: list[tuple[int, int]]) -> str:
-    first, last = rng.choice(ranges)
-    return chr(rng.randint(first, last))
+def _character(rng: random.Random, ranges: list[str]) -> str:
+    first, last = rng.choice(ranges).split("-")
+    return chr(rng.randint(int(first, 16), int(last, 16)))

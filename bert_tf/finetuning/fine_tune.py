@@ -128,13 +128,13 @@ def _fine_tune(
     return results
 
 
-def check_data_of(options: FineTuningOptions, task: Task | None = None) -> None:
+def check_data_of(options: FineTuningOptions) -> None:
     """Checks that the data of a finished run has not changed."""
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
     options = with_values_of(options, run.resumed_flags)
-    task = task or make_task(options, run.head)
+    task = make_task(options, run.head)
     names = compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
     check_same_data(run, data_checksums(splits))

@@ -209,7 +209,7 @@ def test_several_seeds_make_several_students(teacher, files, tmp_path, monkeypat
     """Oracles: the seeds of the runs; the results of the best one."""
     seeds = []
 
-    def compress(options, task):
+    def compress(options):
         seeds.append(options.random_seed)
         return {"eval_accuracy": options.random_seed % 2 / 2}
 

@@ -57,9 +57,7 @@ def fine_tune_all(options: FineTuningOptions) -> Results:
 
 
 def sweep(
-    options: FineTuningOptions,
-    task: Task | None = None,
-    run: str = "bert_tf.finetuning.fine_tune:fine_tune",
+    options: FineTuningOptions, run: str = "bert_tf.finetuning.fine_tune:fine_tune"
 ) -> Results:
     """Trains with several seeds or settings, each in a folder of its own, and compares the runs.
 
@@ -72,27 +70,26 @@ def sweep(
     with `if __name__ == "__main__"`.
 
     Args:
-        task: replaces the registered task with the name `options.task`; it must be picklable.
         run: the function that makes a run; see `run_apart`.
 
     Returns:
         the results of the best run.
     """
-    options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
+    options = dataclasses.replace(options, task=task_name(options.task))
     settings = list_settings(options)
     _check_folder(options.output_dir)
-    given, task = task, task or make_task(options)
+    task = make_task(options)
     runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
     finished = {folder: _finished_results(flags, task) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
         # All runs have the same files.
-        run_apart("bert_tf.finetuning.fine_tune:check_data_of", runs[folder], given)
+        run_apart("bert_tf.finetuning.fine_tune:check_data_of", runs[folder])
     results: dict[str, Results] = {}
     for number, (folder, flags) in enumerate(runs.items(), start=1):
         note = " is finished." if finished[folder] else ""
         say(f"\nRun {number} of {len(runs)}: {flags.output_dir}{note}")
         try:
-            results[folder] = finished[folder] or run_apart(run, flags, given)
+            results[folder] = finished[folder] or run_apart(run, flags)
         except Diverged as error:
             print(f"WARNING: {flags.output_dir} diverged: {error}")
     if not results:

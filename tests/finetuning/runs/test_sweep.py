@@ -38,7 +38,7 @@ def trained(monkeypatch) -> list[FineTuningOptions]:
     which may also be an error."""
     options_of_runs = []
 
-    def fake(name, options, task):
+    def fake(name, options):
         if name.endswith(":check_data_of"):
             return {}
         accuracy = score(options)

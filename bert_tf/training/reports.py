@@ -134,7 +134,7 @@ class Reports:
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
-        self._eval_metrics.replace({"step": step} | results)
+        self._eval_metrics.rewrite({"step": step} | results)
         _summarize(self._eval_writer, step, results)
         write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         shown = [
@@ -215,7 +215,7 @@ class MetricsLog:
             kept = [values for values in read_metrics(self._path) if values["step"] <= step]
             atomic_write(self._path, "".join(map(_line, kept)))
 
-    def replace(self, values: Mapping[str, float]) -> None:
+    def rewrite(self, values: Mapping[str, float]) -> None:
         """Writes a line in its place, instead of an earlier one of the same step."""
         lines = {line["step"]: line for line in read_metrics(self._path)} | {values["step"]: values}
         atomic_write(self._path, "".join(_line(lines[step]) for step in sorted(lines)))

@@ -18,7 +18,7 @@ class Weight(NamedTuple):
         shape: the names of its axes; see `sizes`.
         google, huggingface, kerashub, model_garden: its name in each format; None if it has none.
             * stands for query, key and value, which other programs keep apart. MobileBERT's and
-            most of ALBERT's begin differently; see `formats.huggingface_table` and
+            most of ALBERT's begin differently; see `formats.huggingface_config` and
             `formats.albert`.
     """
 

@@ -13,10 +13,10 @@ To use the result:
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.inference.inference_options import FineTunedOptions
-from export.export_options import UNKNOWN_LICENSE, ExportOptions
+from export.export_options import ExportOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_help import command_line
@@ -60,17 +60,7 @@ class Options(ExportOptions, FineTunedOptions):
 
 def run(options: Options) -> None:
     """Exports the best weights of a fine-tuning run."""
-    example_call = export_classifier(
-        options.checkpoint,
-        options.output_dir,
-        max_seq_length=options.max_seq_length,
-        pairs=options.pairs,
-        null_score_diff_threshold=options.null_score_diff_threshold,
-        precision=options.precision,
-        license=options.license,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.do_lower_case,
-    )
+    example_call = _export(options)
     check = command_line("export.check", saved_model_dir=options.output_dir)
     print(f"Wrote the model of {options.checkpoint} to {options.output_dir}.")
     say(
@@ -82,17 +72,7 @@ def run(options: Options) -> None:
 
 
 def export_classifier(
-    run_folder: str,
-    output_dir: str,
-    task: "Task | None" = None,
-    *,
-    max_seq_length: int | None = None,
-    pairs: bool = False,
-    null_score_diff_threshold: float | None = None,
-    precision: str = "float32",
-    license: str = UNKNOWN_LICENSE,
-    vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
+    run_folder: str, output_dir: str, task: "Task | None" = None, **flags: Any
 ) -> str:
     """Writes the best weights of a fine-tuning run, or another fine-tuned model, as a SavedModel.
 
@@ -100,16 +80,7 @@ def export_classifier(
         run_folder: the output folder of run_finetuning, or a fine-tuned model of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
-        max_seq_length: longer texts are truncated, and contexts and tagged texts are read in
-            windows. Default: that of the run, or of the task.
-        pairs: whether a model of another program classifies pairs of texts.
-        null_score_diff_threshold: for models of SQuAD 2.0: a question gets no answer if "no answer"
-            scores higher than the best answer by more than this. Default: that of the run; a model
-            of another program answers every question.
-        precision: the type of the stored weights: "float32", "bfloat16", "float16", or "int8" for
-            matrices in 8 bits. Outputs are float32.
-        license: the license of the weights, for the model card.
-        vocab_file, do_lower_case: the vocabulary and casing of a model that does not state them.
+        flags: other flags of the command, such as `max_seq_length`, `precision` or `license`.
 
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
@@ -118,6 +89,10 @@ def export_classifier(
         ValueError: `run_folder` holds no fine-tuned model, or `output_dir` is not empty.
         OSError: a file cannot be read or written.
     """
+    return _export(Options(checkpoint=run_folder, output_dir=output_dir, **flags), task)
+
+
+def _export(options: Options, task: "Task | None" = None) -> str:
     import keras
 
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
@@ -128,15 +103,20 @@ def export_classifier(
     from export.saved_models import add_vocab, check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
 
-    check_output(output_dir)
+    check_output(options.output_dir)
     checkpoint, task, length = open_fine_tuned(
-        run_folder, task, max_seq_length, pairs, null_score_diff_threshold, vocab_file
+        options.checkpoint,
+        task,
+        options.max_seq_length,
+        options.pairs,
+        options.null_score_diff_threshold,
+        options.vocab_file,
     )
     config = checkpoint.spec.config
-    vocab, lower_case = resolve_vocab(checkpoint, vocab_file, do_lower_case)
-    int8, before = precision == "int8", keras.config.dtype_policy()
+    vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
+    int8, before = options.precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
-    keras.config.set_dtype_policy("float32" if int8 else precision)
+    keras.config.set_dtype_policy("float32" if int8 else options.precision)
     model = load_task_model(task, checkpoint, allow_non_finite=True)
     keras.config.set_dtype_policy(before)
     served = Int8Model(model) if int8 else model
@@ -145,21 +125,21 @@ def export_classifier(
         module.stored = served.stored
     add_vocab(module, vocab, lower_case)
     card = model_card(
-        output_dir,
+        options.output_dir,
         f"{task.name}, a fine-tuned BERT",
         "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
         f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
-        f"signature `serving_default`.{_STORED.get(precision, '')}",
+        f"signature `serving_default`.{_STORED.get(options.precision, '')}",
         _EXAMPLE.format(call=task.example_call()),
-        license=license,
+        license=options.license,
         vocab=vocab,
         lower_case=lower_case,
         config=config,
         run=checkpoint.run,
-        converted_from=f"{run_folder} ({checkpoint.format})" if checkpoint.format else None,
+        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
-    save_folder(module, output_dir, {"serving_default": module.serving}, files)
+    save_folder(module, options.output_dir, {"serving_default": module.serving}, files)
     return task.example_call()
 
 

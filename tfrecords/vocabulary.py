@@ -20,6 +20,8 @@ from tfrecords.writer import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
+# A longer word is [UNK], as in the original.
+MAX_CHARACTERS_PER_WORD = 200
 # The share of tokens below which letters are a by-product. Lower-casing makes 0% of the tokens of
 # bert-base-uncased unreachable and 0.01% of bert-base-chinese's (<S> and <T>), but 31% of
 # bert-base-cased's and 33% of bert-base-multilingual-cased's.

@@ -10,7 +10,13 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from bert_tf.text.added_tokens import AddedTokens, Pieces
-from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary, continues_word
+from tfrecords.vocabulary import (
+    MAX_CHARACTERS_PER_WORD,
+    SPECIAL_TOKENS,
+    AddedToken,
+    Vocabulary,
+    continues_word,
+)
 
 # The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
 # line feed and carriage return, which are whitespace. Cc is spelled out in ranges because RE2
@@ -22,7 +28,6 @@ _CHINESE = (
     r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}"
     r"\x{2B740}-\x{2B81F}\x{2B820}-\x{2CEAF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]"
 )
-_MAX_CHARACTERS_PER_WORD = 200
 _ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r")
 _ASCII_SPACES = bytes.maketrans(b"\t\n\r", b"   ")
 _ASCII_LOWER = _ASCII_SPACES.lower()
@@ -285,7 +290,7 @@ def _build_wordpiece(lines: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
         [*tokens, "\x01"],
         token_out_type=tf.int32,
         # The longest word that is not [UNK], if every character has four bytes.
-        max_bytes_per_word=4 * _MAX_CHARACTERS_PER_WORD,
+        max_bytes_per_word=4 * MAX_CHARACTERS_PER_WORD,
     )
 
 
@@ -299,18 +304,18 @@ def _is_matchable(token: str) -> bool:
 def _too_long(text, line_splits, starts, limits) -> tf.Tensor:
     """Returns the indices of words with too many characters, given their byte offsets."""
     # A word with few bytes has few characters, so hardly any words need counting.
-    long = tf.where(limits - starts > _MAX_CHARACTERS_PER_WORD)[:, 0]
+    long = tf.where(limits - starts > MAX_CHARACTERS_PER_WORD)[:, 0]
     lines = tf.searchsorted(line_splits, long, side="right") - 1
     starts, limits = tf.gather(starts, long), tf.gather(limits, long)
     words = tf.strings.substr(tf.gather(text, lines), starts, limits - starts)
     characters = tf.strings.length(words, unit="UTF8_CHAR")
-    return tf.boolean_mask(long, characters > _MAX_CHARACTERS_PER_WORD)
+    return tf.boolean_mask(long, characters > MAX_CHARACTERS_PER_WORD)
 
 
 def _lines_with_long_words(lines: Sequence[bytes]) -> np.ndarray:
     """Returns the indices of normalized lines that may have a word with too many characters."""
     ends = np.flatnonzero(_ENDS_WORD[np.frombuffer(b"\n".join([*lines, b""]), np.uint8)])
-    long = ends[np.flatnonzero(np.diff(ends, prepend=-1) > _MAX_CHARACTERS_PER_WORD + 1)]
+    long = ends[np.flatnonzero(np.diff(ends, prepend=-1) > MAX_CHARACTERS_PER_WORD + 1)]
     line_ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1) - 1
     return np.unique(np.searchsorted(line_ends, long))
 

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD, Vocabulary
 
-_MAX_CHARACTERS_PER_WORD = 200
 _MAX_JOINED_TOKENS = 8
 # The largest number of places for new tokens, at about 200 bytes each; the rarest words get none.
 MAX_PLACES = 3_000_000
@@ -128,7 +127,7 @@ def _split_words(
     """Yields the words that are several tokens or [UNK] with their ids, most frequent first."""
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     ordered = sorted(words.items(), key=lambda item: (-item[1], item[0]))
-    ordered = [item for item in ordered if len(item[0]) <= _MAX_CHARACTERS_PER_WORD]
+    ordered = [item for item in ordered if len(item[0]) <= MAX_CHARACTERS_PER_WORD]
     for start in range(0, len(ordered), _WORDS_AT_ONCE):
         part = ordered[start : start + _WORDS_AT_ONCE]
         rows = tokenizer.tokenize_flat(tf.constant([word for word, _ in part])).to_list()

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD
+
 # The most frequent characters, up to this share of the text, get a token. Words with any other
 # character are [UNK]. Otherwise, rare foreign names in Wikipedia would take thousands of tokens.
 _CHARACTER_COVERAGE = 0.9999
-_MAX_CHARACTERS_PER_WORD = 200
 # The trainer reads text, not counts, so more words than this would take hours.
 MAX_OCCURRENCES = 100_000_000
 
@@ -35,7 +36,7 @@ def learn_vocabulary(
         {
             word: times
             for word, times in words.items()
-            if len(word) <= _MAX_CHARACTERS_PER_WORD and alphabet.issuperset(word)
+            if len(word) <= MAX_CHARACTERS_PER_WORD and alphabet.issuperset(word)
         }
     )
     inner = sorted({character for word in words for character in word[1:]})

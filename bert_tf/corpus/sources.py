@@ -131,15 +131,15 @@ class _BlockCutter:
         """Adds data and yields the blocks that are complete."""
         self._append(data)
         if self._size >= self._cut_size:
-            yield from self._cut()
+            yield from self._full_blocks()
 
     def finish(self) -> Iterator[Block]:
         """Yields everything that is left."""
-        yield from self._cut()
+        yield from self._full_blocks()
         if self._size:
             yield Block(self.kind, self._parts[0], tuple(self._files))
 
-    def _cut(self) -> Iterator[Block]:
+    def _full_blocks(self) -> Iterator[Block]:
         data, start = b"".join(self._parts), 0
         while len(data) - start >= self._min_cut_size:
             end = self._find_end(data, start + self._block_bytes)

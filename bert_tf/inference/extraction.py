@@ -82,7 +82,7 @@ def _extract(
     ):
         for lines in in_chunks(read(), CHUNK_LINES):
             encoded = encode_lines(lines, tokenizer, max_seq_length)
-            for part in _parts(encoded, _CHUNK_BYTES // extractor.token_bytes):
+            for part in _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes):
                 for vectors in extractor.extract(part):
                     if count_non_finite(vectors.values, dtype):
                         raise ValueError(
@@ -101,7 +101,7 @@ def _extract(
     return counts
 
 
-def _parts(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:
+def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:
     """Yields lines in parts of up to `num_tokens` tokens, or with a single longer line."""
     part, size = [], 0
     for line in lines:

@@ -89,14 +89,14 @@ class FeatureTagger(BertModel):
 
     def call(self, inputs, training=None):
         seeds = self.encoder.dropout_seeds(inputs, training)
-        x = self._features(inputs)
+        x = self._lstm_inputs(inputs)
         mask = ops.cast(inputs["input_mask"], "bool")
         for lstm in self.lstms:
             # Not the output itself: Keras attached the mask, which the head would complain about.
             x = ops.where(mask[:, :, None], lstm(x, mask=mask), 0.0)
         return self.head(x, seeds=seeds, training=training)
 
-    def _features(self, inputs):
+    def _lstm_inputs(self, inputs):
         """Returns what the LSTMs read, float32 [B, S, width]."""
         if self.features == "embeddings":
             x = self.encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])

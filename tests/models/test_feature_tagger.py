@@ -46,7 +46,7 @@ def test_the_lstms_read_outputs_of_the_encoder(features):
         model.scale.assign(2.0)
     embedded = model.encoder.embeddings(IDS, IDS * 0).numpy()
     outputs = [x.numpy() for x in model.encoder(INPUTS)["encoder_outputs"]]
-    read = model._features(INPUTS).numpy()
+    read = model._lstm_inputs(INPUTS).numpy()
     np.testing.assert_allclose(read, _expected([embedded, *outputs], model), rtol=1e-5, atol=1e-5)
 
 

@@ -66,7 +66,7 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
 
 def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
     """Returns the lines of each sentence, in documents, and notes; marks begin new documents."""
-    rows, width = _cut([*_rows(path)])
+    rows, width = _without_empty_ends([*_rows(path)])
     words = [cells for _, cells in rows if _is_word(cells)]
     header = words[0] if is_header(words) else None
     numbered = len(words) > 2 and all(NUMBERED.fullmatch(x[0]) for x in words[bool(header) :])
@@ -98,7 +98,7 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
     return documents, notes
 
 
-def _cut(rows: list[_Row]) -> tuple[list[_Row], int]:
+def _without_empty_ends(rows: list[_Row]) -> tuple[list[_Row], int]:
     """Returns the rows without empty cells at their ends, and the number of columns.
 
     Of OntoNotes, only the columns that all rows have are kept.

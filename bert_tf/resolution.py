@@ -280,7 +280,9 @@ def resolve_vocab(
     Prints a warning if they do not match, and a note if the casing is a guess.
     """
     if checkpoint:
-        flags = EncoderFlags(None, None, vocab_file, do_lower_case, replace_vocab)
+        flags = EncoderFlags(
+            vocab_file=vocab_file, do_lower_case=do_lower_case, replace_vocab=replace_vocab
+        )
         spec = resolve_model(None, flags, init=checkpoint)
         vocab, lower_case, path = spec.vocab, spec.lower_case, vocab_file or checkpoint.vocab_file
         if not vocab:

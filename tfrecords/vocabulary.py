@@ -155,11 +155,25 @@ class Vocabulary:
         except (AttributeError, TypeError) as error:
             raise ValueError(f"the added tokens are damaged ({error})") from None
 
-    pad_id = property(lambda self: self.ids[PAD])
-    unk_id = property(lambda self: self.ids[UNK])
-    cls_id = property(lambda self: self.ids[CLS])
-    sep_id = property(lambda self: self.ids[SEP])
-    mask_id = property(lambda self: self.ids[MASK])
+    @property
+    def pad_id(self) -> int:
+        return self.ids[PAD]
+
+    @property
+    def unk_id(self) -> int:
+        return self.ids[UNK]
+
+    @property
+    def cls_id(self) -> int:
+        return self.ids[CLS]
+
+    @property
+    def sep_id(self) -> int:
+        return self.ids[SEP]
+
+    @property
+    def mask_id(self) -> int:
+        return self.ids[MASK]
 
 
 def load_vocab(path: str) -> Vocabulary:

@@ -70,7 +70,7 @@ class Recipe:
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
         replaces: whether training mixes layers of teacher and student; see `theseus`.
-        removes_heads: whether the student starts without some of its heads; see `heads`.
+        removes_heads: whether the student starts without some of its heads; see `pruning`.
         zeroes_weights: whether training sets weights to zero; see `pruning`.
         quantization: how the weights are quantized, if they are.
         bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.

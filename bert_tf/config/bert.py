@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
+from types import UnionType
 from typing import Any, ClassVar, Self
 
 import tensorflow as tf
@@ -63,7 +64,9 @@ def check_fields(values: Any) -> None:
         value = getattr(values, field.name)
         if value is None and field.default is None:
             continue
-        kind = getattr(field.type, "__args__", (field.type,))[0]
+        kind = field.type
+        if isinstance(kind, UnionType):  # "int | None"
+            kind = kind.__args__[0]
         if kind is int and not (type(value) is int and value > 0):
             raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
         if kind is float and not (type(value) in (int, float) and math.isfinite(value)):

@@ -170,12 +170,12 @@ def _resolve_masking(options: DataOptions) -> str:
 def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
     """Raises a ValueError for a flag that would have no effect."""
     local, splits = options.runner == "local", options.split_sentences or options.unwrap
-    plain, json = not all(map(is_json, input_files)), any(map(is_json, input_files))
+    is_json_file = [is_json(file) for file in input_files]
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
         ("language", splits, "without --split_sentences or --unwrap"),
-        ("document_separator", plain, "without a plain text file as input"),
-        ("json_field", json, "without a JSON file (.jsonl, .json) as input"),
+        ("document_separator", not all(is_json_file), "without a plain text file as input"),
+        ("json_field", any(is_json_file), "without a JSON file (.jsonl, .json) as input"),
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),

@@ -3,7 +3,7 @@
 The folder lies beside the output. Any process, on any machine that can access it, can do any step
 of the work, and a job that was killed resumes where it stopped:
 
-    job.json                 settings and inputs; see `previous_output.describe_job`
+    job.json                 settings and inputs; see `creation`
     chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
     parts/S-P.tfrecord, .json    part P of shard S; its size and counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts

@@ -155,8 +155,13 @@ def load_task_model(
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
     unread = ("pooler",) if head and not head.reads_pooler else ()
-    arguments = checkpoint.path, checkpoint.tensors, model.weights, None, unread
-    load_weights(*arguments, allow_non_finite)
+    load_weights(
+        checkpoint.path,
+        checkpoint.tensors,
+        model.weights,
+        optional_parts=unread,
+        allow_non_finite=allow_non_finite,
+    )
     return model
 
 

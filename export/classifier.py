@@ -99,7 +99,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     from bert_tf.resolution import resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from export.card import CARD, model_card
-    from export.lite_model import Int8Model
+    from export.int8_weights import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS, POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
-from export.lite_model import Int8Weights
+from export.int8_weights import Int8Weights
 from export.saved_models import add_vocab
 from tfrecords.vocabulary import Vocabulary
 

@@ -41,42 +41,6 @@ from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 
-def num_parameters(checkpoint: Checkpoint) -> int:
-    """Returns the number of parameters, without a pooler that the head does not read."""
-    return sum(int(np.prod(tensor.shape)) for _, tensor in _weights(checkpoint))
-
-
-def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
-    """Returns what `compression.json` says about the zeros of a student.
-
-    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes.
-    """
-    values = {path: tensor.read() for path, tensor in _weights(student)}
-    pruned = [values[path] for path in values if PRUNED.fullmatch(path)]
-    kept = sum(map(np.count_nonzero, pruned))
-    return {
-        "sparsity": float(1 - kept / sum(value.size for value in pruned)),
-        "student_nonzero": int(sum(map(np.count_nonzero, values.values()))),
-        "teacher_gzip_bytes": _gzip_bytes(teacher),
-        "student_bytes": _gzip_bytes(student),
-    }
-
-
-def _gzip_bytes(checkpoint: Checkpoint) -> int:
-    """Returns the size in bytes of all parameters as float32 under gzip."""
-    compressor = zlib.compressobj(wbits=31)
-    parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in _weights(checkpoint))
-    return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
-
-
-def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
-    # Some programs leave out a pooler that is not read.
-    unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
-    for path in sorted(checkpoint.tensors):
-        if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
-            yield path, checkpoint.tensors[path]
-
-
 def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:
     """Trains a student of a fine-tuned model; resumes the run in output_dir.
 
@@ -254,3 +218,39 @@ def _evaluate(options: CompressionOptions, task: Task, teacher: Checkpoint) -> d
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options), run)
     return load_evaluator(session, Training(task), teacher, splits).evaluate(dev)
+
+
+def num_parameters(checkpoint: Checkpoint) -> int:
+    """Returns the number of parameters, without a pooler that the head does not read."""
+    return sum(int(np.prod(tensor.shape)) for _, tensor in _weights(checkpoint))
+
+
+def sparse_sizes(teacher: Checkpoint, student: Checkpoint) -> dict[str, Any]:
+    """Returns what `compression.json` says about the zeros of a student.
+
+    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes.
+    """
+    values = {path: tensor.read() for path, tensor in _weights(student)}
+    pruned = [values[path] for path in values if PRUNED.fullmatch(path)]
+    kept = sum(map(np.count_nonzero, pruned))
+    return {
+        "sparsity": float(1 - kept / sum(value.size for value in pruned)),
+        "student_nonzero": int(sum(map(np.count_nonzero, values.values()))),
+        "teacher_gzip_bytes": _gzip_bytes(teacher),
+        "student_bytes": _gzip_bytes(student),
+    }
+
+
+def _gzip_bytes(checkpoint: Checkpoint) -> int:
+    """Returns the size in bytes of all parameters as float32 under gzip."""
+    compressor = zlib.compressobj(wbits=31)
+    parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in _weights(checkpoint))
+    return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
+
+
+def _weights(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
+    # Some programs leave out a pooler that is not read.
+    unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
+    for path in sorted(checkpoint.tensors):
+        if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
+            yield path, checkpoint.tensors[path]

@@ -1,4 +1,4 @@
-"""Students of pre-training, and the masked language model that finds words."""
+"""General distillation: a student of a pre-trained model, on pre-training records."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""SavedModels of texts: strings in, predictions out; also for multiple choice."""
+"""Modules to export: strings -> predictions for texts, pairs of texts, and choices."""
 
 from collections.abc import Callable, Mapping
 

@@ -23,7 +23,7 @@ from bert_tf.inference.lite import runner
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
-from export import check, encoder, lite_model
+from export import check, encoder, int8_weights
 from export.encoder_module import EncoderModule
 from tfrecords.vocabulary import Vocabulary
 
@@ -337,7 +337,7 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
     matrix = np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32)
     matrix[:, 2] = 0
     for axis in (0, 1):
-        values, scale = lite_model.quantize(matrix, axis)
+        values, scale = int8_weights.quantize(matrix, axis)
         assert values.dtype == np.int8 and np.abs(values).max() == 127
         assert scale.shape == ((8, 1) if axis == 0 else (1, 5))
         assert np.all(np.abs(values * scale - matrix) <= scale * 0.5001)
@@ -348,7 +348,7 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
     for weight, exact in zip(rounded.weights, model.weights, strict=True):
         value = exact.numpy()
         if value.ndim == 2:
-            value, scale = lite_model.quantize(value, int("embeddings" not in weight.path))
+            value, scale = int8_weights.quantize(value, int("embeddings" not in weight.path))
             value = value * scale
         weight.assign(value)
     outputs, expected = hub.load(output)(inputs), rounded.encoder(inputs)

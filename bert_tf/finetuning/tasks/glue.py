@@ -1,4 +1,4 @@
-"""Reads the official files of the GLUE tasks: TSV without quoting."""
+"""The tasks of GLUE, and readers of their official files, TSV without quoting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.compression.candidates import Glove, MaskedLM
-from bert_tf.compression.outputs import computed_once
+from bert_tf.compression.precomputed import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from tfrecords.progress import progress_bar
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.outputs import fingerprint
+from bert_tf.compression.precomputed import fingerprint
 from bert_tf.corpus.content import estimate_content_bytes, read_content
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab

@@ -9,7 +9,7 @@ from bert_tf.compression.compress import num_parameters
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
-from bert_tf.compression.outputs import check_same_teacher
+from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
 from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec

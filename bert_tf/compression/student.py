@@ -12,13 +12,8 @@ import tensorflow as tf
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.outputs import (
-    ATTENTION,
-    HIDDEN,
-    check_same_teacher,
-    computed_once,
-    fingerprint,
-)
+from bert_tf.compression.outputs import ATTENTION, HIDDEN
+from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
 from bert_tf.compression.pruning import PruningAdamW
 from bert_tf.compression.recipes import Recipe
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec

@@ -11,7 +11,7 @@ from bert_tf.compress import Options, run
 from bert_tf.compression import student
 from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.general import GeneralStudent
-from bert_tf.compression.outputs import (
+from bert_tf.compression.precomputed import (
     check_same_teacher,
     computed_once,
     config_text,

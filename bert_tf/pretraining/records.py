@@ -173,8 +173,14 @@ def _check_phase(
     named: NamedRecords,
     held_out_from: Sequence[str],
 ) -> PhaseRecords:
-    if not options.replace_vocab:
-        _check_vocabulary(spec, named)
+    for path, checksum in named.settings("vocab_file").items():
+        known = spec.vocab and checksum and not options.replace_vocab
+        if known and checksum != spec.vocab.sha256:
+            raise ValueError(
+                f"{path} says that the records were not created with the model's vocabulary of "
+                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "
+                "or use yours anyway with --vocab_file and --replace_vocab"
+            )
     # Phases that share records see them in a different order and with different masks.
     seed = (options.random_seed + named.first_step) % 2**32
     records = RecordSet(
@@ -207,17 +213,6 @@ def _check_phase(
         ),
         train_batch_size=named.phase.train_batch_size,
     )
-
-
-def _check_vocabulary(spec: ModelSpec, named: NamedRecords) -> None:
-    """Raises a ValueError if a manifest holds the checksum of a different vocabulary."""
-    for path, checksum in named.settings("vocab_file").items():
-        if spec.vocab and checksum not in (None, spec.vocab.sha256):
-            raise ValueError(
-                f"{path} says that the records were not created with the model's vocabulary of "
-                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "
-                "or use yours anyway with --vocab_file and --replace_vocab"
-            )
 
 
 def _length(named: NamedRecords, name: str) -> int:

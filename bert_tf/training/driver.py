@@ -265,7 +265,11 @@ class Driver:
         while step < phase.until_step and not self._is_out_of_patience():
             pause = plan.pause(step, phase.until_step)
             planned = min(steps, plan.iterations_per_loop, pause - step)
-            seconds = _take_steps(trainer, batches, planned, phase)
+            started = time.perf_counter()
+            if bad_step := trainer.train(batches[0], planned):
+                records = phase.describe_batch(bad_step) if phase.describe_batch else ""
+                raise NonFiniteLoss(bad_step, records)
+            seconds = time.perf_counter() - started
             steps, step = self.step - step, self.step
             reports.steps_done(step, steps, seconds, trainer.training_means())
             at_end = step == phase.until_step
@@ -283,15 +287,3 @@ class Driver:
                 self._evaluate(phase.evaluate, reports, stop)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
             steps = max(1, round(_REPORT_SECONDS * steps / seconds))
-
-
-def _take_steps(
-    trainer: Trainer, batches: list[Iterator[Batch]], steps: int, phase: Phase
-) -> float:
-    """Takes steps, or fewer at a signal, and returns the seconds they took."""
-    started = time.perf_counter()
-    bad_step = trainer.train(batches[0], steps)
-    if bad_step:
-        records = phase.describe_batch(bad_step) if phase.describe_batch else ""
-        raise NonFiniteLoss(bad_step, records)
-    return time.perf_counter() - started

@@ -198,7 +198,9 @@ class Trainer:
         counts = self.objective.counts(batch)
         batch = batch | {"step": tf.identity(self.step)}
         global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
-        gradients, sums = self._gradients(batch, global_counts, self._dropout_seed(replica))
+        seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
+        seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
+        gradients, sums = self._gradients(batch, global_counts, seed)
         gradients = replica.all_reduce("SUM", gradients)
         finite = None
         if self.loss_scale:
@@ -237,11 +239,6 @@ class Trainer:
 
     def _reduced(self, function, batch):
         return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
-
-    def _dropout_seed(self, replica):
-        """Returns int32 [2], a function of the seed, the step and the replica."""
-        seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
-        return tf.random.fold_in(seed, replica.replica_id_in_sync_group)
 
     def _gradients(self, batch, global_counts, seed):
         """Adds up the gradients and sums of the parts of a batch."""

@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Callable, Collection
-from typing import Any
 
 import tensorflow as tf
 
@@ -53,27 +52,26 @@ def open_checkpoint(
     with named_errors(f"cannot read {path}: download it first"):
         tf.io.gfile.exists(path)
     path = path.rstrip("/") or path
-    if is_archive(path):
-        return _open_archive(
-            path,
-            config,
-            replace_vocab=replace_vocab,
-            ignored=ignored,
-            any_encoder=any_encoder,
-            vocab_file=vocab_file,
-        )
-    module = next((module for module in FORMATS if module.recognizes(path)), None)
-    if module:
-        checkpoint = module.open_(path, config, ignored)
-    else:
-        checkpoint = _open_run(path, config, replace_vocab, ignored, any_encoder)
-    if checkpoint.vocab_problem and not vocab_file:
-        raise ValueError(checkpoint.vocab_problem)
+    folder = extract(path) if is_archive(path) else path
+    try:
+        module = next((module for module in FORMATS if module.recognizes(folder)), None)
+        if module:
+            checkpoint = module.open_(folder, config, ignored)
+        else:
+            checkpoint = _open_run(folder, config, replace_vocab, ignored, any_encoder)
+        if checkpoint.vocab_problem and not vocab_file:
+            raise ValueError(checkpoint.vocab_problem)
+    except (ValueError, OSError) as error:
+        if folder == path:
+            raise
+        # The folder no longer exists when the message is read.
+        kind = ValueError if isinstance(error, ValueError) else OSError
+        raise kind(str(error).replace(folder, path)) from error
     spec = checkpoint.spec
-    if spec.lower_case is not None or checkpoint.sentencepiece_file:
-        return checkpoint
-    spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
-    return dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
+    if spec.lower_case is None and not checkpoint.sentencepiece_file:
+        spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
+        checkpoint = dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
+    return checkpoint if folder == path else dataclasses.replace(checkpoint, path=path)
 
 
 def local_path(path: str) -> str:
@@ -90,16 +88,6 @@ def local_path(path: str) -> str:
             f"{path} names nothing to download: add a name; docs/checkpoints.md has examples"
         )
     return DOWNLOADS[prefix](name)
-
-
-def _open_archive(path: str, config: BertConfig | None, **options: Any) -> Checkpoint:
-    folder = extract(path)
-    try:
-        return dataclasses.replace(open_checkpoint(folder, config, **options), path=path)
-    except (ValueError, OSError) as error:
-        # The folder no longer exists when the message is read.
-        kind = ValueError if isinstance(error, ValueError) else OSError
-        raise kind(str(error).replace(folder, path)) from error
 
 
 def _open_run(
@@ -124,29 +112,24 @@ def _open_run(
     saved = saved_tensors(checkpoint)
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
     others = {path: tensor for path, tensor in saved.items() if path not in found}
-    bias = found.get("task_model/head/dense_bias")
-    classes = bias.shape[0] if bias and bias.shape else 0
-    tensors, unused = found, ()
-    if spec.config.has_layers:
-        rows = own_rows(spec.config)
-        tensors, unused = import_tensors(checkpoint, rows, spec.config, found, ignored, classes)
-    has_head = any(path.startswith("task_model/") for path in found)
-    if others and (has_head or _is_pretraining(folder)):
-        unused, others = (*unused, *sorted(others)), {}
     opened = Checkpoint(
         path=checkpoint,
         format="",
         spec=spec,
-        tensors=tensors | others,
-        unused=unused,
+        tensors=found,
         head=folder.head,
         config_file=folder.file(CONFIG),
+        vocab_file=folder.file(VOCAB),
         run=folder.whole,
     )
-    return opened if replace_vocab else with_vocab(opened, folder.file(VOCAB), lambda: folder.vocab)
-
-
-def _is_pretraining(folder: Run) -> bool:
+    if spec.config.has_layers:
+        opened = import_tensors(opened, own_rows(spec.config), ignored)
+    has_head = any(path.startswith("task_model/") for path in found)
     # Models without a head of ours may have names of their own, but not those of pre-training.
-    flags = folder.flags
-    return bool(flags) and "task" not in flags
+    if not others or has_head or (folder.flags and "task" not in folder.flags):
+        opened = dataclasses.replace(opened, unused=(*opened.unused, *sorted(others)))
+    else:
+        opened = dataclasses.replace(opened, tensors={**opened.tensors, **others})
+    if replace_vocab:
+        return dataclasses.replace(opened, vocab_file=None)
+    return with_vocab(opened, lambda: folder.vocab)

@@ -53,17 +53,11 @@ class Checkpoint:
         return None if self.casing_is_guess else self.spec.lower_case
 
 
-def with_vocab(
-    checkpoint: Checkpoint, file: str | None, read: Callable[[], Vocabulary | None]
-) -> Checkpoint:
-    """Returns a checkpoint with the vocabulary that came with it.
+def with_vocab(checkpoint: Checkpoint, read: Callable[[], Vocabulary | None]) -> Checkpoint:
+    """Returns a checkpoint with the vocabulary that `read` reads from its `vocab_file`.
 
-    A vocabulary that cannot be used is not an error yet, because a flag may replace it; see
-    `Checkpoint.vocab_problem`.
-
-    Args:
-        file: the vocabulary's file, for messages.
-        read: reads it; returns None if there is none.
+    `read` returns None if there is none. A vocabulary that cannot be used is not an error yet,
+    because a flag may replace it; see `Checkpoint.vocab_problem`.
     """
     vocab, problem, spec = None, None, checkpoint.spec
     try:
@@ -72,14 +66,14 @@ def with_vocab(
         problem = str(error)
     if vocab and len(vocab) > spec.config.vocab_size:
         problem = (
-            f"{file} has {len(vocab)} tokens, more than the vocab_size {spec.config.vocab_size} of "
-            "the configuration: use files that belong together"
+            f"{checkpoint.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
+            f"{spec.config.vocab_size} of the configuration: use files that belong together"
         )
         vocab = None
     return dataclasses.replace(
         checkpoint,
         spec=dataclasses.replace(spec, vocab=vocab),
-        vocab_file=file if vocab else None,
+        vocab_file=checkpoint.vocab_file if vocab else None,
         vocab_problem=problem,
         sentencepiece_file=None if vocab else checkpoint.sentencepiece_file,
     )

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from bert_tf.config import BertConfig, MobileBertConfig
 
 PARTS = ("encoder", "projection", "pooler", "masked_lm", "next_sentence", "head")
+HEAD_BIAS = "task_model/head/dense_bias"
+# The matrices that one of our weights holds side by side, by the start of its path's last part.
+SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
 
 
 class Weight(NamedTuple):
@@ -18,8 +21,7 @@ class Weight(NamedTuple):
         shape: the names of its axes; see `sizes`.
         google, huggingface, kerashub, model_garden: its name in each format; None if it has none.
             * stands for query, key and value, which other programs keep apart. MobileBERT's and
-            most of ALBERT's begin differently; see `formats.huggingface_config` and
-            `formats.albert`.
+            most of ALBERT's begin differently; see `formats.architectures`.
     """
 
     path: str
@@ -130,7 +132,7 @@ _HEADS = (
            None, "next_sentence/logits/bias"),
     Weight("task_model/head/dense_kernel", ("hidden", "classes"),
            "output_weights", "classifier.weight", "task/layers/dense/vars/0", None),
-    Weight("task_model/head/dense_bias", ("classes",),
+    Weight(HEAD_BIAS, ("classes",),
            "output_bias", "classifier.bias", "task/layers/dense/vars/1", None),
 )  # fmt: skip
 
@@ -207,7 +209,7 @@ def part_of(path: str) -> str:
 
 def num_matrices(path: str) -> int:
     """Returns how many matrices a weight holds side by side: those of query, key and value."""
-    return {"qkv_kernel": 3, "qk_kernel": 2}.get(path.rpartition("/")[2], 1)
+    return len(SIDE_BY_SIDE.get(path.rpartition("/")[2].removesuffix("_kernel"), [path]))
 
 
 def num_layers(config: BertConfig) -> int:

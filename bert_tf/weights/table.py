@@ -9,17 +9,22 @@ import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import matches
-from bert_tf.weights.names import PARTS, Weight, num_layers, part_of, sizes, weights
+from bert_tf.weights.checkpoint import Checkpoint, matches
+from bert_tf.weights.names import (
+    HEAD_BIAS,
+    PARTS,
+    SIDE_BY_SIDE,
+    Weight,
+    num_layers,
+    part_of,
+    sizes,
+    weights,
+)
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
 # float32 holds every value of the others.
 _TYPES = ("float32", "float16", "bfloat16")
-
-
-# The matrices that one of our weights holds side by side, by the start of its path's last part.
-_SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
 # The axes into which some formats split one of ours.
 _BY_HEADS = dict.fromkeys(("attended", "3 attended"), ("heads", "head size"))
 
@@ -45,7 +50,7 @@ class Row:
         """Returns the entry of a layer; see `entries`."""
         values = sizes(config, classes, layer)
         kind = self.weight.path.rpartition("/")[2].partition("_")[0]
-        names = _SIDE_BY_SIDE[kind] if "*" in self.theirs else ("",)
+        names = SIDE_BY_SIDE[kind] if "*" in self.theirs else ("",)
         ours = tuple(values[name] for name in self.weight.shape)
         piece = (*ours[:-1], ours[-1] // len(names))
         if self.by_heads:
@@ -117,27 +122,28 @@ def entries(
 
 
 def import_tensors(
-    path: str,
+    checkpoint: Checkpoint,
     rows: Collection[Row],
-    config: BertConfig,
-    theirs: Mapping[str, Tensor],
     ignored: Collection[str] = (),
-    classes: int = 0,
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Translates the tensors of a foreign checkpoint; accounts for every one.
+    classes: int | None = None,
+) -> Checkpoint:
+    """Returns a checkpoint with our tensors, which read lazily, for those of a foreign format.
 
-    Parts that the checkpoint lacks completely are left out, except the encoder.
+    Accounts for every tensor. Parts that the checkpoint lacks completely are left out, except the
+    encoder.
 
     Args:
-        path: the checkpoint, for messages.
-        theirs: the tensors by their names.
+        checkpoint: with their tensors by their names.
+        rows: the table of the format.
         ignored: patterns of names that are not weights, such as optimizer states, and of weights,
             by their names or ours, that may be missing, additional or of another shape.
-        classes: outputs of the head.
-
-    Returns:
-        our tensors, which read lazily, and the names that were left out.
+        classes: outputs of the head; None for as many as its bias has.
     """
+    path, config, theirs = checkpoint.path, checkpoint.spec.config, checkpoint.tensors
+    if classes is None:
+        names = [row.theirs for row in rows if row.weight.path == HEAD_BIAS]
+        shapes = [theirs[name].shape for name in names if name in theirs]
+        classes = next((shape[0] for shape in shapes if shape), 0)
     # Before the names of so many layers take memory.
     if (layers := num_layers(config)) > len(theirs):
         raise ValueError(
@@ -151,7 +157,12 @@ def import_tensors(
         if part not in ("encoder", "projection") and not theirs.keys() & set(names):
             continue
         for entry in found:
-            lacking, other = _mismatches(entry, theirs)
+            lacking = [name for name in entry.theirs if name not in theirs]
+            other = [
+                f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
+                for name in entry.theirs
+                if name in theirs and theirs[name].shape != entry.their_shape
+            ]
             names = (entry.ours, *entry.theirs)
             if (lacking or other) and any(matches(name, ignored) for name in names):
                 continue
@@ -170,19 +181,7 @@ def import_tensors(
     }
     if found := [f"{what}: {', '.join(names)}" for what, names in problems.items() if names]:
         raise ValueError(f"{path}: {'; '.join(found)}; {_ADVICE}")
-    return tensors, tuple(left)
-
-
-def _mismatches(entry: Entry, theirs: Mapping[str, Tensor]) -> tuple[list[str], list[str]]:
-    """Returns the names that are missing, and a description of those with another shape."""
-    return (
-        [name for name in entry.theirs if name not in theirs],
-        [
-            f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
-            for name in entry.theirs
-            if name in theirs and theirs[name].shape != entry.their_shape
-        ],
-    )
+    return dataclasses.replace(checkpoint, tensors=tensors, unused=tuple(left))
 
 
 def _read(path: str, entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
@@ -199,7 +198,7 @@ def export_tensors(
     rows: Iterable[Row], config: BertConfig, tensors: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the names and values of a foreign checkpoint, in the order of the table."""
-    head = tensors.get("task_model/head/dense_bias")
+    head = tensors.get(HEAD_BIAS)
     classes = head.shape[0] if head else 0
     parts = {part_of(path) for path in tensors}
     found = list(entries(rows, config, parts, classes))

@@ -4,7 +4,6 @@ bert_config.json or albert_config.json, and vocab.txt, lie beside them.
 """
 
 import json
-import math
 import os
 import re
 from collections.abc import Collection
@@ -15,13 +14,20 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import check_name, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import albert
+from bert_tf.weights.formats.architectures import (
+    ARCHITECTURES,
+    config_values,
+    renamed,
+    sentencepiece_file,
+)
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
-from tfrecords.files import named_errors
+from tfrecords.files import named_errors, read_json
 from tfrecords.writer import atomic_write
 
 NAME = "Google"
+
+_ALBERT_CONFIG = "albert_config.json"
 
 # The scopes in which run_classifier.py and run_squad.py keep their heads.
 _HEADS = {"classifier": "", "span": "cls/squad/"}
@@ -36,15 +42,14 @@ _EPSILON = 1e-12
 
 def rows(config: BertConfig, kind: str | None = None) -> list[Row]:
     """Returns the table for a model with this kind of head."""
-    beginnings = albert.GOOGLE_NAMES if config.model_type == "albert" else {}
     found = []
     for weight in weights(config):
         name = weight.google
         if part_of(weight.path) == "head":
             name = kind and f"{_HEADS[kind]}{name}"
         if name:
-            transposed = name.endswith("output_weights")
-            found.append(Row(weight, albert.renamed(name, beginnings), transposed=transposed))
+            theirs = renamed(name, ARCHITECTURES[config.model_type].google)
+            found.append(Row(weight, theirs, transposed=name.endswith("output_weights")))
     return found
 
 
@@ -67,28 +72,40 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
     folder = Run(os.path.dirname(prefix))
-    names = (CONFIG, albert.GOOGLE_CONFIG)
+    names = (CONFIG, _ALBERT_CONFIG)
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
-    if config_file == folder.file(albert.GOOGLE_CONFIG):
-        config = albert.read_google_config(config_file)
+    if config_file == folder.file(_ALBERT_CONFIG):
+        config = _read_albert_config(config_file)
     spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
     _check(spec.config, config_file or prefix, "it cannot be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
-    classes = math.prod(theirs[f"{_HEADS[kind]}output_bias"].shape) if kind else 0
-    tensors, unused = import_tensors(
-        prefix, rows(spec.config, kind), spec.config, theirs, (*_IGNORED, *ignored), classes
-    )
     checkpoint = Checkpoint(
         path=prefix,
         format=NAME,
         spec=spec,
-        tensors=tensors,
+        tensors=theirs,
         head=kind and Head(kind),
         config_file=config_file,
-        sentencepiece_file=albert.sentencepiece_file(folder.path),
-        unused=unused,
+        vocab_file=folder.file(VOCAB),
+        sentencepiece_file=sentencepiece_file(folder.path),
     )
-    return with_vocab(checkpoint, folder.file(VOCAB), lambda: folder.vocab)
+    checkpoint = import_tensors(checkpoint, rows(spec.config, kind), (*_IGNORED, *ignored))
+    return with_vocab(checkpoint, lambda: folder.vocab)
+
+
+def _read_albert_config(path: str) -> BertConfig:
+    """Reads albert_config.json.
+
+    Adds what google-research/albert computes for every model: "gelu" is the tanh form, and the
+    input of a fine-tuned head has a dropout of 0.1.
+    """
+    values = {"classifier_dropout_prob": 0.1, **read_json(path)}
+    if values.get("hidden_act") == "gelu":
+        values["hidden_act"] = "gelu_new"
+    try:
+        return BertConfig.from_dict(values)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
@@ -116,16 +133,11 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         )
     run = Run(folder)
     run.write(spec)
-    atomic_write(run.file(CONFIG), json.dumps(_config_values(spec.config), indent=2) + "\n")
-
-
-def _config_values(config: BertConfig) -> dict:
-    """Returns the keys and values of bert_config.json, in which both forms of GELU are "gelu"."""
-    is_albert = config.model_type == "albert"
-    values = albert.config_values(config) if is_albert else config.to_dict()
-    if config.hidden_act in ("gelu", "gelu_new"):
-        values |= {"hidden_act": "gelu", "gelu_approximate": config.hidden_act == "gelu_new"}
-    return values
+    values = config_values(spec.config)
+    # Both forms of GELU are "gelu" there.
+    if (act := spec.config.hidden_act) in ("gelu", "gelu_new"):
+        values |= {"hidden_act": "gelu", "gelu_approximate": act == "gelu_new"}
+    atomic_write(run.file(CONFIG), json.dumps(values, indent=2) + "\n")
 
 
 def _check(config: BertConfig, source: str, advice: str) -> None:

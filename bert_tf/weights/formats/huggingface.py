@@ -12,9 +12,9 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
-from bert_tf.weights.formats import albert
+from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.huggingface_config import (
-    config_values,
+    config_json,
     copies,
     read_config,
     read_head,
@@ -62,7 +62,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     head, classes = read_head(config_file, values, wanted)
     table = rows(config, head and head.kind, prefix, old)
     left_out = (*copies(folder, type_name, wanted), *ignored)
-    tensors, unused = import_tensors(folder, table, config, theirs, left_out, classes)
     halves = sorted(types & {"float16", "bfloat16"})
     has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
     vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
@@ -71,13 +70,14 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         path=folder,
         format=f"{NAME}, {' and '.join(halves)}" if halves else NAME,
         spec=ModelSpec(config),
-        tensors=tensors,
+        tensors=theirs,
         head=head,
         config_file=config_file if values else None,
-        sentencepiece_file=albert.sentencepiece_file(folder) or files.sentencepiece_file,
-        unused=unused,
+        vocab_file=vocab_file,
+        sentencepiece_file=sentencepiece_file(folder) or files.sentencepiece_file,
     )
-    checkpoint = with_vocab(checkpoint, vocab_file, lambda: files.vocab)
+    checkpoint = import_tensors(checkpoint, table, left_out, classes)
+    checkpoint = with_vocab(checkpoint, lambda: files.vocab)
     vocab = checkpoint.spec.vocab
     if vocab and len(vocab) < config.vocab_size:
         print(
@@ -120,7 +120,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         raise ValueError(
             "Hugging Face's form needs safetensors: pip install 'bert-tf[huggingface]'"
         ) from None
-    values = config_values(checkpoint)
+    values = config_json(checkpoint)
     if checkpoint.spec.config.pruned_heads:
         print(
             f"WARNING: heads were removed from {checkpoint.path} (pruned_heads), which only "
@@ -157,7 +157,7 @@ def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
 
 def architecture(checkpoint: Checkpoint) -> str:
     """Returns transformers' class for a checkpoint with all its heads."""
-    return config_values(checkpoint)["architectures"][0]
+    return config_json(checkpoint)["architectures"][0]
 
 
 def download(name: str) -> str:

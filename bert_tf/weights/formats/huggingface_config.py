@@ -8,14 +8,12 @@ import numpy as np
 from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats import albert
-from bert_tf.weights.names import part_of, weights
+from bert_tf.weights.formats.architectures import ARCHITECTURES, config_values, renamed
+from bert_tf.weights.names import HEAD_BIAS, part_of, weights
 from bert_tf.weights.table import Row
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")
-# How names begin, by the model's type, in place of BERT's beginnings.
-_BEGINNINGS = {"albert": albert.HUGGINGFACE_NAMES, "mobilebert": {"bert.": "mobilebert."}}
 # Older files also hold the tied weights of the masked-LM head.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -31,21 +29,18 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
         prefix: whether names of the encoder begin with the type, as in all models with heads.
         old: whether LayerNorms have "gamma" and "beta", as in files of before 2019.
     """
-    type_name = config.model_type
-
-    def spelled(name: str) -> str:
-        name = albert.renamed(name, _BEGINNINGS.get(type_name, {}))
+    found = []
+    for weight in weights(config):
+        name = renamed(weight.huggingface, ARCHITECTURES[config.model_type].huggingface)
         if kind == "span" and name.startswith("classifier."):
             name = name.replace("classifier.", "qa_outputs.")
         if old:
             name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
             name = name.replace("LayerNorm.bias", "LayerNorm.beta")
-        return name if prefix else name.removeprefix(f"{type_name}.")
-
-    return [
-        Row(weight, spelled(weight.huggingface), weight.path.endswith(_TRANSPOSED))
-        for weight in weights(config)
-    ]
+        if not prefix:
+            name = name.removeprefix(f"{config.model_type}.")
+        found.append(Row(weight, name, transposed=weight.path.endswith(_TRANSPOSED)))
+    return found
 
 
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
@@ -57,7 +52,7 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
     """
     found = []
     for names in _TIED.items():
-        copy, original = (albert.renamed(n, _BEGINNINGS.get(type_name, {})) for n in names)
+        copy, original = (renamed(n, ARCHITECTURES[type_name].huggingface) for n in names)
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):
@@ -77,49 +72,18 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
 _ACTIVATIONS = {"gelu_python": "gelu"} | dict.fromkeys(
     ("gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate"), "gelu_new"
 )
-# How the names of classes begin, by model_type.
-_PREFIXES = {"bert": "Bert", "albert": "Albert", "mobilebert": "MobileBert"}
 # By `Head.kind`, for BERT.
-_ARCHITECTURES = {
+_CLASSES = {
     "classifier": "BertForSequenceClassification",
     "multiple_choice": "BertForMultipleChoice",
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
-}
-# By model_type, for keys that config.json lacks.
-_DEFAULTS = {
-    "bert": {"vocab_size": 30522},
-    "albert": albert.HUGGINGFACE_DEFAULTS,
-    "mobilebert": {
-        "vocab_size": 30522,
-        "hidden_size": 512,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 4,
-        "intermediate_size": 512,
-        "hidden_act": "relu",
-        "hidden_dropout_prob": 0.0,
-        "embedding_size": 128,
-        "intra_bottleneck_size": 128,
-        "num_feedforward_networks": 4,
-        "key_query_shared_bottleneck": True,
-    },
 }
 # The keys that only MobileBERT's config.json has.
 _MOBILE_KEYS = frozenset(
     """classifier_activation intra_bottleneck_size key_query_shared_bottleneck
     num_feedforward_networks""".split()
 )
-# What transformers' classes cannot compute, by model_type.
-_LACKS = {
-    "albert": {
-        "embeddings as wide as its layers": lambda config: not config.has_projection,
-        "is_decoder": lambda config: config.is_decoder,
-    },
-    "mobilebert": {
-        "no key_query_shared_bottleneck": lambda config: not config.key_query_shared_bottleneck,
-        "is_decoder": lambda config: config.is_decoder,
-    },
-}
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -129,7 +93,7 @@ _OUTPUTS = {"span": 2, "multiple_choice": 1}
 def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     """Returns our configuration for the content of config.json."""
     model_type = str(values.get("model_type", "bert"))
-    if model_type not in _DEFAULTS:
+    if model_type not in ARCHITECTURES:
         raise ValueError(
             f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
             "'mobilebert' can be read"
@@ -137,7 +101,7 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     for key, kind in (("architectures", list), ("id2label", dict)):
         if not isinstance(values.get(key) or kind(), kind):
             raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
-    values = {**_DEFAULTS[model_type], **values}
+    values = {**ARCHITECTURES[model_type].defaults, **values}
     if model_type == "bert":
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
@@ -158,11 +122,12 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
 
 def _check(config: BertConfig, source: str) -> None:
     """Raises a ValueError if transformers' class does not compute what a model computes."""
-    for problem, found in _LACKS.get(config.model_type, {}).items():
+    architecture = ARCHITECTURES[config.model_type]
+    for problem, found in architecture.lacks.items():
         if found(config):
             raise ValueError(
-                f"{source} has {problem}, which transformers' {_PREFIXES[config.model_type]}Model "
-                "lacks: keep it in a run folder"
+                f"{source} has {problem}, which transformers' {architecture.prefix}Model lacks: "
+                "keep it in a run folder"
             )
 
 
@@ -181,8 +146,8 @@ def read_head(
     if not layer:
         return None, 0
     names = config.get("architectures") or []
-    prefix = _PREFIXES[str(config.get("model_type", "bert"))]
-    known = {kind: name.replace("Bert", prefix) for kind, name in _ARCHITECTURES.items()}
+    prefix = ARCHITECTURES[str(config.get("model_type", "bert"))].prefix
+    known = {kind: name.replace("Bert", prefix) for kind, name in _CLASSES.items()}
     kinds = [kind for kind, name in known.items() if name in names]
     kind = layers[layer] or next(iter(kinds), None)
     if not kind:
@@ -222,7 +187,7 @@ def _nameless(count: int) -> tuple[str, ...]:
     return tuple(f"LABEL_{index}" for index in range(count))
 
 
-def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
+def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the content of config.json."""
     spec, head = checkpoint.spec, checkpoint.head
     architecture = _architecture(checkpoint)
@@ -233,14 +198,13 @@ def config_values(checkpoint: Checkpoint) -> dict[str, Any]:
             f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
             "transformers' AlbertModel lacks: keep it in a run folder"
         )
-    architecture = architecture.replace("Bert", _PREFIXES[model_type])
-    values = {"architectures": [architecture], "model_type": model_type, **spec.config.to_dict()}
-    if model_type == "albert":
-        values |= albert.config_values(spec.config)
+    architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
+    values = {"architectures": [architecture], "model_type": model_type}
+    values |= config_values(spec.config)
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:
-        classes = checkpoint.tensors["task_model/head/dense_bias"].shape[0]
+        classes = checkpoint.tensors[HEAD_BIAS].shape[0]
         labels = head.labels or _nameless(classes)
         if len(labels) != classes:
             raise ValueError(
@@ -262,7 +226,7 @@ def _architecture(checkpoint: Checkpoint) -> str:
                 f"{checkpoint.path} has no head.json beside it, which tells what its head "
                 'predicts: write one, such as {"kind": "classifier", "labels": ["bad", "good"]}'
             )
-        return _ARCHITECTURES[checkpoint.head.kind]
+        return _CLASSES[checkpoint.head.kind]
     if "masked_lm" in parts and "next_sentence" in parts:
         return "BertForPreTraining"
     if "masked_lm" in parts:

@@ -19,7 +19,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import hdf5
 from bert_tf.weights.formats.safetensors_files import read_index
-from bert_tf.weights.names import part_of, weights
+from bert_tf.weights.names import HEAD_BIAS, part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.files import read_json
 from tfrecords.vocabulary import load_vocab, write_vocab
@@ -28,7 +28,7 @@ from tfrecords.writer import atomic_write, make_folder
 NAME = "KerasHub"
 
 _MASKED_LM = "task/layers/masked_lm_head"
-_CLASSIFIER = "task/layers/dense/vars"
+_CLASSIFIER_BIAS = "task/layers/dense/vars/1"
 # States of optimizers and of random generators.
 _IGNORED = ("optimizer/*", "task/optimizer/*", "*/seed_generator/vars/*")
 
@@ -101,25 +101,20 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     config = _read_config(path)
     if any(name.startswith(_MASKED_LM) for name in theirs):
         config = dataclasses.replace(config, **_MASKED_LM_FORM)
-    bias = theirs.get(f"{_CLASSIFIER}/1")
-    classes = bias.shape[0] if bias and bias.shape else 0
-    tensors, unused = import_tensors(
-        path, rows(config), config, theirs, (*_IGNORED, *ignored), classes
-    )
+    vocab_file = os.path.join(path, _VOCAB)
+    vocab_file = vocab_file if tf.io.gfile.exists(vocab_file) else None
     checkpoint = Checkpoint(
         path=path,
         format=NAME,
         spec=ModelSpec(config, lower_case=_read_lower_case(path)),
-        tensors=tensors,
-        head=Head("classifier") if bias else None,
+        tensors=theirs,
+        head=Head("classifier") if _CLASSIFIER_BIAS in theirs else None,
         config_file=os.path.join(path, _CONFIG),
-        unused=unused,
+        vocab_file=vocab_file,
     )
-    vocab_file = os.path.join(path, _VOCAB)
-    if not tf.io.gfile.exists(vocab_file):
-        return checkpoint
+    checkpoint = import_tensors(checkpoint, rows(config), (*_IGNORED, *ignored))
     # Published presets state `strip_accents: False`, although their models learned text without.
-    return with_vocab(checkpoint, vocab_file, lambda: load_vocab(vocab_file))
+    return with_vocab(checkpoint, lambda: load_vocab(vocab_file) if vocab_file else None)
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
@@ -165,7 +160,7 @@ def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
         preprocessor = tokenizer and _object(
             f"{name}Preprocessor", tokenizer=tokenizer, sequence_length=length
         )
-        bias = checkpoint.tensors.get("task_model/head/dense_bias")
+        bias = checkpoint.tensors.get(HEAD_BIAS)
         arguments = {"num_classes": bias.shape[0]} if bias else {}
         objects["task.json"] = _object(
             name, backbone=objects[_CONFIG], preprocessor=preprocessor, **arguments

@@ -23,6 +23,8 @@ NAME = "Model Garden"
 _HEAD_POOLER, _POOLER = "next_sentence/pooler_dense/", "pooler_transform/"
 _WORDS = "word_embeddings/embeddings"
 _QUERY = "transformer/layer_0/self_attention/query/kernel"
+# Weights that every encoder has.
+ENCODER = {_WORDS, _QUERY}
 # Variables that are not weights.
 IGNORED = (
     *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
@@ -58,11 +60,6 @@ def recognizes(path: str) -> bool:
     return any("/_query_dense/kernel/" in key for key in keys)
 
 
-def is_encoder(theirs: Collection[str]) -> bool:
-    """Returns whether the names of weights are those of a BERT encoder."""
-    return {_WORDS, _QUERY} <= set(theirs)
-
-
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
     """Opens a training checkpoint: the prefix of its files, any of them, or their folder.
 
@@ -76,26 +73,24 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     # The Model Garden computes the tanh form by this name.
     act = "gelu_new" if config.hidden_act == "gelu" else config.hidden_act
     config = dataclasses.replace(config, hidden_act=act)
-    tensors, unused = to_ours(prefix, config, theirs, ignored)
     checkpoint = Checkpoint(
         path=prefix,
         format=NAME,
         spec=ModelSpec(config, lower_case=folder.lower_case),
-        tensors=tensors,
+        tensors=theirs,
         config_file=folder.file(CONFIG) if has_config else None,
-        unused=unused,
+        vocab_file=folder.file(VOCAB),
     )
-    return with_vocab(checkpoint, folder.file(VOCAB), lambda: folder.vocab)
+    return with_vocab(import_variables(checkpoint, ignored), lambda: folder.vocab)
 
 
-def to_ours(
-    path: str, config: BertConfig, theirs: Mapping[str, Tensor], ignored: Collection[str]
-) -> tuple[dict[str, Tensor], tuple[str, ...]]:
-    """Translates the result of `variables`; see `import_tensors`."""
+def import_variables(checkpoint: Checkpoint, ignored: Collection[str]) -> Checkpoint:
+    """Returns a checkpoint with our tensors for those of `variables`."""
     pooler = _POOLER
-    if f"{_HEAD_POOLER}kernel" in theirs:
+    if f"{_HEAD_POOLER}kernel" in checkpoint.tensors:
         pooler, ignored = _HEAD_POOLER, (*ignored, f"{_POOLER}*")
-    return import_tensors(path, rows(config, pooler), config, theirs, (*IGNORED, *ignored))
+    table = rows(checkpoint.spec.config, pooler)
+    return import_tensors(checkpoint, table, (*IGNORED, *ignored))
 
 
 def rows(config: BertConfig, pooler: str = _POOLER) -> list[Row]:

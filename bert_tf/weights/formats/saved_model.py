@@ -29,7 +29,7 @@ NAME = "SavedModel"
 
 _FILE = "saved_model.pb"
 # Our own exports keep our names, and beside the functions the configuration.
-_OWN_CONFIG = "assets.extra/bert_config.json"
+_OWN_CONFIG, _OWN_WORDS = "assets.extra/bert_config.json", "encoder/embeddings/word_embeddings"
 # The operations that only one activation has.
 _ACTIVATIONS = {"Erf": "gelu", "Erfc": "gelu", "Relu": "relu"}
 # The operations that lower-case text in the preprocessors of the Model Garden and in ours.
@@ -58,37 +58,43 @@ def recognizes(path: str) -> bool:
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
     """Opens an encoder; the shapes of the Model Garden's weights state their configuration."""
     graph = read_graph(path)
-    stored = _variables(path)
+    prefix = os.path.join(path, "variables", "variables")
+    stored = model_garden.variables(prefix) if tf.io.gfile.exists(f"{prefix}.index") else {}
     theirs = _in_float32(stored)
-    own = "encoder/embeddings/word_embeddings" in theirs
-    if kind := _other_kind(graph, theirs, own):
+    if kind := _other_kind(graph, theirs):
         raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
     config_file = os.path.join(path, _OWN_CONFIG)
     config_file = config_file if tf.io.gfile.exists(config_file) else None
     if config_file:
         config = BertConfig.from_json_file(config_file)
-    if own:
-        if not config:
-            raise ValueError(
-                f"{path} does not state its configuration: give --bert_config_file, if need be to "
-                "convert_checkpoint"
-            )
-        patterns = (*model_garden.IGNORED, *ignored)
-        tensors, unused = import_tensors(path, own_rows(config), config, theirs, patterns)
-    else:
+    own = _OWN_WORDS in theirs
+    if own and not config:
+        raise ValueError(
+            f"{path} does not state its configuration: give --bert_config_file, if need be to "
+            "convert_checkpoint"
+        )
+    if not own:
+        operations = _operations(graph)
+        # Without any of them, it is the form of the Model Garden.
+        act = next((act for name, act in _ACTIVATIONS.items() if name in operations), "gelu_new")
         config = config or model_garden.config_of(path, theirs)
-        config = dataclasses.replace(config, hidden_act=_hidden_act(graph))
-        tensors, unused = model_garden.to_ours(path, config, theirs, ignored)
+        config = dataclasses.replace(config, hidden_act=act)
+    casing = theirs.get("do_lower_case")
+    lower_case = bool(casing.read()) if casing and casing.shape == () else None
     checkpoint = Checkpoint(
         path=path,
         format=NAME if theirs.keys() == stored.keys() else f"{NAME}, int8",
-        spec=ModelSpec(config, lower_case=_read_lower_case(theirs)),
-        tensors=tensors,
+        spec=ModelSpec(config, lower_case=lower_case),
+        tensors=theirs,
         config_file=config_file,
-        unused=unused,
+        vocab_file=_vocab_file(path, graph),
     )
-    vocab_file = _vocab_file(path, graph)
-    return with_vocab(checkpoint, vocab_file, lambda: read_asset(vocab_file))
+    if own:
+        patterns = (*model_garden.IGNORED, *ignored)
+        opened = import_tensors(checkpoint, own_rows(config), patterns)
+    else:
+        opened = model_garden.import_variables(checkpoint, ignored)
+    return with_vocab(opened, lambda: read_asset(checkpoint.vocab_file))
 
 
 def read_graph(path: str) -> MetaGraphDef:
@@ -98,13 +104,6 @@ def read_graph(path: str) -> MetaGraphDef:
         return SavedModel.FromString(read_file(file)).meta_graphs[0]
     except (DecodeError, IndexError):
         raise OSError(f"{file} is damaged or incomplete: download or copy it again") from None
-
-
-def _variables(path: str) -> dict[str, Tensor]:
-    prefix = os.path.join(path, "variables", "variables")
-    if not tf.io.gfile.exists(f"{prefix}.index"):
-        return {}
-    return model_garden.variables(prefix)
 
 
 def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -123,7 +122,7 @@ def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return theirs
 
 
-def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) -> str | None:
+def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor]) -> str | None:
     """Says what a SavedModel is; returns None for an encoder."""
     if not graph.object_graph_def.nodes:
         return "a module of TensorFlow 1"
@@ -134,7 +133,7 @@ def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor], own: bool) ->
         return "a model with a SentencePiece vocabulary, such as ALBERT"
     if any(name.startswith("task_model/") for name in theirs):
         return "a fine-tuned model"
-    if own or model_garden.is_encoder(theirs):
+    if _OWN_WORDS in theirs or model_garden.ENCODER <= theirs.keys():
         return None
     if not theirs:
         return "a SavedModel without variables"
@@ -149,14 +148,6 @@ def root_children(graph: MetaGraphDef) -> dict[str, int]:
 def _operations(graph: MetaGraphDef) -> set[str]:
     functions = graph.graph_def.library.function
     return {node.op for function in functions for node in function.node_def}
-
-
-def _hidden_act(graph: MetaGraphDef) -> str:
-    """Returns the activation that the functions compute."""
-    operations = _operations(graph)
-    found = (act for operation, act in _ACTIVATIONS.items() if operation in operations)
-    # The form of the Model Garden.
-    return next(found, "gelu_new")
 
 
 def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
@@ -182,11 +173,6 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
         return None
     folder, name = os.path.split(vocab_file)
     return TokenizerFiles(folder).vocab if name == VOCAB else load_vocab(vocab_file)
-
-
-def _read_lower_case(theirs: Mapping[str, Tensor]) -> bool | None:
-    tensor = theirs.get("do_lower_case")
-    return bool(tensor.read()) if tensor and tensor.shape == () else None
 
 
 class SavedPreprocessor(NamedTuple):

@@ -348,8 +348,8 @@ def made_up(config: BertConfig, head: Head | None = None) -> Checkpoint:
         for name, shape in variables(config).items()
         if name.startswith("bert/")
     }
-    tensors, _ = google.import_tensors("x", google.rows(config), config, theirs)
-    return Checkpoint("run/ckpt-1", "", ModelSpec(config), tensors, head)
+    checkpoint = Checkpoint("run/ckpt-1", "", ModelSpec(config), theirs, head)
+    return google.import_tensors(checkpoint, google.rows(config))
 
 
 @pytest.mark.parametrize(

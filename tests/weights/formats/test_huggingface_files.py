@@ -21,7 +21,7 @@ from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, res
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.formats.huggingface_config import config_values, rows
+from bert_tf.weights.formats.huggingface_config import config_json, rows
 from bert_tf.weights.table import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -471,7 +471,7 @@ def test_what_a_classifier_predicts_is_stated(folder, head, classes, expected):
     checkpoint = open_checkpoint(str(folder))
     bias = {"task_model/head/dense_bias": Tensor((classes,), lambda: np.zeros(classes))}
     tensors = {**checkpoint.tensors, **bias}
-    values = config_values(dataclasses.replace(checkpoint, head=head, tensors=tensors))
+    values = config_json(dataclasses.replace(checkpoint, head=head, tensors=tensors))
     assert values.get("problem_type") == expected
 
 

@@ -15,7 +15,7 @@ from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.checkpoint import load_weights
-from bert_tf.weights.formats import saved_model
+from bert_tf.weights.formats import model_garden
 from export import check
 from export.encoder import export_encoder
 
@@ -70,7 +70,7 @@ class TestModelGarden:
     def test_names_of_the_first_encoders(self, garden, tmp_path):
         """Oracle: the same weights under the present names."""
         present = open_checkpoint(str(garden / "encoder"))
-        theirs = saved_model._variables(str(garden / "encoder"))
+        theirs = model_garden.variables(str(garden / "encoder/variables/variables"))
         root = tf.train.Checkpoint()
         root.do_lower_case = tf.Variable(False, name="Variable")
         root.variables = []

@@ -12,7 +12,7 @@ _KINDS = ("single", "siamese")
 class MobileBertConfig(BertConfig):
     """Sizes and rates of a MobileBERT.
 
-    `intra_bottleneck_size` is the width inside its layers; see `layers.bottleneck`.
+    `intra_bottleneck_size` is the width inside its layers; see `layers.mobilebert`.
     `num_feedforward_networks` is the number of feed-forward networks in a layer;
     `key_query_shared_bottleneck` says that queries and keys share a dense layer.
     """

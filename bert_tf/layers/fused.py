@@ -17,7 +17,6 @@ Two rules apply to every function with a custom gradient:
 This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
 """
 
-import copy
 import functools
 import math
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.layers.dropout import plain_dropout
 
 
 def plain_dense(x, kernel, bias):
@@ -93,7 +92,18 @@ def activation(name: str) -> Callable:
 
     Source: Gaussian Error Linear Units (arXiv:1606.08415).
     """
-    return functools.partial(_gelu, name) if name in _GELUS else keras.activations.get(name)
+    if name not in _GELUS:
+        return keras.activations.get(name)
+    value, value_and_slope = _GELUS[name]
+
+    @ops.custom_gradient
+    def gelu(x):
+        def gradient(upstream):
+            return upstream * ops.cast(value_and_slope(_float32(x))[1], x.dtype)
+
+        return ops.cast(value(_float32(x)), x.dtype), gradient
+
+    return gelu
 
 
 def plain_feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias):
@@ -140,19 +150,6 @@ def feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias, wide: b
     weights = (ops.copy(weight) for weight in (in_kernel, in_bias, out_kernel, out_bias))
     output = of_rows(ops.reshape(x, (-1, width)), *weights)
     return ops.reshape(output, (*batch, out_kernel.shape[-1]))
-
-
-def _gelu(name: str, x):
-    value, value_and_slope = _GELUS[name]
-
-    @ops.custom_gradient
-    def function(x):
-        def gradient(upstream):
-            return upstream * ops.cast(value_and_slope(_float32(x))[1], x.dtype)
-
-        return ops.cast(value(_float32(x)), x.dtype), gradient
-
-    return function(x)
 
 
 def _float32(x):
@@ -217,135 +214,51 @@ def layer_norm(x, gamma, beta, epsilon: float):
         output = ops.cast(centered * scale * gamma + beta, x.dtype)
 
         def gradient(upstream):
-            return _layer_norm_gradients(_float32(upstream), x, mean, scale, gamma)
+            upstream = _float32(upstream)
+            normalized = (_float32(x) - mean) * scale
+            product = upstream * normalized
+            along = ops.mean(product * gamma, axis=-1, keepdims=True)
+            scaled = upstream * gamma
+            centered = scaled - ops.mean(scaled, axis=-1, keepdims=True)
+            x_gradient = ops.cast((centered - normalized * along) * scale, x.dtype)
+            return x_gradient, _column_sums(product), _column_sums(upstream)
 
         return output, gradient
 
     return normalize(x, ops.copy(_float32(gamma)), ops.copy(_float32(beta)))
 
 
-def _layer_norm_gradients(upstream, x, mean, scale, gamma):
-    normalized = (_float32(x) - mean) * scale
-    product = upstream * normalized
-    along = ops.mean(product * gamma, axis=-1, keepdims=True)
-    scaled = upstream * gamma
-    centered = scaled - ops.mean(scaled, axis=-1, keepdims=True)
-    x_gradient = ops.cast((centered - normalized * along) * scale, x.dtype)
-    return x_gradient, _column_sums(product), _column_sums(upstream)
-
-
 def _column_sums(x):
     return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
 
 
-# Dropout compares 16 random bits with a threshold, so the rate is accurate to 0.001%.
-_LEVELS = 1 << 16
-
-
-def dropout_scale(rate: float) -> float:
-    """Returns the factor for kept elements, which preserves the expectation.
-
-    bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
-    """
-    return _LEVELS / (_LEVELS - round(rate * _LEVELS))
-
-
-def dropout_mask(shape: tuple, rate: float, seed):
-    """Returns a bool tensor of this shape, true with probability 1 - `rate`.
-
-    Draws one random word for every two elements, because random numbers are slow on the CPU.
-    """
-    if seed is None:
-        raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")
-    rows, *rest = shape
-    # One half of each word serves the first half of the rows, the other half the second. Along the
-    # last axis, they would have to be interleaved.
-    words = keras.random.randint(
-        ((rows + 1) // 2, *rest), -(2**31), 2**31 - 1, dtype="int32", seed=_GivenSeed(seed)
-    )
-    limit = round(rate * _LEVELS) * _LEVELS - 2**31
-    halves = [words >= limit, ops.left_shift(words, 16) >= limit]
-    return ops.concatenate(halves, axis=0)[:rows]
-
-
-class _GivenSeed(keras.random.SeedGenerator):
-    """Passes a tensor as the seed to `keras.random`, which takes numbers and generators only."""
-
-    def __init__(self, seed):
-        self._seed = seed
-
-    def next(self, ordered=True):
-        # The backends expect different types; TensorFlow's would reduce any type other than int32.
-        return ops.cast(self._seed, "uint32" if keras.backend.backend() == "jax" else "int32")
-
-
-def plain_dropout(x, rate: float, seed):
-    scale = ops.cast(dropout_scale(rate), x.dtype)
-    return x * ops.where(dropout_mask(ops.shape(x), rate, seed), scale, ops.zeros_like(scale))
-
-
-def dropout(x, rate: float, seed, recompute: bool = False):
-    """Sets elements of `x` to 0 with probability `rate`, and scales the others up.
-
-    With `recompute`, the backward pass draws the mask again instead of keeping it.
-    """
-    if not recompute:
-        return plain_dropout(x, rate, seed)
-
-    @ops.custom_gradient
-    def drop(x):
-        def gradient(upstream):
-            # XLA does not know that this is zero, and so does not merge the two masks.
-            zero = ops.cast(upstream[(0,) * len(x.shape)] * 0.0, "int32")
-            return plain_dropout(upstream, rate, seed + zero)
-
-        return plain_dropout(x, rate, seed), gradient
-
-    return drop(x)
-
-
-def plain_attention(query, key, value, *, bias, rate: float = 0.0, seed=None):
+def plain_attention(query, key, value, bias, rate: float = 0.0, seed=None):
     probabilities = ops.softmax(ops.matmul(query, _transposed(key)) + ops.cast(bias, query.dtype))
     if rate:
         probabilities = plain_dropout(probabilities, rate, seed)
     return ops.matmul(probabilities, value)
 
 
-def attention(
-    query,
-    key,
-    value,
-    *,
-    bias,
-    rate: float = 0.0,
-    seed=None,
-    recompute: bool = False,
-    wide: bool = True,
-):
+def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
     """Computes dot-product attention.
 
     Keeps the probabilities before and after dropout, in the type of `query`, or with `recompute`
     only the arguments. Automatic differentiation would also keep the mask and float32 copies.
 
     Args:
-        query: [B, N, S, D], already scaled.
-        key: [B, N, S, D].
-        value: [B, N, S, D].
-        bias: float32, added to the scores [B, N, S, S]; it has no gradient.
+        query, key, value: [B, N, S, D]; the queries are already scaled.
+        bias: added to the scores [B, N, S, S]; it has no gradient. Its type is that of the softmax.
         rate: dropout rate of the probabilities.
         seed: int32 [2], decides which probabilities are dropped; not needed if `rate` is 0.
         recompute: whether the backward pass recomputes the probabilities.
-        wide: whether the softmax is computed in float32, whatever the type of `query`.
 
     Returns:
         the context [B, N, S, D].
     """
 
     def probabilities(query, key, bias, seed):
-        scores = ops.matmul(query, _transposed(key))  # [B, N, S, S]
-        if wide:
-            scores = _float32(scores)
-        result = ops.cast(ops.softmax(scores + ops.cast(bias, scores.dtype)), query.dtype)
+        scores = ops.cast(ops.matmul(query, _transposed(key)), bias.dtype)  # [B, N, S, S]
+        result = ops.cast(ops.softmax(scores + bias), query.dtype)
         return result, plain_dropout(result, rate, seed) if rate else result
 
     @ops.custom_gradient
@@ -414,24 +327,3 @@ def _cross_entropy(logits, labels):
         return ops.scatter_update(scaled, indices, at_labels), None
 
     return losses[:, 0], gradient
-
-
-def rematerialize(function: Callable, x, seeds: DropoutSeeds | None):
-    """Computes `function(x, seeds)`, and recomputes it in the backward pass.
-
-    Keeps only x. The recomputation starts with the same seed number as the first computation, and
-    so drops the same elements.
-    """
-    start = copy.copy(seeds)
-
-    @keras.remat
-    def compute(x, zero):
-        # keras.remat hides from XLA that the arguments are the same the second time. The zero makes
-        # this true of the seeds as well, so that XLA draws the masks again and keeps none.
-        shifted = start and start.shifted(ops.cast(zero, "int32"))
-        output = function(x, shifted)
-        if seeds:
-            seeds.number = shifted.number
-        return output
-
-    return compute(x, ops.zeros((), "float32"))

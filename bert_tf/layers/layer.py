@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import keras
+from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
@@ -94,6 +95,20 @@ class Layer(Configured, keras.layers.Layer):
 
     def _dense_weights(self, name: str):
         return getattr(self, f"{name}_kernel"), getattr(self, f"{name}_bias")
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerNormalization(keras.layers.LayerNormalization):
+    """`keras.layers.LayerNormalization` of the last axis, with the same weights and values.
+
+    Both the normalization and its gradient are computed in float32.
+
+    Source: Layer Normalization (arXiv:1607.06450).
+    """
+
+    def call(self, x):
+        output = fused.layer_norm(x, self.gamma, self.beta, self.epsilon)
+        return ops.cast(output, self.compute_dtype)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,24 @@
 """The BERT encoder."""
 
+import copy
+from collections.abc import Callable
+
 import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.layers import fused
-from bert_tf.layers.bottleneck import BottleneckBlock
-from bert_tf.layers.encoder_block import EncoderBlock
+from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
+from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Layer
-from bert_tf.models.architectures import layers_of
+from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.models.inputs import BertModel
+
+_LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
+
+
+def layers_of(config: BertConfig) -> tuple[type[BertEmbeddings], type[EncoderBlock]]:
+    """Returns the classes of the embeddings and of the layers."""
+    return _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -125,8 +134,29 @@ class BertEncoder(BertModel):
             return block(x, mask, seeds=seeds, training=training)
 
         if self.rematerialize == "layers" and training:
-            return fused.rematerialize(call, x, seeds)
+            return rematerialized(call, x, seeds)
         return call(x, seeds)
+
+
+def rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
+    """Computes `function(x, seeds)`, and recomputes it in the backward pass.
+
+    Keeps only x. The recomputation starts with the same seed number as the first computation, and
+    so drops the same elements.
+    """
+    start = copy.copy(seeds)
+
+    @keras.remat
+    def compute(x, zero):
+        # keras.remat hides from XLA that the arguments are the same the second time. The zero makes
+        # this true of the seeds as well, so that XLA draws the masks again and keeps none.
+        shifted = start and start.shifted(ops.cast(zero, "int32"))
+        output = function(x, shifted)
+        if seeds:
+            seeds.number = shifted.number
+        return output
+
+    return compute(x, ops.zeros((), "float32"))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -1,7 +1,7 @@
 """The amount of arithmetic that training takes."""
 
 from bert_tf.config import BertConfig
-from bert_tf.models.architectures import layers_of
+from bert_tf.models.encoder import layers_of
 
 
 def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_seq: int) -> int:

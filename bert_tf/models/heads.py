@@ -6,8 +6,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.layer import Layer
-from bert_tf.layers.normalization import LayerNormalization
+from bert_tf.layers.layer import Layer, LayerNormalization
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -8,8 +8,8 @@ import numpy as np
 from keras import ops
 
 from bert_tf.config import BertConfig
+from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Configured
-from bert_tf.layers.seeds import DropoutSeeds
 
 # Ours, and those of transformers, google-research/bert and KerasHub.
 _NAMES = {

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.layers import fused
-from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.layers import dropout
+from bert_tf.layers.dropout import Dropout, DropoutSeeds
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 
@@ -32,7 +31,7 @@ def dropped(rate: float, seed=SEED, shape=SHAPE) -> np.ndarray:
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
 def test_rate_and_expectation(rate):
     """Oracle: the binomial distribution, to five standard errors; the input's own mean."""
-    scale = fused.dropout_scale(rate)
+    scale = dropout.dropout_scale(rate)
     assert 1 - 1 / scale == pytest.approx(rate, abs=5e-4)  # the actual rate
     ones = np.ones(SHAPE, np.float32)
     output = Dropout(rate)(ones, seeds=DropoutSeeds(SEED), training=True)
@@ -118,13 +117,13 @@ def test_round_trip():
 def drawn_seeds(monkeypatch) -> list:
     """The seeds of all masks that the test draws."""
     seeds = []
-    draw = fused.dropout_mask
+    draw = dropout.dropout_mask
 
     def record(shape, rate, seed):
         seeds.append(seed)
         return draw(shape, rate, seed)
 
-    monkeypatch.setattr(fused, "dropout_mask", record)
+    monkeypatch.setattr(dropout, "dropout_mask", record)
     return seeds
 
 

@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.layers import dropout as dropouts
 from bert_tf.layers import fused
-from bert_tf.layers.normalization import LayerNormalization
+from bert_tf.layers.layer import LayerNormalization
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 
@@ -72,10 +73,10 @@ CASES = {
         normalization(fused.plain_layer_norm),
         (normal(2, 5, 6), normal(6), normal(6)),
     ),
-    "dropout": (dropout(fused.dropout), dropout(fused.plain_dropout), (normal(5, 4, 3),)),
+    "dropout": (dropout(dropouts.dropout), dropout(dropouts.plain_dropout), (normal(5, 4, 3),)),
     "recomputed dropout": (
-        dropout(fused.dropout, recompute=True),
-        dropout(fused.plain_dropout),
+        dropout(dropouts.dropout, recompute=True),
+        dropout(dropouts.plain_dropout),
         (normal(5, 4, 3),),
     ),
     "attention": (

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
-from bert_tf.layers.attention import SelfAttention
-from bert_tf.layers.bottleneck import BottleneckBlock, TrigramEmbeddings
-from bert_tf.layers.embeddings import BertEmbeddings
-from bert_tf.layers.encoder_block import EncoderBlock
-from bert_tf.layers.seeds import DropoutSeeds
+from bert_tf.layers.bert import BertEmbeddings, EncoderBlock, SelfAttention
+from bert_tf.layers.dropout import DropoutSeeds
+from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.models.encoder import BertEncoder, Pooler
 from bert_tf.models.heads import DenseHead, MaskedLMHead
 from bert_tf.models.pretrainer import BertPretrainer

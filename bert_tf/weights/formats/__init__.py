@@ -9,3 +9,17 @@ write(checkpoint, folder)
     writes a checkpoint into an empty folder. If the other programs cannot read the model, a
     ValueError says what they lack.
 """
+
+import contextlib
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def download_errors(name: str) -> Iterator[None]:
+    """Turns any error in the block into an OSError of one line."""
+    try:
+        yield
+    # Libraries raise errors of their own, of their HTTP clients and of the operating system.
+    except Exception as error:
+        line = " ".join(str(error).split())
+        raise OSError(f"cannot download {name}: {line}; check the name and the network") from error

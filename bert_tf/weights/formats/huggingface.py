@@ -12,6 +12,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
+from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.huggingface_config import (
     config_json,
@@ -174,12 +175,8 @@ def download(name: str) -> str:
         ) from None
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES]
-    try:
+    with download_errors(f"hf:{name}"):
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
-    # huggingface_hub passes on errors of many types.
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise OSError(f"cannot download hf:{name}: {reason}") from None
     if not recognizes(folder):
         raise ValueError(
             f"hf:{name} has no {FILE}: name a revision that has one, such as "

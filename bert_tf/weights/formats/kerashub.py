@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import hdf5
+from bert_tf.weights.formats import download_errors, hdf5
 from bert_tf.weights.formats.safetensors_files import read_index
 from bert_tf.weights.names import HEAD_BIAS, part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
@@ -73,14 +73,8 @@ def download(name: str) -> str:
             f"keras:{name}: no such BERT: give one of {', '.join(sorted(presets))}, or a Kaggle "
             "handle, such as keras/bert/keras/bert_tiny_en_uncased"
         )
-    try:
+    with download_errors(f"keras:{name}"):
         return kagglehub.model_download(handle)
-    # The library raises errors of its own, of requests and of the operating system.
-    except Exception as error:
-        line = " ".join(str(error).split())
-        raise OSError(
-            f"cannot download keras:{name}: {line}; check the name and the network"
-        ) from error
 
 
 def rows(config: BertConfig) -> list[Row]:

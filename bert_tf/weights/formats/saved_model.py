@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import model_garden
+from bert_tf.weights.formats import download_errors, model_garden
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.files import read_file
 from tfrecords.input_files import shortened
@@ -40,14 +40,8 @@ def download(url: str) -> str:
     """Downloads a SavedModel of TensorFlow Hub, or opens the copy that is kept."""
     import tensorflow_hub
 
-    try:
+    with download_errors(f"tfhub:{url}"):
         return tensorflow_hub.resolve(url)
-    # The library raises errors of TensorFlow, of urllib and of the operating system.
-    except Exception as error:
-        line = " ".join(str(error).split())
-        raise OSError(
-            f"cannot download tfhub:{url}: {line}; check the URL and the network"
-        ) from error
 
 
 def recognizes(path: str) -> bool:

@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from checkpoints import assert_equal, assert_refused, of_arrays, values, written
 from safetensors.numpy import load_file, save_file
 from support import edit_json
 
@@ -19,7 +20,6 @@ from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_json, rows
 from bert_tf.weights.table import entries
@@ -34,26 +34,17 @@ WORDS = "bert.embeddings.word_embeddings.weight"
 @pytest.fixture
 def folder(tmp_path) -> pathlib.Path:
     """A classifier with a masked-LM head, so with every kind of name."""
-    return written(tmp_path / "model")
+    return made_up(tmp_path / "model", "classifier")
 
 
-def written(path: pathlib.Path, kind: str | None = "classifier", config=CONFIG) -> pathlib.Path:
-    path.mkdir()
-    parts = ["encoder", "pooler", "masked_lm", "next_sentence"] + ["head"] * bool(kind)
-    parts += ["projection"] * config.has_projection
+def made_up(path: pathlib.Path, kind: str | None, config=CONFIG) -> pathlib.Path:
     random = np.random.default_rng(0)
-    tensors = {}
-    classes = {None: 0, "span": 2, "multiple_choice": 1}.get(kind, 3)
-    for entry in entries(rows(config, kind), config, parts, classes):
-        value = random.normal(size=entry.our_shape).astype(np.float32)
-        tensors[entry.ours] = Tensor(entry.our_shape, value.copy)
-    spec = ModelSpec(config, VOCAB, False)
-    huggingface.write(Checkpoint("made up", "", spec, tensors, kind and Head(kind)), str(path))
+    parts = ["encoder", "projection", "pooler", "masked_lm", "next_sentence"]
+    found = entries(rows(config, kind), config, parts + ["head"] * bool(kind), 3)
+    arrays = {entry.ours: random.normal(size=entry.our_shape).astype("f") for entry in found}
+    head = Head(kind) if kind else None
+    written(huggingface, of_arrays(arrays, ModelSpec(config, VOCAB, False), head), path)
     return path
-
-
-def values(path: pathlib.Path) -> dict[str, np.ndarray]:
-    return {name: tensor.read() for name, tensor in open_checkpoint(str(path)).tensors.items()}
 
 
 def rewrite(folder: pathlib.Path, change) -> None:
@@ -63,12 +54,6 @@ def rewrite(folder: pathlib.Path, change) -> None:
 
 def without(tensors: dict[str, np.ndarray], beginning: str) -> dict[str, np.ndarray]:
     return {name: array for name, array in tensors.items() if not name.startswith(beginning)}
-
-
-def assert_equal(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array, strict=True)
 
 
 def test_old_names_and_copies(folder):
@@ -86,17 +71,15 @@ def test_old_names_and_copies(folder):
 
     rewrite(folder, old)
     assert_equal(values(folder), expected)
-    unused = open_checkpoint(str(folder)).unused
-    assert [name.rpartition("bert.")[2].rpartition("predictions.")[2] for name in unused] == [
-        "embeddings.position_ids",
-        "decoder.bias",
-        "decoder.weight",
-    ]
+    copies = {"bert.embeddings.position_ids"} | {
+        f"cls.predictions.decoder.{name}" for name in ("weight", "bias")
+    }
+    assert set(open_checkpoint(str(folder)).unused) == copies
 
 
 def test_names_without_prefix(tmp_path):
     """Oracle: the same tensors with the prefix. Only a BertModel has names without it."""
-    folder = written(tmp_path / "model", None)
+    folder = made_up(tmp_path / "model", None)
     expected = values(folder)
     rewrite(folder, lambda t: {n.removeprefix("bert."): array for n, array in t.items()})
     assert_equal(values(folder), expected)
@@ -164,47 +147,32 @@ def test_bad_shards(folder, changes, damage, message):
     write_index(folder, shard(folder) | changes)
     if damage:
         damage(folder)
-    with pytest.raises((ValueError, OSError), match=message):
-        open_checkpoint(str(folder))
+    assert_refused(folder, message)
 
 
-def raw(header: dict | bytes, data: bytes = b"", claimed: int | None = None) -> bytes:
-    header = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(header) if claimed is None else claimed) + header + data
-
-
-def entry(start: int, end: int, kind: str = "F32", shape=(1,)) -> dict:
-    return {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
+def raw(header: bytes, data: bytes = b"") -> bytes:
+    return struct.pack("<Q", len(header)) + header + data
 
 
 @pytest.mark.parametrize(
     "content, message",
     [
         (b"", "header too small"),
-        (raw(b"{}", claimed=1000), "invalid header length"),
-        (raw(b"{}", claimed=2**40), "header too large"),
+        (struct.pack("<Q", 2**40), "header too large"),
         (raw(b"{nope"), "invalid JSON"),
-        (raw({"a": entry(0, 8, shape=(2,))}, b"1234"), "not fully covered"),
-        (raw({"a": entry(4, 8)}, b"12345678"), "invalid offset"),
-        (raw({"a": entry(0, 4), "b": entry(2, 6)}, b"123456"), "invalid offset"),
-        (raw({"a": entry(0, 4, shape=(2**40, 2**40))}, b"1234"), "overflow"),
-        (raw({"a": entry(0, 4, shape=(2**20,))}, b"1234"), "data|offset|size|covered"),
+        (raw(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', b"1"), "covered"),
+        (None, "No such device"),
     ],
 )
 def test_damaged_safetensors(folder, content, message):
-    """Oracle: one line that names the file and says what is wrong."""
-    (folder / FILE).write_bytes(content)
+    """Oracle: one line that names the file and says what is wrong; None: a folder there."""
+    if content is None:
+        (folder / FILE).unlink()
+        (folder / FILE).mkdir()
+    else:
+        (folder / FILE).write_bytes(content)
     pattern = f"{FILE} is damaged or incomplete .*({message}).*: download or copy it again$"
-    with pytest.raises(OSError, match=pattern):
-        open_checkpoint(str(folder))
-
-
-def test_a_folder_in_place_of_safetensors(folder):
-    """Oracle: as for other damage; a folder in place of the file."""
-    (folder / FILE).unlink()
-    (folder / FILE).mkdir()
-    with pytest.raises(OSError, match=f"{FILE} is damaged or incomplete"):
-        open_checkpoint(str(folder))
+    assert_refused(folder, pattern)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +189,7 @@ def test_a_folder_in_place_of_safetensors(folder):
 )
 def test_tensors_that_do_not_fit(folder, change, message):
     rewrite(folder, change)
-    with pytest.raises(ValueError, match=message):
-        open_checkpoint(str(folder))
+    assert_refused(folder, message)
     if "extra" in message:
         assert open_checkpoint(str(folder), ignored=["ex*"]).unused == ("extra",)
     if "differs" in message:
@@ -235,52 +202,38 @@ def test_tensors_that_do_not_fit(folder, change, message):
         ({"model_type": "roberta"}, "config.json: model_type is 'roberta': only models of type"),
         ({"model_type": "albert", "inner_group_num": 2}, "config.json: inner_group_num 2 is not"),
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
-        ({"hidden_act": ["x"]}, "config.json: hidden_act"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
         ({"add_cross_attention": True}, "config.json: add_cross_attention True is not supported"),
         ({"vocab_size": 5}, r"shapes differ .*word_embeddings.weight \[8, 4\] instead of \[5, 4"),
-        ({"vocab_size": 9}, r"shapes differ .*word_embeddings.weight \[8, 4\] instead of \[9, 4"),
         ({"num_hidden_layers": 1}, "it also holds: bert.encoder.layer.1"),
         ({"num_hidden_layers": 3}, "it lacks: bert.encoder.layer.2"),
         ({"architectures": ["Mine"]}, r"architectures is \['Mine'\], which does not tell what"),
         ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
         ({"id2label": {"0": "a", "1": "b", "2": "b"}}, "config.json: id2label: the .* 1 and 2 "),
-        ({"id2label": {"0": "a", "1": "", "2": "b"}}, "json: id2label: the label of output 1 is"),
-        (
-            {"id2label": {"0": "a", "1": None, "2": None}},
-            "id2label: the label of output 1 is empty",
-        ),
+        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "json: id2label: the label of output 1 is"),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
         ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
-        ({"id2label": 5}, "id2label is 5, not a dict"),
         ({"architectures": 5}, "architectures is 5, not a list"),
         ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
 def test_configurations_that_do_not_fit(folder, changes, message):
     edit_json(folder / "config.json", **changes)
-    with pytest.raises(ValueError, match=message):
-        open_checkpoint(str(folder))
+    assert_refused(folder, message)
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff"])
+@pytest.mark.parametrize("content", [b"[1]", b"\xff"])
 def test_a_configuration_that_is_no_json_object(folder, content):
     (folder / "config.json").write_bytes(content)
-    with pytest.raises(ValueError, match="config.json is damaged .*: download or copy it again"):
-        open_checkpoint(str(folder))
+    assert_refused(folder, "config.json is damaged .*: download or copy it again")
 
 
 @pytest.mark.parametrize(
     "theirs, ours",
     [
-        ("gelu", "gelu"),
-        ("gelu_python", "gelu"),
-        ("gelu_new", "gelu_new"),
-        ("gelu_pytorch_tanh", "gelu_new"),
-        ("gelu_fast", "gelu_new"),
-        ("relu", "relu"),
-        (None, "gelu"),
+        *[("gelu_python", "gelu"), ("gelu_new", "gelu_new"), ("gelu_pytorch_tanh", "gelu_new")],
+        *[("gelu_fast", "gelu_new"), ("relu", "relu"), (None, "gelu")],
     ],
 )
 def test_activations(folder, theirs, ours):
@@ -298,8 +251,7 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     assert not capsys.readouterr().out
     # A configuration from a flag is used only where the folder has none.
     (folder / "config.json").unlink()
-    with pytest.raises(FileNotFoundError, match="has no config.json: give --bert_config_file"):
-        open_checkpoint(str(folder))
+    assert_refused(folder, "has no config.json: give --bert_config_file")
     rewrite(folder, lambda t: without(t, "classifier"))
     assert open_checkpoint(str(folder), CONFIG).spec.config == CONFIG
 
@@ -317,8 +269,7 @@ def test_other_forms_of_weights_are_refused(folder, file, needs):
     (folder / FILE).rename(folder / file)
     message = f"weights as {file}.*transformers{needs}: BertForSequenceClassification.from_"
     for path in (folder, folder / file):
-        with pytest.raises(ValueError, match=message):
-            open_checkpoint(str(path))
+        assert_refused(path, message)
 
 
 def test_a_vocabulary_that_is_too_short(folder, capsys):
@@ -359,17 +310,12 @@ def test_a_vocabulary_in_tokenizer_json(folder):
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
         ({"model": {"vocab": VOCAB.ids | {"x": 10**9}}}, "its largest id is 1000000000"),
-        (
-            {"added_tokens": [{"id": 7, "content": 5}]},
-            "added tokens cannot be used .*content .* is 5",
-        ),
-        ({"added_tokens": [7]}, "added tokens cannot be used"),
+        ({"added_tokens": [{"id": 7, "content": 5}]}, "added .* cannot be used .*content .* is 5"),
         ({"model": 7}, "tokenizer.json holds no vocabulary"),
         ({"model": {}}, "tokenizer.json holds no vocabulary"),
     ):
         file.write_text(json.dumps(whole | change))
-        with pytest.raises(ValueError, match=message):
-            open_checkpoint(str(folder))
+        assert_refused(folder, message)
     file.unlink()
     assert open_checkpoint(str(folder)).spec == ModelSpec(CONFIG)
 
@@ -385,8 +331,7 @@ def test_two_files_with_different_tokens(folder):
     file.write_text(json.dumps({"model": {"vocab": {t: i for i, t in enumerate(tokens)}}}))
     index = len(tokens) - 2
     match = f"token {index} is '{VOCAB.tokens[index]}' in .*vocab.txt, but '{tokens[index]}' in .*t"
-    with pytest.raises(ValueError, match=match):
-        open_checkpoint(str(folder))
+    assert_refused(folder, match)
 
 
 def test_tokenizers_that_split_in_another_way(folder, capsys):
@@ -424,17 +369,16 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
 def test_models_that_transformers_cannot_express(tmp_path, keys, what):
     """Oracle: transformers' modeling_albert.py, which always projects and has no such class."""
     spec = ModelSpec(BertConfig(8, 4, 2, 2, 6, **keys))
-    tensors = {"pretrainer/next_sentence/dense_bias": Tensor((2,), lambda: np.zeros(2))}
-    with pytest.raises(
-        ValueError, match=f"made up has {what}, which transformers' AlbertModel lacks"
-    ):
-        huggingface.write(Checkpoint("made up", "", spec, tensors), str(tmp_path))
+    checkpoint = of_arrays({"pretrainer/next_sentence/dense_bias": np.zeros(2)}, spec)
+    message = f"made up has {what}, which transformers' AlbertModel lacks"
+    with pytest.raises(ValueError, match=message):
+        huggingface.write(checkpoint, str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
     """Oracle: transformers' AlbertTokenizer writes spiece.model or a Unigram tokenizer.json."""
-    folder = written(tmp_path / "model", None, dataclasses.replace(CONFIG, embedding_size=2))
+    folder = made_up(tmp_path / "model", None, dataclasses.replace(CONFIG, embedding_size=2))
     edit_json(folder / "tokenizer_config.json", tokenizer_class="AlbertTokenizer")
     (folder / "vocab.txt").unlink()
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
@@ -485,14 +429,11 @@ def test_heads_that_are_not_described(folder, tmp_path):
             huggingface.write(dataclasses.replace(checkpoint, head=head), str(tmp_path))
 
 
-def test_a_vocabulary_of_unknown_casing(tmp_path, capsys):
-    path = written(tmp_path / "model")
-    checkpoint = open_checkpoint(str(path))
-    unknown = Checkpoint("x", "", ModelSpec(CONFIG, VOCAB), checkpoint.tensors, checkpoint.head)
-    (tmp_path / "again").mkdir()
-    huggingface.write(unknown, str(tmp_path / "again"))
+def test_a_vocabulary_of_unknown_casing(folder, tmp_path, capsys):
+    checkpoint = open_checkpoint(str(folder))
+    unknown = dataclasses.replace(checkpoint, spec=ModelSpec(CONFIG, VOCAB))
+    again = open_checkpoint(written(huggingface, unknown, tmp_path / "again"))
     assert "WARNING: the casing of the vocabulary is unknown" in capsys.readouterr().out
-    again = open_checkpoint(str(tmp_path / "again"))
     assert (again.spec.vocab, again.stated_casing) == (VOCAB, None)
 
 
@@ -547,21 +488,26 @@ def test_a_model_of_the_hub(folder, tmp_path, monkeypatch):
         checkpoint = open_checkpoint(name)
         assert checkpoint.head == Head("classifier")
         assert_equal({n: t.read() for n, t in checkpoint.tensors.items()}, values(folder))
-    for name in ("org/other", "a b/c", "x/y/z"):
-        with pytest.raises(OSError, match=f"^cannot download hf:{name}: .+") as error:
-            open_checkpoint(f"hf:{name}")
-        assert "\n" not in str(error.value)
+    for name in ("org/other", "a b/c"):
+        assert_refused(f"hf:{name}", f"^cannot download hf:{name}: .+")
 
 
-def test_any_error_of_a_download_is_one_line(monkeypatch):
-    """Oracle: the line; huggingface_hub passes on the errors of its HTTP client."""
+@pytest.mark.parametrize(
+    "function, name",
+    [
+        ("huggingface_hub.snapshot_download", "hf:org/name"),
+        ("kagglehub.model_download", "keras:bert_base_en"),
+        ("tensorflow_hub.resolve", "tfhub:https://tfhub.dev/x/1"),
+    ],
+)
+def test_any_error_of_a_download_is_one_line(monkeypatch, function, name):
+    """Oracle: the line; the libraries pass on the errors of their HTTP clients."""
 
     def fail(*_, **__):
         raise RuntimeError("Server disconnected\nwithout a response.")
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(OSError, match="^cannot download hf:org/name: .* disconnected without a re"):
-        huggingface.download("org/name")
+    monkeypatch.setattr(function, fail)
+    assert_refused(name, f"^cannot download {name}: .* disconnected without a response.; check")
 
 
 def test_only_what_is_read_is_downloaded(folder, monkeypatch):

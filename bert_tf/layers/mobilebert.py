@@ -4,9 +4,8 @@ import keras
 from keras import ops
 
 from bert_tf.config import MobileBertConfig
-from bert_tf.layers.attention import SelfAttention
+from bert_tf.layers.bert import BertEmbeddings, SelfAttention
 from bert_tf.layers.dropout import Dropout
-from bert_tf.layers.embeddings import BertEmbeddings
 from bert_tf.layers.layer import Layer
 
 

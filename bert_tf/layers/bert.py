@@ -1,0 +1,191 @@
+"""The layers of BERT, ALBERT and left-to-right encoders."""
+
+import keras
+from keras import ops
+
+from bert_tf.config import BertConfig
+from bert_tf.layers import fused
+from bert_tf.layers.dropout import Dropout, next_seed
+from bert_tf.layers.layer import Layer, LayerNormalization
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEmbeddings(Layer):
+    """Adds up word, position and segment embeddings, then applies layer normalization and dropout.
+
+    If `config.embedding_size` differs from H, it is the width E of the tables and the
+    normalization, and a final dense layer maps E to H.
+
+    Call: `input_word_ids`, `input_type_ids` int [B, S], `seeds` as in `Dropout` -> [B, S, H]; S is
+    at most max_position_embeddings.
+
+    Source: BERT (arXiv:1810.04805) figure 2; google-research/bert modeling.py
+    `embedding_postprocessor`; for E, ALBERT (arXiv:1909.11942) section 3.1 and google-research/
+    albert modeling.py `embedding_hidden_mapping_in`.
+    """
+
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(config, **kwargs)
+        self.layer_norm = self._make_norm(dtype=self.dtype_policy, name="layer_norm")
+        self.dropout = Dropout(config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout")
+
+    def _make_norm(self, **arguments) -> keras.layers.Layer:
+        return LayerNormalization(epsilon=self.config.layer_norm_eps, **arguments)
+
+    def build(self, input_word_ids_shape, input_type_ids_shape=None) -> None:
+        width = self.config.embedding_size or self.config.hidden_size
+        self._add_tables(width, width)
+        if self.config.has_projection:
+            self.add_dense("projection", width, self.config.hidden_size)
+        self.built = True
+
+    def _add_tables(self, word_width: int, width: int) -> None:
+        """Adds the three tables, and a normalization; all but the words have the second width."""
+        config = self.config
+        self.word_embeddings = self.add_table("word_embeddings", config.vocab_size, word_width)
+        self.position_embeddings = self.add_table(
+            "position_embeddings", config.max_position_embeddings, width
+        )
+        self.type_embeddings = self.add_table(
+            "token_type_embeddings", config.type_vocab_size, width
+        )
+        self.layer_norm.build((None, None, width))
+
+    @staticmethod
+    def multiplications(config: BertConfig, length: int) -> int:
+        """Counts the multiplications of the matrix products for a sequence."""
+        return length * config.embedding_size * config.hidden_size if config.has_projection else 0
+
+    def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
+        length = ops.shape(input_word_ids)[1]
+        x = ops.take(self.word_embeddings, input_word_ids, axis=0)
+        x += self.position_embeddings[:length]
+        x += ops.take(self.type_embeddings, input_type_ids, axis=0)
+        x = ops.cast(x, self.compute_dtype)
+        x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
+        return self.dense("projection", x) if self.config.has_projection else x
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SelfAttention(Layer):
+    """Scaled dot-product attention of a sequence to itself, with the output projection.
+
+    Query, key and value share one kernel [H, 3ND], in this order, because one large product is
+    faster than three.
+
+    Args:
+        index: the index of the layer, which may have lost some of the N heads of width D.
+        recompute: whether the backward pass recomputes the probabilities [B, N, S, S] instead of
+            keeping them.
+
+    Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
+    broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H].
+
+    Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
+    modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
+    Transformer Models (arXiv:2205.05198) section 5.
+    """
+
+    arguments = ("index", "recompute")
+
+    def __init__(self, config: BertConfig, index: int = 0, recompute: bool = False, **kwargs):
+        super().__init__(config, **kwargs)
+        self.index, self.recompute = index, recompute
+        self.num_heads = len(config.kept_heads(index))
+
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width, inner = x_shape[-1], self.num_heads * self.config.head_size
+        self.add_dense("qkv", width, 3 * inner)
+        self.add_dense("output", inner, width)
+        self.built = True
+
+    def call(self, x, attention_mask, seeds=None, training=None):
+        query, key, value = self._heads(x)
+        bias = _bias(attention_mask)
+        # Weights in bfloat16 mean that the model is for fast inference.
+        if self.variable_dtype == "bfloat16":
+            bias = ops.cast(bias, query.dtype)
+        rate = self.config.attention_probs_dropout_prob if training else 0.0
+        context = fused.attention(
+            query, key, value, bias, rate, next_seed(seeds), self.recompute and training
+        )
+        batch, length, _ = ops.shape(x)
+        inner = self.output_kernel.shape[0]
+        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
+        return self.dense("output", context)
+
+    def probabilities(self, x, attention_mask):
+        """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
+
+        Row i is what token i attends to. There is no dropout.
+        """
+        return ops.softmax(self.scores(x) + _bias(attention_mask))
+
+    def scores(self, x):
+        """Returns what the softmax of `probabilities` reads, unmasked, float32 [B, N, S, S]."""
+        # Keras casts weights to the type of the activations in calls only.
+        query, key, _ = self._heads(ops.cast(x, self.variable_dtype))
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
+        return ops.cast(scores, "float32")
+
+    def _heads(self, x):
+        """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
+        batch, length, _ = ops.shape(x)
+        head_size = self.config.head_size
+        qkv = self.dense("qkv", x)
+        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
+        query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
+        return query * ops.cast(head_size**-0.5, query.dtype), key, value
+
+
+def _bias(attention_mask):
+    # Large enough that a masked position's probability underflows to exactly 0.
+    return ops.where(attention_mask, 0.0, -1e9)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class EncoderBlock(Layer):
+    """A post-norm transformer layer.
+
+    Args:
+        index: the index of the layer.
+        recompute: as in `SelfAttention` and `Dropout`.
+
+    Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
+
+    Source: google-research/bert modeling.py `transformer_model`.
+    """
+
+    arguments = ("index", "recompute")
+
+    def __init__(self, config: BertConfig, index: int = 0, recompute: bool = False, **kwargs):
+        super().__init__(config, **kwargs)
+        self.index, self.recompute = index, recompute
+        policy = dict(dtype=self.dtype_policy)
+        self.attention = SelfAttention(config, index, recompute, name="attention", **policy)
+        norm = dict(epsilon=config.layer_norm_eps, **policy)
+        self.attention_norm = LayerNormalization(name="attention_norm", **norm)
+        self.output_norm = LayerNormalization(name="output_norm", **norm)
+        self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
+
+    @staticmethod
+    def multiplications(config: BertConfig, index: int, length: int) -> int:
+        """Counts the multiplications of the matrix products for a sequence."""
+        heads, hidden = len(config.kept_heads(index)), config.hidden_size
+        projections = 4 * length * hidden * config.head_size  # query, key, value and output
+        attention = 2 * length * length * config.head_size  # scores and context
+        return heads * (projections + attention) + 2 * length * hidden * config.intermediate_size
+
+    def build(self, x_shape, attention_mask_shape=None) -> None:
+        width, inner = x_shape[-1], self.config.intermediate_size
+        self.add_dense("intermediate", width, inner)
+        self.add_dense("output", inner, width)
+        for layer in (self.attention, self.attention_norm, self.output_norm):
+            layer.build(x_shape)
+        self.built = True
+
+    def call(self, x, attention_mask, seeds=None, training=None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+        x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
+        output = self.feed_forward(self.config.hidden_act, x)
+        return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

@@ -42,26 +42,12 @@ def test_a_hugging_face_file_is_read():
 
 def test_an_albert_file_is_read():
     """Oracle: the keys and values of the published albert_config.json of ALBERT base."""
-    values = {
-        "attention_probs_dropout_prob": 0,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0,
-        "embedding_size": 128,
-        "hidden_size": 768,
-        "initializer_range": 0.02,
-        "intermediate_size": 3072,
-        "max_position_embeddings": 512,
-        "num_attention_heads": 12,
-        "num_hidden_layers": 12,
-        "num_hidden_groups": 1,
-        "net_structure_type": 0,
-        "gap_size": 0,
-        "num_memory_blocks": 0,
-        "inner_group_num": 1,
-        "down_scale_factor": 1,
-        "type_vocab_size": 2,
-        "vocab_size": 30000,
-    }
+    values = json.loads("""{"attention_probs_dropout_prob": 0, "hidden_act": "gelu",
+      "hidden_dropout_prob": 0, "embedding_size": 128, "hidden_size": 768,
+      "initializer_range": 0.02, "intermediate_size": 3072, "max_position_embeddings": 512,
+      "num_attention_heads": 12, "num_hidden_layers": 12, "num_hidden_groups": 1,
+      "net_structure_type": 0, "gap_size": 0, "num_memory_blocks": 0, "inner_group_num": 1,
+      "down_scale_factor": 1, "type_vocab_size": 2, "vocab_size": 30000}""")
     no_dropout = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     expected = dataclasses.replace(preset_config("albert-base", 30000), **no_dropout)
     assert BertConfig.from_dict(values) == expected
@@ -69,8 +55,8 @@ def test_an_albert_file_is_read():
 
 def test_the_dropout_of_a_head_of_its_own():
     """Oracle: google-research/albert drops 0.1 before a classifier, and nothing in the encoder."""
-    config = BertConfig(8, 4, 1, 1, 4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    config = dataclasses.replace(config, classifier_dropout_prob=0.5)
+    rates = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = BertConfig(8, 4, 1, 1, 4, **rates, classifier_dropout_prob=0.5)
     model = BertTaskModel(config, 300)
     inputs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), np.ones((1, 3), int))
     np.testing.assert_array_equal(
@@ -113,9 +99,7 @@ def test_extras_survive_a_round_trip(extras, tmp_path):
     [
         ({"hidden_size": 13}, "hidden_size 13 is not a multiple of num_attention_heads 3"),
         ({"hidden_sise": 12}, "unknown key 'hidden_sise'"),
-        ({"num_hidden_group": 1}, "unknown key 'num_hidden_group'"),
         ({"embedding_size": 0}, "embedding_size must be a positive integer, not 0"),
-        ({"embedding_size": "6"}, "embedding_size must be a positive integer, not '6'"),
         ({"num_hidden_groups": 13}, "num_hidden_groups 13 is more than num_hidden_layers 12"),
         ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
         ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
@@ -130,7 +114,6 @@ def test_extras_survive_a_round_trip(extras, tmp_path):
         ({"gelu_approximate": True, "hidden_act": "relu"}, "gelu_approximate True contradicts"),
         ({"masked_lm_act": "swish"}, "masked_lm_act 'swish'"),
         ({"masked_lm_layer_norm_eps": -1}, "masked_lm_layer_norm_eps must be a finite number"),
-        ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),
         ({"initializer_range": "0.02"}, "initializer_range must be a finite number"),
@@ -149,19 +132,19 @@ def test_invalid_values_are_named(change, message, tmp_path):
     ("text", "message"),
     [
         ("{", "bert_config.json: "),
-        ("[1]", "not a JSON object"),
-        ("{}", "vocab_size is missing"),
-        ("[" * 10**5 + "]" * 10**5, "bert_config.json: maximum recursion depth"),
+        ("[1]", "bert_config.json: not a JSON object"),
+        ("{}", "bert_config.json: vocab_size is missing"),
+        ("[" * 10**5, "bert_config.json: maximum recursion depth"),
+        (None, "bert_config.json: no such file"),
     ],
 )
 def test_files_without_a_configuration_are_named(text, message, tmp_path):
     """Oracle: the message names the file and the problem."""
     path = tmp_path / "bert_config.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
+    if text:
+        path.write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         BertConfig.from_json_file(str(path))
-    with pytest.raises(FileNotFoundError, match="no such file"):
-        BertConfig.from_json_file(str(tmp_path / "absent.json"))
 
 
 def test_an_unknown_preset_is_named():

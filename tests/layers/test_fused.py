@@ -25,10 +25,6 @@ def normal(*shape: int, deviation: float = 1.5) -> tf.Tensor:
     return tf.constant(GENERATOR.normal(0.3, deviation, shape), tf.float32)
 
 
-def dense_arguments(deviation: float = 1.5) -> tuple[tf.Tensor, ...]:
-    return normal(2, 5, 3, deviation=deviation), *dense_weights(3, 4)
-
-
 def dense_weights(width: int, outputs: int) -> tuple[tf.Tensor, ...]:
     return normal(width, outputs), normal(outputs)
 
@@ -53,57 +49,46 @@ def attention(form, rate: float, **options):
 
 QUERY_KEY_VALUE = tuple(normal(2, 3, 7, 4) for _ in range(3))
 
+LOGITS = (normal(3, 4, 11, deviation=30.0),)
+
 # The fast form, the plain form, and the arguments that gradients are compared for.
 CASES = {
-    "dense": (fused.dense, fused.plain_dense, dense_arguments()),
+    "dense": (fused.dense, fused.plain_dense, (normal(2, 5, 3), *dense_weights(3, 4))),
     "tied_logits": (
-        fused.tied_logits,
-        fused.plain_tied_logits,
+        *(fused.tied_logits, fused.plain_tied_logits),
         (normal(5, 3), normal(7, 3), normal(7)),
     ),
     **{
         name: (fused.activation(name), fused.plain_activation(name), (normal(50, 4, deviation=3),))
         for name in ("gelu", "gelu_new")
     },
-    "feed_forward of gelu": feed_forward("gelu"),
-    "feed_forward of gelu_new": feed_forward("gelu_new"),
-    "feed_forward of relu": feed_forward("relu"),
+    **{f"feed_forward of {name}": feed_forward(name) for name in ("gelu", "gelu_new", "relu")},
     "layer_norm": (
-        normalization(fused.layer_norm),
-        normalization(fused.plain_layer_norm),
+        *(normalization(fused.layer_norm), normalization(fused.plain_layer_norm)),
         (normal(2, 5, 6), normal(6), normal(6)),
     ),
-    "dropout": (dropout(dropouts.dropout), dropout(dropouts.plain_dropout), (normal(5, 4, 3),)),
-    "recomputed dropout": (
-        dropout(dropouts.dropout, recompute=True),
-        dropout(dropouts.plain_dropout),
-        (normal(5, 4, 3),),
-    ),
-    "attention": (
-        attention(fused.attention, 0.0),
-        attention(fused.plain_attention, 0.0),
-        QUERY_KEY_VALUE,
-    ),
-    "attention with dropout": (
-        attention(fused.attention, 0.2),
-        attention(fused.plain_attention, 0.2),
-        QUERY_KEY_VALUE,
-    ),
-    "recomputed attention with dropout": (
-        attention(fused.attention, 0.2, recompute=True),
-        attention(fused.plain_attention, 0.2),
-        QUERY_KEY_VALUE,
-    ),
-    "cross_entropy": (
-        lambda logits: fused.cross_entropy(logits, LABELS),
-        lambda logits: fused.plain_cross_entropy(logits, LABELS),
-        (normal(3, 4, 11, deviation=30.0),),
-    ),
-    "recomputed cross_entropy": (
-        lambda logits: fused.cross_entropy(logits, LABELS, recompute=True),
-        lambda logits: fused.plain_cross_entropy(logits, LABELS),
-        (normal(3, 4, 11, deviation=30.0),),
-    ),
+    **{
+        f"dropout, {options}": (
+            *(dropout(dropouts.dropout, **options), dropout(dropouts.plain_dropout)),
+            (normal(5, 4, 3),),
+        )
+        for options in ({}, {"recompute": True})
+    },
+    **{
+        f"attention, {rate}, {options}": (
+            *(attention(fused.attention, rate, **options), attention(fused.plain_attention, rate)),
+            QUERY_KEY_VALUE,
+        )
+        for rate, options in ((0.0, {}), (0.2, {}), (0.2, {"recompute": True}))
+    },
+    **{
+        f"cross_entropy, {options}": (
+            functools.partial(fused.cross_entropy, labels=LABELS, **options),
+            functools.partial(fused.plain_cross_entropy, labels=LABELS),
+            LOGITS,
+        )
+        for options in ({}, {"recompute": True})
+    },
 }
 
 

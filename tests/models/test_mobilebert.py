@@ -2,46 +2,36 @@
 
 import dataclasses
 import functools
+import json
 
 import keras
 import numpy as np
 import pytest
+from checkpoints import of_model, pretrainer
 from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, MobileBertConfig, ModelSpec
+from bert_tf.config import BertConfig, MobileBertConfig
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.huggingface_config import read_config, rows
 from bert_tf.weights.table import entries, export_tensors, own_rows
 
+NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+SIZES = dict(embedding_size=4, intra_bottleneck_size=8, num_feedforward_networks=3)
 CONFIG = MobileBertConfig(
-    23,
-    16,
-    2,
-    2,
-    24,
-    hidden_act="relu",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
+    *(23, 16, 2, 2, 24, "relu"),
+    **NO_DROPOUT,
+    **SIZES,
     max_position_embeddings=12,
     initializer_range=0.3,
-    embedding_size=4,
-    intra_bottleneck_size=8,
-    num_feedforward_networks=3,
     key_query_shared_bottleneck=True,
 )
-VARIANTS = {
-    "shared": CONFIG,
-    "own": dataclasses.replace(
-        CONFIG, key_query_shared_bottleneck=False, classifier_activation=False
-    ),
-}
+OWN = dict(key_query_shared_bottleneck=False, classifier_activation=False)
+VARIANTS = {"shared": CONFIG, "own": dataclasses.replace(CONFIG, **OWN)}
 
 
 def make_inputs() -> dict[str, np.ndarray]:
@@ -64,34 +54,14 @@ def model(request) -> BertPretrainer:
     return model
 
 
-@pytest.fixture(scope="module")
-def checkpoint(model) -> Checkpoint:
-    tensors = {w.path: Tensor(tuple(w.shape), lambda w=w: w.numpy()) for w in model.weights}
-    return Checkpoint("run", "", ModelSpec(model.config), tensors)
-
-
 # The published bert_config.json, key by key.
-PUBLISHED = {
-    "attention_probs_dropout_prob": 0.1,
-    "hidden_act": "relu",
-    "hidden_dropout_prob": 0.0,
-    "hidden_size": 512,
-    "initializer_range": 0.02,
-    "intermediate_size": 512,
-    "max_position_embeddings": 512,
-    "num_attention_heads": 4,
-    "num_hidden_layers": 24,
-    "type_vocab_size": 2,
-    "vocab_size": 30522,
-    "embedding_size": 128,
-    "trigram_input": True,
-    "use_bottleneck": True,
-    "intra_bottleneck_size": 128,
-    "key_query_shared_bottleneck": True,
-    "num_feedforward_networks": 4,
-    "normalization_type": "no_norm",
-    "classifier_activation": False,
-}
+PUBLISHED = json.loads("""{"attention_probs_dropout_prob": 0.1, "hidden_act": "relu",
+  "hidden_dropout_prob": 0.0, "hidden_size": 512, "initializer_range": 0.02,
+  "intermediate_size": 512, "max_position_embeddings": 512, "num_attention_heads": 4,
+  "num_hidden_layers": 24, "type_vocab_size": 2, "vocab_size": 30522, "embedding_size": 128,
+  "trigram_input": true, "use_bottleneck": true, "intra_bottleneck_size": 128,
+  "key_query_shared_bottleneck": true, "num_feedforward_networks": 4,
+  "normalization_type": "no_norm", "classifier_activation": false}""")
 
 
 @pytest.mark.parametrize(("shared", "expected"), [(True, 24_581_888), (False, 25_359_104)])
@@ -106,12 +76,12 @@ def test_golden_parameter_counts(shared, expected):
         assert read_config("config.json", PUBLISHED | {"model_type": "mobilebert"}) == config
 
 
-def test_the_outputs_are_those_of_the_paper(model, checkpoint):
+def test_the_outputs_are_those_of_the_paper(model):
     """Oracle: the model as google-research/mobilebert computes it, in NumPy, from the weights under
     Hugging Face's names. For shared queries and keys, huggingface_golden.npz has transformers' own.
     """
     config = model.config
-    theirs = dict(export_tensors(rows(config, None), config, checkpoint.tensors))
+    theirs = dict(export_tensors(rows(config, None), config, of_model(model).tensors))
     inputs = make_inputs()
     expected = restated(theirs, model.config, inputs)
     found = model(inputs)
@@ -134,14 +104,11 @@ def restated(theirs: dict, config: BertConfig, inputs: dict) -> dict[str, np.nda
     words = table("word_embeddings", inputs["input_word_ids"])
     zero = np.zeros_like(words[:, :1])
     after, before = np.append(words[:, 1:], zero, 1), np.append(zero, words[:, :-1], 1)
-    x = dense(
-        "mobilebert.embeddings.embedding_transformation", np.concatenate([after, words, before], -1)
-    )
+    trigrams = np.concatenate([after, words, before], -1)
+    x = dense("mobilebert.embeddings.embedding_transformation", trigrams)
     x += table("position_embeddings", np.arange(words.shape[1]))
-    x = no_norm(
-        "mobilebert.embeddings.LayerNorm",
-        x + table("token_type_embeddings", inputs["input_type_ids"]),
-    )
+    x += table("token_type_embeddings", inputs["input_type_ids"])
+    x = no_norm("mobilebert.embeddings.LayerNorm", x)
     for index in range(config.num_hidden_layers):
         layer = f"mobilebert.encoder.layer.{index}"
         x = restated_layer(dense, no_norm, layer, config, x, inputs["input_mask"])
@@ -190,27 +157,27 @@ def restated_layer(dense, no_norm, layer, config, x, mask) -> np.ndarray:
     return no_norm(f"{output}.LayerNorm", dense(f"{output}.dense", y) + x)
 
 
-def test_files_keep_every_weight_and_the_configuration(model, checkpoint, tmp_path):
+def test_files_keep_every_weight_and_the_configuration(model, tmp_path):
     """Oracles: the weights, read back from a run folder and from Keras' file; the messages of
     formats that have no place for them.
     """
-    spec = checkpoint.spec
-    found = open_checkpoint(save_run(tmp_path, model, spec.vocab, spec.lower_case))
+    found = open_checkpoint(save_run(tmp_path, model, None))
     assert found.spec.config == model.config
-    again = BertPretrainer(model.config)
-    load_weights(found.path, found.tensors, again.weights)
+    again = pretrainer(found)
     model.encoder.save(path := str(tmp_path / "encoder.keras"))
     encoder = keras.saving.load_model(path)
     for ours, read in ((model, again), (model.encoder, encoder)):
         for weight, value in zip(ours.weights, read.weights, strict=True):
             np.testing.assert_array_equal(value, weight)
-    with pytest.raises(ValueError, match="intra_bottleneck_size is 8, which google-research/bert"):
-        google.write(found, str(tmp_path))
-    with pytest.raises(ValueError, match="has no intra_bottleneck_size, but this model has 8"):
-        kerashub.write(found, str(tmp_path))
+    refusals = {
+        google: "intra_bottleneck_size is 8, which google-research/bert",
+        kerashub: "has no intra_bottleneck_size, but this model has 8",
+    }
     if not model.config.key_query_shared_bottleneck:
-        with pytest.raises(ValueError, match="which transformers' MobileBertModel lacks"):
-            huggingface.write(found, str(tmp_path))
+        refusals[huggingface] = "which transformers' MobileBertModel lacks"
+    for format_, message in refusals.items():
+        with pytest.raises(ValueError, match=message):
+            format_.write(found, str(tmp_path))
 
 
 def test_what_a_configuration_may_say():

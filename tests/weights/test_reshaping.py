@@ -5,13 +5,14 @@ import json
 
 import numpy as np
 import pytest
+from checkpoints import of_arrays, of_model
+from encoders import randomize
 from safetensors.numpy import load_file
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.growing import VocabularyMapping
@@ -26,28 +27,9 @@ from bert_tf.weights.reshaping import (
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
-CONFIG = BertConfig(
-    7,
-    8,
-    4,
-    2,
-    12,
-    max_position_embeddings=6,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+CONFIG = BertConfig(7, 8, 4, 2, 12, max_position_embeddings=6)
 IDS = np.array([[2, 5, 6, 3]])
-INPUTS = {
-    "input_word_ids": IDS,
-    "input_mask": np.ones_like(IDS),
-    "input_type_ids": np.zeros_like(IDS),
-}
-
-
-def checkpoint_of(model: BertEncoder) -> Checkpoint:
-    values = {weight.path: np.array(weight) for weight in model.weights}
-    tensors = {path: Tensor(v.shape, lambda v=v: v) for path, v in values.items()}
-    return Checkpoint("source", "", ModelSpec(model.config, VOCAB, True), tensors)
+INPUTS = {"input_word_ids": IDS, "input_mask": IDS // IDS, "input_type_ids": IDS * 0}
 
 
 def model_of(checkpoint: Checkpoint) -> BertEncoder:
@@ -57,17 +39,19 @@ def model_of(checkpoint: Checkpoint) -> BertEncoder:
 
 
 @pytest.fixture(scope="module")
-def encoder():
-    model = BertEncoder(CONFIG)
-    rng = np.random.default_rng(0)
-    for weight in model.weights:
-        weight.assign(rng.normal(0, 0.3, weight.shape))
+def encoder() -> BertEncoder:
+    randomize(model := BertEncoder(CONFIG))
     return model
 
 
-def test_chosen_layers_follow_each_other(encoder):
+@pytest.fixture
+def source(encoder) -> Checkpoint:
+    return of_model(encoder, ModelSpec(CONFIG, VOCAB, True))
+
+
+def test_chosen_layers_follow_each_other(encoder, source):
     """Oracle: the blocks of the whole model, called in a row."""
-    model = model_of(keep_layers(checkpoint_of(encoder), parse_layers("0,2-3", 4)))
+    model = model_of(keep_layers(source, parse_layers("0,2-3", 4)))
     x = encoder.embeddings(IDS, np.zeros_like(IDS))
     for index in (0, 2, 3):
         x = encoder.blocks[index](x, np.ones((1, 1, 1, 4), bool))
@@ -93,17 +77,15 @@ def test_bad_choices_of_layers_are_named(text, message):
         parse_layers(text, 4)
 
 
-def test_layers_that_share_weights_stay(encoder):
-    shared = dataclasses.replace(CONFIG, num_hidden_groups=1)
-    source = checkpoint_of(BertEncoder(shared))
+def test_layers_that_share_weights_stay():
+    shared = of_model(BertEncoder(dataclasses.replace(CONFIG, num_hidden_groups=1)))
     with pytest.raises(ValueError, match="share weights"):
-        keep_layers(source, [0])
+        keep_layers(shared, [0])
 
 
-def test_removed_heads_are_masked_heads(encoder):
+def test_removed_heads_are_masked_heads(encoder, source):
     """Oracles: the whole model where these heads reach no output; its attention; the sizes of the
     heads' weights; the same heads removed one after another, and from chosen layers."""
-    source = checkpoint_of(encoder)
     pruned = remove_heads(source, {0: [1], 2: [0]})
     masked = model_of(source)
     for layer, rows in ((0, slice(4, 8)), (2, slice(0, 4))):
@@ -135,9 +117,9 @@ def values(checkpoint: Checkpoint) -> dict[str, list]:
     return {path: tensor.read().tolist() for path, tensor in checkpoint.tensors.items()}
 
 
-def test_removed_heads_in_the_form_of_hugging_face(encoder, tmp_path, capsys):
+def test_removed_heads_in_the_form_of_hugging_face(source, tmp_path, capsys):
     """Oracle: the checkpoint that was written; the shapes that transformers 4 expects."""
-    pruned = remove_heads(checkpoint_of(encoder), {0: [1], 2: [0]})
+    pruned = remove_heads(source, {0: [1], 2: [0]})
     huggingface.write(pruned, str(tmp_path))
     assert "only transformers before version 5 can load" in capsys.readouterr().out
     found = open_checkpoint(str(tmp_path))
@@ -146,16 +128,13 @@ def test_removed_heads_in_the_form_of_hugging_face(encoder, tmp_path, capsys):
     weights = load_file(tmp_path / "model.safetensors")
     assert weights["encoder.layer.0.attention.self.query.weight"].shape == (4, 8)
     assert weights["encoder.layer.0.attention.output.dense.weight"].shape == (8, 4)
-    assert json.loads((tmp_path / "config.json").read_text())["pruned_heads"] == {
-        "0": [1],
-        "2": [0],
-    }
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["pruned_heads"] == {"0": [1], "2": [0]}
 
 
 @pytest.mark.parametrize("positions", [4, 6, 9, 15])
-def test_positions_are_cut_or_repeated(encoder, positions):
+def test_positions_are_cut_or_repeated(encoder, source, positions):
     """Oracle: row i of the result is row i modulo 6 of the source; short texts keep outputs."""
-    source = checkpoint_of(encoder)
     model = model_of(resize_positions(source, positions))
     table = np.array(encoder.embeddings.position_embeddings)
     expected = np.stack([table[i % 6] for i in range(positions)])
@@ -163,20 +142,24 @@ def test_positions_are_cut_or_repeated(encoder, positions):
     np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
 
 
-def test_positions_that_are_missing_start_anew(encoder):
+def without(source: Checkpoint, part: str) -> Checkpoint:
+    tensors = {path: tensor for path, tensor in source.tensors.items() if part not in path}
+    return dataclasses.replace(source, tensors=tensors)
+
+
+def test_positions_that_are_missing_start_anew(source):
     """Oracle: the size; the values are those of a new model."""
-    source, path = checkpoint_of(encoder), "encoder/embeddings/position_embeddings"
-    tensors = {name: tensor for name, tensor in source.tensors.items() if name != path}
-    longer = resize_positions(dataclasses.replace(source, tensors=tensors), 9)
+    path = "encoder/embeddings/position_embeddings"
+    longer = resize_positions(without(source, path), 9)
     whole, added = complete(longer, ["encoder"], [path])
     assert (added, whole.tensors[path].read().shape) == ([path], (9, 8))
 
 
-def test_a_vocabulary_grows_with_its_mapping(encoder):
+def test_a_vocabulary_grows_with_its_mapping(encoder, source):
     """Oracle: the mean of the old rows, computed by hand; texts of old tokens keep their output."""
     longer = Vocabulary((*VOCAB.tokens, "ab"))
     mapping = VocabularyMapping(7, 8, {7: (5, 6)}, {7: "ab"})
-    grown = grow_vocabulary(checkpoint_of(encoder), mapping, longer, "longer.txt")
+    grown = grow_vocabulary(source, mapping, longer, "longer.txt")
     assert (grown.spec.vocab, grown.vocab_file) == (longer, "longer.txt")
     model = model_of(grown)
     table = np.array(encoder.embeddings.word_embeddings)
@@ -186,14 +169,14 @@ def test_a_vocabulary_grows_with_its_mapping(encoder):
     np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
     other = VocabularyMapping(6, 8, {6: (1,), 7: (5,)}, {})
     with pytest.raises(ValueError, match="7 tokens, but the mapping leads from 6 to 8"):
-        grow_vocabulary(checkpoint_of(encoder), other, longer, "longer.txt")
+        grow_vocabulary(source, other, longer, "longer.txt")
 
 
 @pytest.mark.parametrize("embedding_size", [None, 5])
 def test_the_parts_are_those_of_the_models(embedding_size):
     """Oracle: the weights of a new model: their paths, and the distribution of their values."""
     config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
-    empty = Checkpoint("source", "", ModelSpec(config), {})
+    empty = of_arrays({}, ModelSpec(config))
     parts = ["encoder", *(["projection"] if embedding_size else []), "pooler"]
     whole, added = complete(empty, parts, ["encoder/*"])
     weights = {weight.path: weight for weight in BertEncoder(config).weights}
@@ -207,12 +190,10 @@ def test_the_parts_are_those_of_the_models(embedding_size):
             np.testing.assert_array_equal(value, weights[path])
 
 
-def test_weights_are_missing_only_if_allowed(encoder):
-    source = checkpoint_of(encoder)
-    tensors = {path: t for path, t in source.tensors.items() if "pooler" not in path}
-    source = dataclasses.replace(source, tensors=tensors)
+def test_weights_are_missing_only_if_allowed(source):
+    source = without(source, "pooler")
     message = (
-        "source lacks encoder/pooler/dense_kernel, encoder/pooler/dense_bias: .*"
+        "made up lacks encoder/pooler/dense_kernel, encoder/pooler/dense_bias: .*"
         "--allow_missing='encoder/pooler/\\*'"
     )
     with pytest.raises(ValueError, match=message):

@@ -5,6 +5,7 @@
 Made with transformers 5.24.0.
 """
 
+import itertools
 import json
 import pathlib
 import tempfile
@@ -37,10 +38,6 @@ TOKENS = [
 ]
 
 
-def text_of(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
-
-
 def decoder(first: int, step: int = 1) -> dict[str, dict]:
     return {
         str(first + step * index): {
@@ -51,98 +48,62 @@ def decoder(first: int, step: int = 1) -> dict[str, dict]:
     }
 
 
+def folder(lines=LINES, added=None, special_map=None, **config) -> dict[str, object]:
+    """Returns the files of a folder: text, or a value to write as JSON."""
+    files = {"vocab.txt": "".join(f"{line}\n" for line in lines), "added_tokens.json": added}
+    files["special_tokens_map.json"] = special_map
+    files["tokenizer_config.json"] = config | {"tokenizer_class": "BertTokenizer"}
+    return {name: content for name, content in files.items() if content}
+
+
 def folders() -> dict[str, dict[str, object]]:
-    """Returns the files of every folder: text, or a value to write as JSON."""
+    """Returns the files of every folder."""
     size, words = len(LINES), LINES[5:]
     repeated = [*LINES, "the", "kubernetes"]
     blank = [*SPECIAL, "", *words[:9], "", *words[9:]]
+    spaces = [*LINES, "", " ", "\t", "\u3000", "\u2003", "\x1c", "x "]
     added = {"[E1]": size, "[/E1]": size + 1, "Kube": size + 2}
     special = {"additional_special_tokens": ["[E1]", "[/E1]"]}
+    york = {"__type": "AddedToken", "content": "New York", "single_word": True}
     forms = {
-        "plain": {"vocab.txt": text_of(LINES)},
-        "added_tokens.json": {"vocab.txt": text_of(LINES), "added_tokens.json": added},
-        "special_tokens_map.json": {
-            "vocab.txt": text_of(LINES),
-            "added_tokens.json": added,
-            "special_tokens_map.json": special | {"bos_token": "Kube", "cls_token": "[CLS]"},
-        },
-        "only named": {"vocab.txt": text_of(LINES), "tokenizer_config.json": special},
-        "named with attributes": {
-            "vocab.txt": text_of(LINES),
-            "tokenizer_config.json": {
-                "extra_special_tokens": [
-                    {"__type": "AddedToken", "content": "New York", "single_word": True},
-                    "[E1]",
-                ]
-            },
-        },
-        "named in both files": {
-            "vocab.txt": text_of(LINES),
-            "added_tokens.json": {"[E1]": size, "[Z]": size + 1},
-            "special_tokens_map.json": special,
-            "tokenizer_config.json": {"additional_special_tokens": ["[Z]"]},
-        },
-        "named twice": {
-            "vocab.txt": text_of(LINES),
-            "tokenizer_config.json": {"extra_special_tokens": ["[E1]"]}
-            | {"additional_special_tokens": ["New York"]},
-        },
-        "an empty list": {
-            "vocab.txt": text_of(LINES),
-            "special_tokens_map.json": special,
-            "tokenizer_config.json": {"extra_special_tokens": []},
-        },
-        "extra in both files": {
-            "vocab.txt": text_of(LINES),
-            "special_tokens_map.json": {"extra_special_tokens": ["[E1]"]},
-            "tokenizer_config.json": {"extra_special_tokens": ["New York"]},
-        },
-        "decoder": {
-            "vocab.txt": text_of(LINES),
-            "tokenizer_config.json": {"added_tokens_decoder": decoder(size)},
-        },
-        "other ids": {
-            "vocab.txt": text_of(LINES),
-            "tokenizer_config.json": {"added_tokens_decoder": decoder(size + 7, 3)},
-        },
-        "in the vocabulary": {
-            "vocab.txt": text_of([*LINES, "[E1]", "[/E1]"]),
-            "tokenizer_config.json": {"added_tokens_decoder": decoder(size)},
-        },
-        "repeated": {"vocab.txt": text_of(repeated)},
-        "repeated with added": {
-            "vocab.txt": text_of(repeated),
-            "tokenizer_config.json": {"added_tokens_decoder": decoder(size)},
-        },
-        "blank": {"vocab.txt": text_of(blank)},
-        "blank with added": {
-            "vocab.txt": text_of(blank),
-            "tokenizer_config.json": {"added_tokens_decoder": decoder(len(blank) - 1)},
-        },
-        "blank end with added": {
-            "vocab.txt": text_of([*LINES, "", ""]),
-            "added_tokens.json": {"[E1]": size + 1, "[/E1]": size + 2},
-        },
-        "lines of spaces with added": {
-            "vocab.txt": text_of([*LINES, "", " ", "\t", "\u3000", "\u2003", "\x1c", "x "]),
-            "added_tokens.json": {"[E1]": size + 2, "New York": size + 3},
-        },
-        "spaces as tokens": {
-            "vocab.txt": text_of(LINES),
-            "tokenizer_config.json": {"extra_special_tokens": ["\u00a0", "  ", "[E1]", " a"]},
-        },
+        "plain": folder(),
+        "added_tokens.json": folder(added=added),
+        "special_tokens_map.json": folder(
+            added=added, special_map=special | {"bos_token": "Kube", "cls_token": "[CLS]"}
+        ),
+        "only named": folder(**special),
+        "named with attributes": folder(extra_special_tokens=[york, "[E1]"]),
+        "named in both files": folder(
+            added={"[E1]": size, "[Z]": size + 1},
+            special_map=special,
+            additional_special_tokens=["[Z]"],
+        ),
+        "named twice": folder(
+            extra_special_tokens=["[E1]"], additional_special_tokens=["New York"]
+        ),
+        "an empty list": folder(special_map=special, extra_special_tokens=[]),
+        "extra in both files": folder(
+            special_map={"extra_special_tokens": ["[E1]"]}, extra_special_tokens=["New York"]
+        ),
+        "decoder": folder(added_tokens_decoder=decoder(size)),
+        "other ids": folder(added_tokens_decoder=decoder(size + 7, 3)),
+        "in the vocabulary": folder([*LINES, "[E1]", "[/E1]"], added_tokens_decoder=decoder(size)),
+        "repeated": folder(repeated),
+        "repeated with added": folder(repeated, added_tokens_decoder=decoder(size)),
+        "blank": folder(blank),
+        "blank with added": folder(blank, added_tokens_decoder=decoder(len(blank) - 1)),
+        "blank end with added": folder(
+            [*LINES, "", ""], added={"[E1]": size + 1, "[/E1]": size + 2}
+        ),
+        "lines of spaces with added": folder(
+            spaces, added={"[E1]": size + 2, "New York": size + 3}
+        ),
+        "spaces as tokens": folder(extra_special_tokens=["\u00a0", "  ", "[E1]", " a"]),
     }
-    for lower in (True, False):
-        for strips in (True, False):
-            values = {"do_lower_case": lower, "strip_accents": strips}
-            values["added_tokens_decoder"] = decoder(size)
-            forms[f"lower {lower}, strip {strips}"] = {
-                "vocab.txt": text_of(LINES),
-                "tokenizer_config.json": values,
-            }
-    for values in forms.values():
-        values.setdefault("tokenizer_config.json", {})
-        values["tokenizer_config.json"]["tokenizer_class"] = "BertTokenizer"
+    for lower, strips in itertools.product((True, False), repeat=2):
+        forms[f"lower {lower}, strip {strips}"] = folder(
+            do_lower_case=lower, strip_accents=strips, added_tokens_decoder=decoder(size)
+        )
     return forms
 
 

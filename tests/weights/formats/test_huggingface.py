@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import pytest
+from checkpoints import assert_equal, of_model, pretrainer, written
 from safetensors.numpy import load_file
 
 import bert_tf
@@ -18,10 +19,8 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from export import bundle, classifier
 from tfrecords.files import read_json
@@ -62,9 +61,7 @@ def encoder_inputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def outputs(checkpoint: Checkpoint, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Computes what transformers' model computes, with its names."""
-    model = BertPretrainer(checkpoint.spec.config)
-    load_weights(checkpoint.path, checkpoint.tensors, model.weights, optional_parts=OPTIONAL)
-    inputs = encoder_inputs(arrays)
+    model, inputs = pretrainer(checkpoint), encoder_inputs(arrays)
     positions = np.broadcast_to(np.arange(arrays["input_ids"].shape[1]), arrays["input_ids"].shape)
     found = model(inputs | {"masked_lm_positions": positions}, training=False)
     names = {f"layer_{i}": x.numpy() for i, x in enumerate(found["encoder_outputs"])}
@@ -73,12 +70,10 @@ def outputs(checkpoint: Checkpoint, arrays: dict[str, np.ndarray]) -> dict[str, 
     names["seq_relationship_logits"] = names["sop_logits"] = found["next_sentence_logits"].numpy()
     kind = checkpoint.head and checkpoint.head.kind
     if not kind:
-        task = "masked_lm" if "logits" in arrays and arrays["logits"].ndim == 3 else "next"
-        names["logits"] = names[
-            "prediction_logits" if task == "masked_lm" else "seq_relationship_logits"
-        ]
+        masked_lm = "logits" in arrays and arrays["logits"].ndim == 3
+        names["logits"] = names["prediction_logits" if masked_lm else "sop_logits"]
         return names
-    reads = "pooled_output" if kind in ("classifier", "multiple_choice") else "sequence_output"
+    reads = "pooled_output" if checkpoint.head.reads_pooler else "sequence_output"
     kernel, bias = (checkpoint.tensors[f"task_model/head/dense_{n}"] for n in ("kernel", "bias"))
     names["logits"] = found[reads].numpy() @ kernel.read() + bias.read()
     if kind == "span":
@@ -183,17 +178,14 @@ def test_a_folder_is_written_as_transformers_wrote_it(tmp_path, name):
     """Oracles: the tensors of transformers' file bit for bit; its configuration; its tokens."""
     theirs = unpack(name, tmp_path / "theirs")
     checkpoint = open_checkpoint(theirs)
-    huggingface.write(checkpoint, new_folder(tmp_path / "ours"))
+    written_to = written(huggingface, checkpoint, tmp_path / "ours")
     expected = load_file(f"{theirs}/model.safetensors")
-    written = load_file(tmp_path / "ours/model.safetensors")
-    assert written.keys() == expected.keys()
-    for key, array in expected.items():
-        np.testing.assert_array_equal(written[key], array, strict=True)
+    assert_equal(load_file(f"{written_to}/model.safetensors"), expected)
     config = read_json(f"{theirs}/config.json")
-    ours = read_json(tmp_path / "ours/config.json")
+    ours = read_json(f"{written_to}/config.json")
     for key in ours.keys() - {"hidden_act", "label2id"}:
         assert ours[key] == config[key] or key == "id2label", key
-    again = open_checkpoint(str(tmp_path / "ours"))
+    again = open_checkpoint(written_to)
     assert (again.spec, again.head) == (checkpoint.spec, checkpoint.head)
     assert (tmp_path / "ours/vocab.txt").exists() == bool(checkpoint.spec.vocab)
 
@@ -206,15 +198,14 @@ def test_transformers_loads_what_we_write(tmp_path, shared_data):
         pytest.skip("needs transformers and torch, or TRANSFORMERS_PYTHON, a Python that has them")
     for name in MODELS:
         checkpoint = open_checkpoint(unpack(name, tmp_path / "theirs" / name))
-        huggingface.write(checkpoint, new_folder(tmp_path / "ours" / name))
+        written(huggingface, checkpoint, tmp_path / "ours" / name)
     with lzma.open(shared_data / "corpus/wikipedia_en.txt.xz", "rt", encoding="utf-8") as file:
         lines = [line.strip() for line in itertools.islice(filter(str.strip, file), 200)]
     for name, lower_case in (("uncased", True), ("cased", False)):
         vocab = load_vocab(str(shared_data / f"vocab/bert-base-{name}/vocab.txt"))
         config = BertConfig(len(vocab), 4, 1, 1, 4, max_position_embeddings=8)
-        spec = ModelSpec(config, vocab, lower_case)
-        folder = new_folder(tmp_path / "ours" / name)
-        huggingface.write(checkpoint_of(BertEncoder(config), spec), folder)
+        checkpoint = of_model(BertEncoder(config), ModelSpec(config, vocab, lower_case))
+        folder = written(huggingface, checkpoint, tmp_path / "ours" / name)
         ids = WordPieceTokenizer(vocab, lower_case).tokenize_flat(lines).to_list()
         tokens = [[vocab.tokens[i] for i in row] for row in ids]
         pathlib.Path(folder, "tokens.json").write_text(
@@ -223,17 +214,6 @@ def test_transformers_loads_what_we_write(tmp_path, shared_data):
     check = [python, str(HERE / "check_huggingface_folders.py"), str(tmp_path / "ours")]
     done = subprocess.run(check, capture_output=True, text=True, check=False)
     assert f"{len(MODELS)} models are as expected." in done.stdout, done.stderr[-2000:]
-
-
-def new_folder(path: pathlib.Path) -> str:
-    path.mkdir(parents=True)
-    return str(path)
-
-
-def checkpoint_of(model, spec: ModelSpec, head: Head | None = None) -> Checkpoint:
-    tensors = {w.path: Tensor(tuple(w.shape), w.numpy) for w in model.weights}
-    tensors = {path: tensor for path, tensor in tensors.items() if "seed" not in path}
-    return Checkpoint("a model", "", spec, tensors, head)
 
 
 def test_load_says_which_weights_are_random(tmp_path, capsys):

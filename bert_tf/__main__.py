@@ -88,13 +88,10 @@ def _help(program: str) -> str:
         f"exported models.\n\n  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
     ]
     for step, commands in _STEPS.items():
-        rows = [(name, _summary(module)) for name, module in commands.items()]
+        docstrings = {name: docstring(importlib.import_module(commands[name])) for name in commands}
+        rows = [(name, text.partition("\n")[0]) for name, text in docstrings.items()]
         parts.append("\n".join([step, *table(rows, 27)]))
     return wrapped("\n\n".join([*parts, _EXIT_CODES]))
-
-
-def _summary(module: str) -> str:
-    return docstring(importlib.import_module(module)).partition("\n")[0]
 
 
 if __name__ == "__main__":

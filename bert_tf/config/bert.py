@@ -107,6 +107,8 @@ class BertConfig:
     Attributes:
         has_layers: whether the encoder is a stack of transformer layers, a `BertEncoder`.
         reads_padding: whether padding changes the outputs of tokens.
+        own_sizes: sizes of weights that only this architecture has; see `weights.names`.
+        own_masked_lm_width: the width of the table by which the masked-LM head widens the words'.
 
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
@@ -115,6 +117,8 @@ class BertConfig:
     key: ClassVar[str] = "vocab_size"
     has_layers: ClassVar[bool] = True
     reads_padding: ClassVar[bool] = False
+    own_sizes: ClassVar[Mapping[str, int]] = {}
+    own_masked_lm_width: ClassVar[int] = 0
     # The key of the width that the attention heads share.
     _divided: ClassVar[str] = "hidden_size"
 
@@ -151,11 +155,9 @@ class BertConfig:
                 f"{self._divided} {width} is not a multiple of "
                 f"num_attention_heads {self.num_attention_heads}"
             )
-        if (self.num_hidden_groups or 1) > self.num_hidden_layers:
-            raise ValueError(
-                f"num_hidden_groups {self.num_hidden_groups} is more than "
-                f"num_hidden_layers {self.num_hidden_layers}"
-            )
+        if (groups := self.num_hidden_groups or 1) > self.num_hidden_layers:
+            layers = self.num_hidden_layers
+            raise ValueError(f"num_hidden_groups {groups} is more than num_hidden_layers {layers}")
         for key in ("hidden_act", "masked_lm_act"):
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
@@ -207,16 +209,6 @@ class BertConfig:
     def has_projection(self) -> bool:
         """Whether a dense layer widens the embeddings, as in ALBERT."""
         return self.embedding_size not in (None, self.hidden_size)
-
-    @property
-    def own_sizes(self) -> dict[str, int]:
-        """Sizes of weights that only this architecture has, by their names in `weights.names`."""
-        return {}
-
-    @property
-    def own_masked_lm_width(self) -> int:
-        """By how much the masked-LM head widens the embeddings with a table of its own."""
-        return 0
 
     @property
     def head_size(self) -> int:

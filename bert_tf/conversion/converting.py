@@ -83,7 +83,9 @@ def convert(options: ConversionOptions) -> None:
         raise ValueError(
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
-    checkpoint = _without(checkpoint, left_out)
+    tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
+    head = checkpoint.head if "head" in map(part_of, tensors) else None
+    checkpoint = dataclasses.replace(checkpoint, tensors=tensors, head=head)
     if checkpoint.head and checkpoint.head.multi_label and not target.states_labels:
         raise ValueError(
             f"{checkpoint.path} predicts several classes at once, which --to={options.to} cannot "
@@ -126,12 +128,6 @@ def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:
             f"WARNING: programs that read --to={to} split the added tokens {tokens} like other "
             "text: use --to=huggingface or --to=run to keep them whole."
         )
-
-
-def _without(checkpoint: Checkpoint, left_out: Collection[str]) -> Checkpoint:
-    tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
-    head = checkpoint.head if "head" in map(part_of, tensors) else None
-    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
 
 
 def _patterns(text: str | None) -> list[str]:

@@ -1,6 +1,7 @@
 """The BERT encoder."""
 
 import copy
+import functools
 from collections.abc import Callable
 
 import keras
@@ -98,7 +99,11 @@ class BertEncoder(BertModel):
         )
         encoder_outputs = []
         for index in range(self.config.num_hidden_layers):
-            x = self._layer(index, x, mask, seeds, training)
+            layer = functools.partial(self.block(index), attention_mask=mask, training=training)
+            if self.rematerialize == "layers" and training:
+                x = _rematerialized(layer, x, seeds)
+            else:
+                x = layer(x, seeds=seeds)
             encoder_outputs.append(x)
         return {
             "sequence_output": x,
@@ -127,19 +132,9 @@ class BertEncoder(BertModel):
         # in some cases, such as 22 layers in 22 groups.
         return self.blocks[index * len(self.blocks) // self.config.num_hidden_layers]
 
-    def _layer(self, index: int, x, mask, seeds, training):
-        block = self.block(index)
 
-        def call(x, seeds):
-            return block(x, mask, seeds=seeds, training=training)
-
-        if self.rematerialize == "layers" and training:
-            return rematerialized(call, x, seeds)
-        return call(x, seeds)
-
-
-def rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
-    """Computes `function(x, seeds)`, and recomputes it in the backward pass.
+def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
+    """Computes `function(x, seeds=seeds)`, and recomputes it in the backward pass.
 
     Keeps only x. The recomputation starts with the same seed number as the first computation, and
     so drops the same elements.
@@ -151,7 +146,7 @@ def rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
         # keras.remat hides from XLA that the arguments are the same the second time. The zero makes
         # this true of the seeds as well, so that XLA draws the masks again and keeps none.
         shifted = start and start.shifted(ops.cast(zero, "int32"))
-        output = function(x, shifted)
+        output = function(x, seeds=shifted)
         if seeds:
             seeds.number = shifted.number
         return output

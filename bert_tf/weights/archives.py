@@ -51,8 +51,11 @@ def extract(path: str) -> str:
             # TensorFlow's files lack some of what Python's libraries need.
             tf.io.gfile.copy(path, local := f"{folder}{ending}")
         with open(local, "rb") as file:
-            unpack = _unzip if ending == ".zip" else _untar
-            unpack(file, folder, _Room(path, os.path.getsize(local), folder))
+            room = _Room(path, os.path.getsize(local), folder)
+            if ending == ".zip":
+                _unzip(file, folder, room)
+            else:
+                _untar(file, folder, room)
     except BaseException as error:
         shutil.rmtree(temporary)
         if isinstance(error, tf.errors.OpError):
@@ -63,17 +66,13 @@ def extract(path: str) -> str:
             reason = str(error) or "it is incomplete"
             raise OSError(f"cannot extract {path} ({reason}): download or copy it again") from error
         raise
-    return _only_folder(folder)
+    names = [name for name in os.listdir(folder) if not name.startswith((".", "__MACOSX"))]
+    inner = os.path.join(folder, *names[:1])
+    return inner if len(names) == 1 and os.path.isdir(inner) else folder
 
 
 class _Room:
-    """How much more an archive may expand to.
-
-    Args:
-        path: the archive.
-        size: its bytes.
-        folder: where it is extracted to.
-    """
+    """How much more an archive of a size in bytes may expand to in a folder."""
 
     def __init__(self, path: str, size: int, folder: str):
         growth = max(_MAX_GROWTH * size, _ALWAYS_ALLOWED)
@@ -115,37 +114,29 @@ def _unzip(file: io.IOBase, folder: str, room: _Room) -> None:
         archive.extractall(folder)
 
 
-def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
-    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-        room.take_file(member.name, not member.issparse())
-        return tarfile.data_filter(member, path)
-
-    stream = _Limited(gzip.GzipFile(fileobj=file), room)
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
-        archive.extractall(folder, filter=checked)
-    # The checksum is at the end.
-    while stream.read(2**20):
-        pass
-
-
-class _Limited:
+class _Limited(gzip.GzipFile):
     """A stream that counts the bytes that are read.
 
     In a .tar.gz, not only files can be large, but also their names.
     """
 
-    def __init__(self, stream: io.IOBase, room: _Room):
-        self._stream = stream
-        self._room = room
+    room: _Room
 
     def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self._room.take(len(data))
+        data = super().read(size)
+        self.room.take(len(data))
         return data
 
 
-def _only_folder(folder: str) -> str:
-    """Returns the folder that a folder contains if there is nothing else in it, or itself."""
-    names = [name for name in os.listdir(folder) if not name.startswith((".", "__MACOSX"))]
-    inner = os.path.join(folder, *names[:1])
-    return inner if len(names) == 1 and os.path.isdir(inner) else folder
+def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
+    def checked(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+        room.take_file(member.name, not member.issparse())
+        return tarfile.data_filter(member, path)
+
+    stream = _Limited(fileobj=file)
+    stream.room = room
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        archive.extractall(folder, filter=checked)
+    # The checksum is at the end.
+    while stream.read(2**20):
+        pass

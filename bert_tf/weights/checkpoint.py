@@ -116,7 +116,10 @@ def load_weights(
     targets = {path: target for path, target in targets.items() if path not in kept}
     shapes = {path: tensor.shape for path, tensor in tensors.items()}
     if mapping:
-        shapes |= _grown_shapes(source, shapes, targets, mapping)
+        for path in sorted(filter(mapping.grows, targets.keys() & shapes.keys())):
+            mapping.check_size(source, shapes[path][0], mapping.old_size)
+            mapping.check_size("this model", targets[path].shape[0], mapping.new_size)
+            shapes[path] = (mapping.new_size, *shapes[path][1:])
     check_shapes(source, shapes, targets)
     bad: dict[str, str] = {}
     for path, target in targets.items():
@@ -135,36 +138,14 @@ def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
     return f"{source} holds NaN or infinity in {shortened([*found.values()])}"
 
 
-def _grown_shapes(
-    source: str,
-    saved: Mapping[str, tuple[int, ...]],
-    targets: Mapping[str, keras.Variable],
-    mapping: VocabularyMapping,
-) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes that the saved tables have once they are grown."""
-    grown = {}
-    for path in sorted(filter(mapping.grows, targets.keys() & saved.keys())):
-        mapping.check_size(source, saved[path][0], mapping.old_size)
-        mapping.check_size("this model", targets[path].shape[0], mapping.new_size)
-        grown[path] = (mapping.new_size, *saved[path][1:])
-    return grown
-
-
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
     """Sets weights from a checkpoint; warns of missing `OPTIONAL` parts, NaN and infinity.
 
     Returns:
         the missing parts, which stay random.
     """
-    kept = load_weights(
-        checkpoint.path,
-        checkpoint.tensors,
-        weights,
-        optional_parts=OPTIONAL,
-        allow_non_finite=True,
-    )
+    path, tensors = checkpoint.path, checkpoint.tensors
+    kept = load_weights(path, tensors, weights, None, OPTIONAL, allow_non_finite=True)
     if random := sorted({part_of(path) for path in kept}):
-        print(
-            f"WARNING: {checkpoint.path} has no weights for {', '.join(random)}, which stay random."
-        )
+        print(f"WARNING: {path} has no weights for {', '.join(random)}, which stay random.")
     return random

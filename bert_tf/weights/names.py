@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bert_tf.config import BertConfig, MobileBertConfig
 
 PARTS = ("encoder", "projection", "pooler", "masked_lm", "next_sentence", "head")
-HEAD_BIAS = "task_model/head/dense_bias"
+HEAD_KERNEL, HEAD_BIAS = "task_model/head/dense_kernel", "task_model/head/dense_bias"
 # The matrices that one of our weights holds side by side, by the start of its path's last part.
 SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
 
@@ -106,7 +106,6 @@ _POOLER = _weights(
 
 
 def _masked_lm(width: str) -> tuple[Weight, ...]:
-    """Returns the weights of the masked-LM head, given the name of its width."""
     return (
         *_weights(
             ("pretrainer/masked_lm/", "cls/predictions/", "cls.predictions.",
@@ -130,7 +129,7 @@ _HEADS = (
     Weight("pretrainer/next_sentence/dense_bias", ("2",),
            "cls/seq_relationship/output_bias", "cls.seq_relationship.bias",
            None, "next_sentence/logits/bias"),
-    Weight("task_model/head/dense_kernel", ("hidden", "classes"),
+    Weight(HEAD_KERNEL, ("hidden", "classes"),
            "output_weights", "classifier.weight", "task/layers/dense/vars/0", None),
     Weight(HEAD_BIAS, ("classes",),
            "output_bias", "classifier.bias", "task/layers/dense/vars/1", None),
@@ -218,11 +217,9 @@ def num_layers(config: BertConfig) -> int:
 
 
 def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int]:
-    """Returns the values of the names in shapes.
+    """Returns the values of the names in shapes, for outputs of the head and the index of a layer.
 
-    Args:
-        classes: outputs of the head.
-        layer: the index of the layer, as layers may have different numbers of heads.
+    Layers may have different numbers of heads.
     """
     hidden, heads = config.hidden_size, len(config.kept_heads(layer))
     return {

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.config import ModelSpec
 from bert_tf.layers.layer import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.growing import VocabularyMapping
-from bert_tf.weights.names import part_of
+from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL, part_of
 from bert_tf.weights.table import entries, own_rows
 from tfrecords.vocabulary import Vocabulary
 
@@ -25,11 +24,7 @@ _LAYER = re.compile(r"encoder/layer_(\d+)/(.*)")
 
 
 def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
-    """Reads indices and ranges of layers, such as "0-5" or "0,2,4,11".
-
-    Args:
-        flag: the name of the flag, for messages.
-    """
+    """Reads indices and ranges of layers, such as "0-5" or "0,2,4,11"; `flag` is for messages."""
     layers: list[int] = []
     for item in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", item.strip())
@@ -47,9 +42,6 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
 
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     """Returns a checkpoint with some of the layers of another one, in the same order.
-
-    Args:
-        layers: the indices of the layers to keep; see `parse_layers`.
 
     Source: BERT-PKD (arXiv:1908.09355) for a prefix; DistilBERT (arXiv:1910.01108) for every other
     layer.
@@ -73,23 +65,18 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 
 
 def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -> Checkpoint:
-    """Returns a checkpoint without some of the attention heads of another one.
+    """Returns a checkpoint without some of the attention heads of another one, given by layer.
 
     Its matrices are smaller, and it computes what the other one would if the outputs of these heads
     were 0.
-
-    Args:
-        heads: the heads to remove, by layer; both count from 0.
 
     Source: Are Sixteen Heads Really Better than One? (arXiv:1905.10650) section 2.3.
     """
     config = checkpoint.spec.config
     removed = {layer: {*gone} for layer, gone in (config.pruned_heads or {}).items()}
-    for layer in heads:
-        removed[layer] = removed.get(layer, set()) | {*heads[layer]}
-    smaller = _changed(checkpoint, checkpoint.tensors, pruned_heads=removed)
     tensors = dict(checkpoint.tensors)
     for layer in heads:
+        removed[layer] = removed.get(layer, set()) | {*heads[layer]}
         stays = [head not in heads[layer] for head in config.kept_heads(layer)]
         places = np.repeat(stays, config.head_size)
         path = f"encoder/layer_{layer}/attention"
@@ -97,7 +84,7 @@ def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -
         for name in (f"{path}/qkv_kernel", f"{path}/qkv_bias"):
             tensors[name] = _chosen(tensors[name], np.tile(places, 3), -1)
         tensors[f"{path}/output_kernel"] = _chosen(tensors[f"{path}/output_kernel"], places, 0)
-    return dataclasses.replace(smaller, tensors=tensors)
+    return _changed(checkpoint, tensors, pruned_heads=removed)
 
 
 def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
@@ -115,16 +102,15 @@ def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
     head = checkpoint.head
     if not head or (head.mean, head.deviation) == (0.0, 1.0):
         return checkpoint
+
+    def scaled(values: np.ndarray, mean: float = 0.0) -> np.ndarray:
+        return (values.astype(np.float64) * head.deviation + mean).astype(values.dtype)
+
     tensors = dict(checkpoint.tensors)
-    for path, mean in (("dense_kernel", 0.0), ("dense_bias", head.mean)):
-        name, function = f"task_model/head/{path}", functools.partial(_scaled, head.deviation, mean)
-        tensors[name] = _mapped(tensors[name], function)
-    head = dataclasses.replace(head, mean=0.0, deviation=1.0)
-    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
-
-
-def _scaled(deviation: float, mean: float, values: np.ndarray) -> np.ndarray:
-    return (values.astype(np.float64) * deviation + mean).astype(values.dtype)
+    tensors[HEAD_KERNEL] = _mapped(tensors[HEAD_KERNEL], scaled)
+    tensors[HEAD_BIAS] = _mapped(tensors[HEAD_BIAS], functools.partial(scaled, mean=head.mean))
+    plain = dataclasses.replace(head, mean=0.0, deviation=1.0)
+    return dataclasses.replace(checkpoint, tensors=tensors, head=plain)
 
 
 def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
@@ -146,13 +132,7 @@ def resize_positions(checkpoint: Checkpoint, positions: int) -> Checkpoint:
 def grow_vocabulary(
     checkpoint: Checkpoint, mapping: VocabularyMapping, vocab: Vocabulary, vocab_file: str
 ) -> Checkpoint:
-    """Returns a checkpoint whose tables have grown with an extended vocabulary.
-
-    Args:
-        mapping: what each new row starts from.
-        vocab: the extended vocabulary.
-        vocab_file: its file.
-    """
+    """Returns a checkpoint whose tables have grown with an extended vocabulary."""
     mapping.check_size(checkpoint.path, checkpoint.spec.config.vocab_size, mapping.old_size)
     mapping.check_vocabs(checkpoint.spec.vocab, vocab)
     grown = {
@@ -175,7 +155,7 @@ def _mapped(
 def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: Any) -> Checkpoint:
     """Returns a checkpoint with other tensors and other values in its configuration."""
     config = dataclasses.replace(checkpoint.spec.config, **values)
-    spec = ModelSpec(config, checkpoint.spec.vocab, checkpoint.spec.lower_case)
+    spec = dataclasses.replace(checkpoint.spec, config=config)
     return dataclasses.replace(checkpoint, spec=spec, tensors=tensors, config_file=None)
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import os
-import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from bert_tf.conversion.conversion_options import ConversionOptions as Options
 from bert_tf.conversion.converting import convert, write_run
 from bert_tf.weights.names import HEAD_BIAS
 from bert_tf.weights.reshaping import complete
-from export import encoder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
@@ -72,33 +70,6 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
     formats = sorted({"run", "google", "huggingface", *tour.split()})
     pairs = set(itertools.pairwise(tour.split()))
     assert pairs == {pair for pair in itertools.permutations(formats, 2)}
-
-
-def test_an_archive_and_an_export_go_to_every_format(tmp_path):
-    """Oracle: the weights, configuration, vocabulary and casing at the start.
-
-    KerasHub's masked-LM head computes something different.
-    """
-    start, exported = save(tmp_path / "start", (*PARTS, "masked_lm")), str(tmp_path / "exported")
-    google = to("google", start, tmp_path / "google")
-    archive = shutil.make_archive(google, "zip", tmp_path, "google")
-    encoder.write(encoder.Options(checkpoint=start, output_dir=exported))
-    without_head = save(tmp_path / "without_head")
-    for number, source in enumerate((archive, exported)):
-        for kind in ("google", "huggingface", "run"):
-            assert_equal(to(kind, source, tmp_path / f"{number}-{kind}"), start)
-        preset = to("kerashub", source, tmp_path / f"{number}", allow_extra="pretrainer/*")
-        assert_equal(preset, without_head)
-
-
-def test_an_albert_travels(tmp_path):
-    """Oracle: the weights and the configuration at the start."""
-    narrow = dict(embedding_size=4, num_hidden_groups=1, classifier_dropout_prob=0.1)
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.0, **narrow)
-    start = path = save(tmp_path / "0", (*PARTS, "projection", *HEADS), config)
-    for number, step in enumerate("google huggingface google run huggingface run".split()):
-        path = to(step, path, tmp_path / f"{number}{step}")
-    assert_equal(path, start)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,19 @@
 Oracle: the rows of new tokens are means of rows of the checkpoint; all other weights are the same.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
+from support import save_checkpoint
 
 from bert_tf import build_vocab, run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.training.checkpoints import Checkpointer, saved_tensors
+from bert_tf.training.checkpoints import saved_tensors
 from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.features import serialize_examples
@@ -38,8 +39,7 @@ def old(tmp_path_factory) -> pathlib.Path:
     (folder / "domain.txt").write_text("aab ab aab good\nab bad aab\n")
     model = BertPretrainer(CONFIG)
     model.masked_lm.output_bias.assign(np.random.default_rng(0).normal(size=len(TOKENS)))
-    step = tf.Variable(9, dtype=tf.int64)
-    Checkpointer(str(folder), model, {"step": step}).save()
+    save_checkpoint(folder, model, step=9)
     CONFIG.to_json_file(str(folder / "bert_config.json"))
     rows = np.ones((16, 8), np.int64)
     arrays = {
@@ -62,14 +62,8 @@ def old(tmp_path_factory) -> pathlib.Path:
 def extend(old: pathlib.Path, placement: str) -> dict[str, str]:
     """aab and ab are a ##a ##b and a ##b in the old vocabulary: one token each in the new."""
     output = str(old / f"{placement}.txt")
-    build_vocab.run(
-        build_vocab.Options(
-            input_file=str(old / "domain.txt"),
-            output_file=output,
-            extend_vocab=str(old / "vocab.txt"),
-            placement=placement,
-        )
-    )
+    flags = dict(input_file=str(old / "domain.txt"), extend_vocab=str(old / "vocab.txt"))
+    build_vocab.run(build_vocab.Options(**flags, output_file=output, placement=placement))
     return {"vocab_file": output, "init_vocab_mapping": f"{output}.mapping.json"}
 
 
@@ -89,12 +83,7 @@ def pretraining_options(old: pathlib.Path, folder: pathlib.Path, **changes):
 
 
 def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(str(checkpoint))
-    names = {path: f"model/{path.replace('/', '.S')}" for path in saved_tensors(str(checkpoint))}
-    return {
-        path: reader.get_tensor(f"{name}/.ATTRIBUTES/VARIABLE_VALUE")
-        for path, name in names.items()
-    }
+    return {path: tensor.read() for path, tensor in saved_tensors(str(checkpoint)).items()}
 
 
 @pytest.mark.slow
@@ -152,25 +141,21 @@ def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys, no_le
 
 def test_flags_that_do_not_fit_are_named(old, tmp_path):
     flags = extend(old, "append")
-    cases = [
+    for change, message in [
         ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
         ({"init_vocab_mapping": "absent.json"}, "cannot read absent.json"),
         ({"init_vocab_mapping": None}, "give --init_vocab_mapping if build_vocab extended"),
-    ]
-    for change, message in cases:
+    ]:
         with pytest.raises((ValueError, OSError), match=re.escape(message)):
             run_pretraining.run(pretraining_options(old, tmp_path / "run", **flags | change))
+    options = dict(task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", do_train=True)
     with pytest.raises(ValueError, match="--init_vocab_mapping needs --init_checkpoint"):
-        run_finetuning.run(
-            run_finetuning.Options(
-                task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", do_train=True, **flags
-            )
-        )
+        run_finetuning.run(run_finetuning.Options(**options, **flags))
     assert not (tmp_path / "run").exists()
 
 
 def test_a_mapping_of_other_sizes_is_refused(old):
-    model = BertPretrainer(BertConfig.from_dict(CONFIG.to_dict() | {"vocab_size": 14}))
+    model = BertPretrainer(dataclasses.replace(CONFIG, vocab_size=14))
     before = [weight.numpy() for weight in model.weights]
     for mapping, message in [
         (VocabularyMapping(12, 14, {12: (0,), 13: (1,)}), "ckpt-9 has a vocabulary of 13 tokens"),

@@ -21,9 +21,17 @@ def tensors(path: str) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
 
     def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
-        if isinstance(item, h5py.Dataset):
-            _check(path, item, size)
-            found[name] = Tensor(item.shape, functools.partial(_read, path, name))
+        if not isinstance(item, h5py.Dataset):
+            return
+        # Before memory is taken for it.
+        if item.shape is None:
+            raise ValueError(f"{path}: {item.name} holds no values")
+        if item.external or item.is_virtual:
+            raise ValueError(f"{path}: {item.name} is kept in another file, which is not read")
+        # Keras writes no compressed tensors.
+        if item.nbytes > min(item.id.get_storage_size(), size):
+            raise ValueError(f"{path}: {item.name} declares more values than the file holds")
+        found[name] = Tensor(item.shape, functools.partial(_read, path, name))
 
     with _opened(path) as file:
         size = tf.io.gfile.stat(path).length
@@ -36,17 +44,6 @@ def write(path: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
     with h5py.File(path, "w") as file:
         for name, array in arrays:
             file[name] = array
-
-
-def _check(path: str, dataset: h5py.Dataset, size: int) -> None:
-    """Checks a tensor before memory is taken for it."""
-    if dataset.shape is None:
-        raise ValueError(f"{path}: {dataset.name} holds no values")
-    if dataset.external or dataset.is_virtual:
-        raise ValueError(f"{path}: {dataset.name} is kept in another file, which is not read")
-    # Keras writes no compressed tensors.
-    if dataset.nbytes > min(dataset.id.get_storage_size(), size):
-        raise ValueError(f"{path}: {dataset.name} declares more values than the file holds")
 
 
 def _read(path: str, name: str) -> np.ndarray:

@@ -44,12 +44,7 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
 
 
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the names of tensors that add nothing: tied weights and positions.
-
-    Args:
-        path: the folder, for messages.
-        type_name: the model's type in transformers.
-    """
+    """Returns the names of tensors that add nothing: tied weights and positions."""
     found = []
     for names in _TIED.items():
         copy, original = (renamed(n, ARCHITECTURES[type_name].huggingface) for n in names)
@@ -136,10 +131,7 @@ def read_head(
 ) -> tuple[Head | None, int]:
     """Returns what the head predicts, and the number of its outputs; (None, 0) without a head.
 
-    Args:
-        path: config.json, for messages.
-        config: its content.
-        theirs: the tensors.
+    `config` is the content of config.json, whose path is for messages.
     """
     layers = {"qa_outputs": "span", "classifier": None}
     layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)

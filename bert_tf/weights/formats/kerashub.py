@@ -252,19 +252,14 @@ def _read_config(folder: str) -> BertConfig:
     try:
         return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
     except ValueError as error:
-        raise ValueError(f"{path}: {_in_their_words(str(error))}") from None
-
-
-def _in_their_words(message: str) -> str:
-    return re.sub(r"\w+", lambda word: _KEYS.get(word[0], word[0]), message)
+        message = re.sub(r"\w+", lambda word: _KEYS.get(word[0], word[0]), str(error))
+        raise ValueError(f"{path}: {message}") from None
 
 
 def _read_lower_case(folder: str) -> bool | None:
     """Reads the casing; returns None if it is not stated."""
     path = os.path.join(folder, _TOKENIZER)
-    if not tf.io.gfile.exists(path):
-        return None
-    value = _read_object(path)[1].get("lowercase")
+    value = _read_object(path)[1].get("lowercase") if tf.io.gfile.exists(path) else None
     if not isinstance(value, bool | None):
         raise ValueError(f"{path}: lowercase is {value!r}, not a boolean")
     return value

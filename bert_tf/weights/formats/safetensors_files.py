@@ -33,7 +33,12 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
         tensors |= found
         types |= shard_types
         shards |= dict.fromkeys(found, shard)
-    _check_index(os.path.join(folder, INDEX), stated, shards)
+    if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
+        name = wrong[0]
+        raise ValueError(
+            f"{os.path.join(folder, INDEX)} says that {name} is in {stated.get(name)}, but it is "
+            f"in {shards.get(name)}: download or copy all files again"
+        )
     return tensors, types
 
 
@@ -54,16 +59,6 @@ def read_index(path: str, ending: str) -> tuple[dict[str, Any], list[str]]:
         if not re.fullmatch(rf"[^/\\:]+{re.escape(ending)}", name):
             raise ValueError(f"{path} names {name!r}, which is no {ending} file beside it")
     return shards, sorted(names)
-
-
-def _check_index(index: str, stated: dict[str, Any], shards: dict[str, str]) -> None:
-    """Raises a ValueError unless the index names the shard of every tensor."""
-    if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
-        name = wrong[0]
-        raise ValueError(
-            f"{index} says that {name} is in {stated.get(name)}, but it is in {shards.get(name)}: "
-            "download or copy all files again"
-        )
 
 
 def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:

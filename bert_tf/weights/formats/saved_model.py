@@ -170,12 +170,7 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
 
 
 class SavedPreprocessor(NamedTuple):
-    """What describes a preprocessor.
-
-    Attributes:
-        vocab, lower_case: the tokenizer's.
-        seq_length: the length of its outputs.
-    """
+    """The tokenizer of a preprocessor, and the length of its outputs."""
 
     vocab: Vocabulary
     lower_case: bool
@@ -183,11 +178,7 @@ class SavedPreprocessor(NamedTuple):
 
 
 def read_preprocessor(path: str) -> SavedPreprocessor | None:
-    """Reads the SavedModel of a preprocessor; returns None if the path is anything else.
-
-    Args:
-        path: a folder that `export.preprocessor` or the Model Garden wrote, or one from TF Hub.
-    """
+    """Reads a preprocessor of ours, of the Model Garden or of TF Hub; returns None for others."""
     if not recognizes(path):
         return None
     graph = read_graph(path)
@@ -199,12 +190,8 @@ def read_preprocessor(path: str) -> SavedPreprocessor | None:
         raise ValueError(f"{path} holds {len(vocabs)} assets, not one vocabulary")
     vocab = read_asset(os.path.join(path, "assets", vocabs[0]))
     lower_case = not _LOWER_CASING.isdisjoint(_operations(graph))
-    return SavedPreprocessor(vocab, lower_case, _seq_length(path, graph))
-
-
-def _seq_length(path: str, graph: MetaGraphDef) -> int:
     for output in graph.signature_def["serving_default"].outputs.values():
         sizes = [dimension.size for dimension in output.tensor_shape.dim]
         if len(sizes) == 2 and sizes[1] > 0:
-            return sizes[1]
+            return SavedPreprocessor(vocab, lower_case, sizes[1])
     raise ValueError(f"{path} does not state the length of its outputs: save it with its signature")

@@ -11,13 +11,14 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import model_garden
 from export import check
 from export.encoder import export_encoder
+from tfrecords.vocabulary import load_vocab
 
 CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)
 # The first published encoders had other names; see TF-Hub's bert_en_uncased_L-12_H-768_A-12/1.
@@ -102,15 +103,16 @@ def export(garden, tmp_path_factory):
 
 
 class TestOwnExports:
-    def test_weights(self, export):
-        """Oracle: the model that was exported."""
+    def test_weights(self, export, garden):
+        """Oracle: the model that was exported, and its vocabulary."""
         model, folder = export
         checkpoint = open_checkpoint(str(folder), model.config)
         expected = {w.path: w.numpy() for w in model.weights if "seed" not in w.path}
         found = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
         head = [f"pretrainer/next_sentence/dense_{name}" for name in ("kernel", "bias")]
         assert_equal(found, {name: expected[name] for name in expected if name not in head})
-        assert checkpoint.spec.lower_case is False
+        vocab = load_vocab(str(garden / "encoder/assets/vocab.txt"))
+        assert checkpoint.spec == ModelSpec(model.config, vocab, lower_case=False)
 
     def test_configuration(self, export, tmp_path):
         """Oracle: the file beside the functions."""

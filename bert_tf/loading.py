@@ -14,7 +14,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
-from bert_tf.weights.names import part_of
 from tfrecords.vocabulary import warn_about_casing
 
 
@@ -58,8 +57,7 @@ def load(path: str) -> LoadedRun:
     """
     checkpoint = open_checkpoint(path)
     spec = checkpoint.spec
-    parts = {part_of(name) for name in checkpoint.tensors}
-    model = (BertPretrainer if "masked_lm" in parts else BertEncoder)(spec.config)
+    model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
     warn_about_casing(spec.vocab, spec.lower_case)
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case) if spec.vocab else None

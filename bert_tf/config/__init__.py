@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from bert_tf.config.bert import BertConfig, check_fields
-from bert_tf.config.other_encoders import BiLSTMConfig, MobileBertConfig
+from bert_tf.config.bilstm import BiLSTMConfig
+from bert_tf.config.mobilebert import MobileBertConfig
 from tfrecords.vocabulary import Vocabulary
 
 __all__ = ["HEADS", "BertConfig", "BiLSTMConfig", "Head", "MobileBertConfig", "ModelSpec"]

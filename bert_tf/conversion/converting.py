@@ -203,8 +203,7 @@ def _report(
 ) -> str:
     spec, config = checkpoint.spec, checkpoint.spec.config
     parameters = sum(int(np.prod(tensor.shape)) for tensor in checkpoint.tensors.values())
-    found = {part_of(path) for path in checkpoint.tensors}
-    parts = [part for part in PARTS if part in found]
+    parts = [part for part in PARTS if part in checkpoint.parts]
     casing = {True: "uncased", False: "cased", None: "of unknown casing"}[spec.lower_case]
     vocab = f"{casing} vocabulary of {len(spec.vocab):,} tokens" if spec.vocab else "no vocabulary"
     lines = [

@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 
 import keras
 
@@ -46,6 +47,11 @@ class Checkpoint:
     casing_is_guess: bool = False
     run: Run | None = None
     unused: tuple[str, ...] = ()
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """Those of `names.PARTS` that it has."""
+        return frozenset(part_of(path) for path in self.tensors)
 
     @property
     def stated_casing(self) -> bool | None:

@@ -175,7 +175,7 @@ def complete(
     shapes = {entry.ours: entry.our_shape for entry in entries(own_rows(config), config, parts)}
     missing = [path for path in shapes if path not in checkpoint.tensors]
     # `import_tensors` has already checked the parts that a foreign checkpoint has.
-    checked = {part_of(path) for path in checkpoint.tensors} if checkpoint.format else ()
+    checked = checkpoint.parts if checkpoint.format else ()
     refused = [path for path in missing if part_of(path) not in checked]
     if refused := [path for path in refused if not matches(path, allowed)]:
         raise ValueError(

@@ -1,13 +1,13 @@
 """Conversion of checkpoints: every pair of formats, what is named and what is refused."""
 
 import dataclasses
-import itertools
 import os
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from checkpoints import assert_refused, of_arrays
+from checkpoints import assert_refused, of_arrays, values
 from support import assert_same_tensors, edit_json
 
 from bert_tf.checkpoint import open_checkpoint
@@ -32,9 +32,9 @@ def save(folder, parts=PARTS, config=CONFIG, head: Head | None = None) -> str:
         size = 1 if head.kind == "multiple_choice" else len(head.labels) or 2
         shapes |= {HEAD_BIAS: (size,), HEAD_BIAS.replace("bias", "kernel"): (8, size)}
     random = np.random.default_rng(0)
-    values = {path: random.normal(size=shape).astype("f") for path, shape in shapes.items()}
+    arrays = {path: random.normal(size=shape).astype("f") for path, shape in shapes.items()}
     folder.mkdir()
-    write_run(of_arrays(values, empty.spec, head), str(folder))
+    write_run(of_arrays(arrays, empty.spec, head), str(folder))
     return str(folder)
 
 
@@ -54,22 +54,14 @@ def assert_equal(found: str, expected: str, **changes) -> None:
 
 @pytest.mark.parametrize(
     "parts, tour",
-    [
-        # Each tour goes from each of its formats to every other one.
-        (PARTS, "run google run huggingface run kerashub google huggingface kerashub huggingface "
-         "google kerashub run"),
-        ((*PARTS, *HEADS), "run google run huggingface google huggingface run"),
-    ],
-)  # fmt: skip
+    [(PARTS, "google huggingface kerashub run"), ((*PARTS, *HEADS), "google huggingface run")],
+)
 def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
     """Oracle: the weights, configuration, vocabulary and casing at the start."""
     start = path = save(tmp_path / "start", parts)
-    for number, kind in enumerate(tour.split()[1:]):
-        path = to(kind, path, tmp_path / f"{number}-{kind}")
+    for kind in tour.split():
+        path = to(kind, path, tmp_path / kind)
         assert_equal(path, start)
-    formats = sorted({"run", "google", "huggingface", *tour.split()})
-    pairs = set(itertools.pairwise(tour.split()))
-    assert pairs == {pair for pair in itertools.permutations(formats, 2)}
 
 
 @pytest.mark.parametrize(
@@ -242,18 +234,17 @@ def test_no_sequence_is_that_long(positions):
 def test_weights_of_other_types_are_refused(tmp_path, type_):
     """Oracle: the types that docs/checkpoints.md lists."""
     path = to("google", save(tmp_path / "start"), tmp_path / "google")
-    reader = tf.train.load_checkpoint(path + "/bert_model.ckpt")
-    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
-    arrays["bert/pooler/dense/bias"] = arrays["bert/pooler/dense/bias"].astype(type_)
+    prefix, name = f"{path}/bert_model.ckpt", "bert/pooler/dense/bias"
+    reader = tf.train.load_checkpoint(prefix)
+    arrays = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map()}
+    arrays[name] = arrays[name].astype(type_)
     tf.raw_ops.SaveV2(
-        prefix=path + "/bert_model.ckpt",
+        prefix=prefix,
         tensor_names=list(arrays),
         shape_and_slices=[""] * len(arrays),
         tensors=list(arrays.values()),
     )
-    with pytest.raises(ValueError, match=f"bert/pooler/dense/bias has type {type_}: only float32"):
-        to("run", path, tmp_path / "a")
-    assert not os.path.exists(tmp_path / "a")
+    assert_refused(path, f"{name} has type {type_}: only float32")
 
 
 def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):
@@ -271,13 +262,12 @@ def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):
 
 def test_weights_that_are_not_finite_are_named(tmp_path, capsys):
     """Oracle: the values of the source, which the result has, too."""
-    source = open_checkpoint(save(tmp_path / "run"))
-    name = "encoder/pooler/dense_bias"
-    value = np.array([np.nan, np.inf] + [1.0] * 6, np.float32)
-    bad = dataclasses.replace(source.tensors[name], read=lambda: value)
+    source, name = open_checkpoint(save(tmp_path / "run")), "encoder/pooler/dense_bias"
+    arrays = {path: tensor.read() for path, tensor in source.tensors.items()}
+    arrays[name] = np.array([np.nan, np.inf] + [1.0] * 6, np.float32)
     (tmp_path / "bad").mkdir()
-    write_run(dataclasses.replace(source, tensors={**source.tensors, name: bad}), f"{tmp_path}/bad")
+    write_run(of_arrays(arrays, source.spec), f"{tmp_path}/bad")
     found = to("huggingface", f"{tmp_path}/bad", tmp_path / "hf")
-    assert "WARNING: " in (printed := capsys.readouterr().out)
-    assert f"NaN or infinity in {name} (2 of 8 values)." in printed
-    np.testing.assert_array_equal(open_checkpoint(found).tensors[name].read(), value)
+    printed = capsys.readouterr().out
+    assert re.search(rf"WARNING: .* NaN or infinity in {name} \(2 of 8 values\).", printed)
+    np.testing.assert_array_equal(values(found)[name], arrays[name])

@@ -1,4 +1,4 @@
-"""The encoder: its sizes, with padding, and as a decoder.
+"""The encoder: its sizes, shared layers, padding, decoders, and what its tokens attend to.
 
 tests/weights/formats compare its outputs with those of transformers, KerasHub and the Model Garden.
 """
@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from encoders import SMALL, random_inputs, randomize
 
+import bert_tf
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.presets import PRESETS, preset_config
@@ -42,8 +43,7 @@ def test_there_is_a_preset_for_every_published_size():
 
 def test_padding_does_not_change_other_positions():
     """Oracle: the same sequences without padding."""
-    encoder = BertEncoder(SMALL)
-    randomize(encoder)
+    encoder = randomize(BertEncoder(SMALL))
     inputs = random_inputs(SMALL, batch=2, length=9)
     inputs["input_mask"][:] = 1
     padded = {name: np.pad(value, ((0, 0), (0, 6))) for name, value in inputs.items()}
@@ -55,17 +55,17 @@ def test_padding_does_not_change_other_positions():
     np.testing.assert_allclose(long["pooled_output"], short["pooled_output"], rtol=0, atol=1e-5)
 
 
+def decoder(**rates) -> BertEncoder:
+    return randomize(BertEncoder(dataclasses.replace(SMALL, is_decoder=True, **rates)))
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_in_a_decoder_no_position_depends_on_later_ones(rate):
     """Oracle: the outputs before a later token was changed, bit for bit, and the outputs for a
     sequence of two tokens."""
-    config = dataclasses.replace(
-        SMALL, is_decoder=True, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate
-    )
-    encoder = BertEncoder(config)
-    randomize(encoder)
-    inputs = random_inputs(config, batch=4, length=12) | {"dropout_seed": np.array([5, 6])}
-    inputs["dropout_seed"] = inputs["dropout_seed"].astype(np.int32)
+    encoder = decoder(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+    inputs = random_inputs(SMALL, batch=4, length=12)
+    inputs["dropout_seed"] = np.array([5, 6], np.int32)
     outputs = encoder(inputs, training=True)["encoder_outputs"]
     for changed in (3, 7, 11):
         others = dict(inputs, input_word_ids=inputs["input_word_ids"].copy())
@@ -81,10 +81,7 @@ def test_in_a_decoder_no_position_depends_on_later_ones(rate):
 
 def test_a_decoder_ignores_padding():
     """Oracle: the outputs before the padding's token was changed, bit for bit."""
-    config = dataclasses.replace(SMALL, is_decoder=True)
-    encoder = BertEncoder(config)
-    randomize(encoder)
-    inputs = random_inputs(config, batch=2, length=9)
+    encoder, inputs = decoder(), random_inputs(SMALL, batch=2, length=9)
     inputs["input_mask"][:, 4] = 0
     other = dict(inputs, input_word_ids=inputs["input_word_ids"].copy())
     other["input_word_ids"][:, 4] += 1
@@ -94,12 +91,71 @@ def test_a_decoder_ignores_padding():
 
 def test_a_decoder_pools_the_last_token():
     """Oracle: BERT's pooler, tanh of a dense layer, of the last token before the padding."""
-    config = dataclasses.replace(SMALL, is_decoder=True)
-    encoder = BertEncoder(config)
-    randomize(encoder)
-    inputs = random_inputs(config)
+    encoder, inputs = decoder(), random_inputs(SMALL)
     outputs = encoder(inputs)
     last = inputs["input_mask"].sum(axis=1) - 1
     read = outputs["sequence_output"].numpy()[np.arange(3), last]
     expected = np.tanh(read @ encoder.pooler.dense_kernel.numpy() + encoder.pooler.dense_bias)
     np.testing.assert_allclose(outputs["pooled_output"], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layers", "groups", "used"),
+    [(12, 1, [0] * 12), (6, 2, [0, 0, 0, 1, 1, 1]), (5, 2, [0, 0, 0, 1, 1]), (22, 22, range(22))],
+)
+def test_each_layer_uses_its_group(layers, groups, used):
+    """Oracle: int(layer / layers * groups) of google-research/albert, in exact arithmetic."""
+    sizes = dict(embedding_size=20, num_hidden_layers=layers, num_hidden_groups=groups)
+    encoder = BertEncoder(dataclasses.replace(SMALL, **sizes))
+    assert [encoder.blocks.index(encoder.block(layer)) for layer in range(layers)] == list(used)
+
+
+def split_heads(x: np.ndarray) -> np.ndarray:
+    """[B, S, H] -> [B, N, S, H/N]."""
+    return x.reshape(*x.shape[:2], 4, 12).transpose(0, 2, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"num_hidden_groups": 1, "embedding_size": 16}, {"is_decoder": True}],
+    ids=["bert", "albert", "decoder"],
+)
+def test_probabilities_are_those_of_every_layer(changes):
+    """Oracles: the softmax in NumPy, from the input of each layer; with these probabilities and the
+    layer's own values and output weights, NumPy computes what the layer computes."""
+    encoder = randomize(BertEncoder(dataclasses.replace(SMALL, **changes)))
+    inputs = random_inputs(SMALL)
+    found = bert_tf.attention_probabilities(encoder, inputs).numpy()
+    assert found.shape == (3, 3, 4, 17, 17) and found.dtype == np.float32
+    allowed = inputs["input_mask"].astype(bool)[:, None, None, :]
+    if encoder.config.is_decoder:
+        allowed = allowed & np.tri(17, dtype=bool)
+    allowed = np.broadcast_to(allowed, found.shape[1:])
+    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
+    assert not found[:, ~allowed].any() and found[:, allowed].all()
+    embeddings = encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
+    layer_inputs = [embeddings, *encoder(inputs)["encoder_outputs"]]
+    for layer, probabilities in enumerate(found):
+        x = layer_inputs[layer].numpy()
+        attention = encoder.blocks[0 if "num_hidden_groups" in changes else layer].attention
+        kernel, bias, output_kernel, output_bias = attention.get_weights()
+        query, key, value = map(split_heads, np.split(x @ kernel + bias, 3, axis=-1))
+        scores = np.where(allowed, query @ key.swapaxes(2, 3) / np.sqrt(12), -np.inf)
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        expected = weights / weights.sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(probabilities, expected, atol=1e-5)
+        context = (probabilities @ value).transpose(0, 2, 1, 3).reshape(x.shape)
+        output = attention(x, allowed)
+        np.testing.assert_allclose(context @ output_kernel + output_bias, output, atol=1e-4)
+
+
+def test_probabilities_in_mixed_precision():
+    """Oracle: the probabilities in float32, as far as bfloat16 keeps them; their sums are exact."""
+    encoder = randomize(BertEncoder(SMALL))
+    mixed = randomize(BertEncoder(SMALL, dtype="mixed_bfloat16"))
+    inputs = random_inputs(SMALL)
+    found = bert_tf.attention_probabilities(mixed, inputs).numpy()
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
+    exact = bert_tf.attention_probabilities(encoder, inputs).numpy()
+    np.testing.assert_allclose(found, exact, atol=0.05)

@@ -21,7 +21,7 @@ from bert_tf.weights.formats.huggingface_config import (
     read_head,
     rows,
 )
-from bert_tf.weights.formats.safetensors_files import FILE, INDEX, open_tensors
+from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab

@@ -9,7 +9,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.architectures import ARCHITECTURES, config_values, renamed
-from bert_tf.weights.names import HEAD_BIAS, part_of, weights
+from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
@@ -211,7 +211,7 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def _architecture(checkpoint: Checkpoint) -> str:
     """Returns transformers' class for the parts that a checkpoint has."""
-    parts = {part_of(path) for path in checkpoint.tensors}
+    parts = checkpoint.parts
     if "head" in parts:
         if not checkpoint.head:
             raise ValueError(

@@ -17,9 +17,9 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import download_errors, hdf5
-from bert_tf.weights.formats.safetensors_files import read_index
-from bert_tf.weights.names import HEAD_BIAS, part_of, weights
+from bert_tf.weights.formats import download_errors
+from bert_tf.weights.formats.tensor_files import hdf5_tensors, read_index, write_hdf5
+from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 from tfrecords.files import read_json
 from tfrecords.vocabulary import load_vocab, write_vocab
@@ -117,9 +117,8 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     It is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
     """
     spec = checkpoint.spec
-    parts = {part_of(path) for path in checkpoint.tensors}
-    _check_config(spec.config, "masked_lm" in parts)
-    if "pooler" not in parts:
+    _check_config(spec.config, "masked_lm" in checkpoint.parts)
+    if "pooler" not in checkpoint.parts:
         raise ValueError("BertBackbone has a pooler, but this checkpoint has none")
     if checkpoint.head and checkpoint.head.kind != "classifier":
         raise ValueError(f"KerasHub has no BERT with a head of the kind {checkpoint.head.kind}")
@@ -128,7 +127,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     # The table begins with the rows of model.weights.h5.
     for in_task, group in itertools.groupby(arrays, lambda item: item[0].startswith("task/")):
         file = os.path.join(folder, _TASK_WEIGHTS if in_task else _WEIGHTS)
-        hdf5.write(file, ((_their_name(name), array) for name, array in group))
+        write_hdf5(file, ((_their_name(name), array) for name, array in group))
     _write_objects(checkpoint, folder)
 
 
@@ -167,10 +166,9 @@ def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
 
 def model_class(checkpoint: Checkpoint) -> str:
     """Returns KerasHub's class for a checkpoint with its head."""
-    parts = {part_of(path) for path in checkpoint.tensors}
-    if "head" in parts:
+    if "head" in checkpoint.parts:
         return "BertTextClassifier"
-    return "BertMaskedLM" if "masked_lm" in parts else "BertBackbone"
+    return "BertMaskedLM" if "masked_lm" in checkpoint.parts else "BertBackbone"
 
 
 def _object(name: str, **config: Any) -> dict[str, Any]:
@@ -220,12 +218,12 @@ def _tensors(folder: str) -> dict[str, Tensor]:
         _, files = read_index(os.path.join(folder, _SHARDS), ".h5")
     found: dict[str, Tensor] = {}
     for file in files:
-        for name, tensor in hdf5.tensors(os.path.join(folder, file)).items():
+        for name, tensor in hdf5_tensors(os.path.join(folder, file)).items():
             if found.setdefault(_renamed(name), tensor) is not tensor:
                 raise ValueError(f"{folder}: two of its files hold {name}: copy the preset again")
     task = os.path.join(folder, _TASK_WEIGHTS)
     if tf.io.gfile.exists(task):
-        found |= {f"task/{name}": tensor for name, tensor in hdf5.tensors(task).items()}
+        found |= {f"task/{name}": tensor for name, tensor in hdf5_tensors(task).items()}
     return found
 
 

@@ -19,7 +19,9 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.tokenizer_files import TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from export import bundle, classifier
@@ -27,6 +29,8 @@ from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 HERE = pathlib.Path(__file__).parent
+TOKENIZERS = json.loads((HERE / "tokenizer_golden.json").read_text("utf-8"))
+TEXTS = TOKENIZERS.pop("texts")
 GOLDEN = np.load(HERE / "huggingface_golden.npz")
 MODELS = sorted({name.split("/")[0] for name in GOLDEN.files})
 # As in make_huggingface_golden.py.
@@ -216,12 +220,18 @@ def test_transformers_loads_what_we_write(tmp_path, shared_data):
     assert f"{len(MODELS)} models are as expected." in done.stdout, done.stderr[-2000:]
 
 
-def test_load_says_which_weights_are_random(tmp_path, capsys):
-    """Oracle: transformers' class with the token-classification head has no pooler."""
-    folder = unpack("BertForTokenClassification", tmp_path)
-    arrays = golden("BertForTokenClassification")
-    loaded = bert_tf.load(folder)
-    warning = f"WARNING: {folder} has no weights for pooler, which stay random.\n"
-    assert capsys.readouterr().out == warning
-    found = loaded.encoder(encoder_inputs(arrays))["sequence_output"]
-    np.testing.assert_allclose(found, arrays["layer_1"], atol=1e-5)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_ids_of_tokens_equal_those_of_transformers(tmp_path, name):
+    """The same ids from a run folder that the vocabulary was written to, too."""
+    for file, content in TOKENIZERS[name]["files"].items():
+        content = content if isinstance(content, str) else json.dumps(content)
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    files = TokenizerFiles(str(tmp_path))
+    vocab, lower_case = files.vocab, files.lower_case is not False
+    assert (
+        WordPieceTokenizer(vocab, lower_case).tokenize_flat(TEXTS).to_list()
+        == (TOKENIZERS[name]["ids"])
+    )
+    run = Run(str(tmp_path / "run"))
+    run.write(ModelSpec(BertConfig(99, 4, 1, 1, 4), vocab, lower_case))
+    assert (run.vocab, run.lower_case) == (vocab, lower_case)

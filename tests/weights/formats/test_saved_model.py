@@ -1,3 +1,5 @@
+"""The Model Garden's encoders and training checkpoints, and our exports of encoders."""
+
 import dataclasses
 import shutil
 
@@ -16,6 +18,7 @@ from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import model_garden
+from bert_tf.weights.table import entries
 from export import check
 from export.encoder import export_encoder
 from tfrecords.vocabulary import load_vocab
@@ -44,22 +47,27 @@ def change_graph(encoder, change):
     (encoder / "saved_model.pb").write_bytes(graph.SerializeToString())
 
 
-class TestModelGarden:
-    def test_outputs(self, garden):
-        """Oracle: the outputs of the exported functions; the vocabulary that was exported."""
-        checkpoint = open_checkpoint(str(garden / "encoder"))
-        assert checkpoint.spec.config == CONFIG
+@pytest.mark.parametrize("kind", ["encoder", "training"])
+def test_outputs_of_the_model_garden(garden, kind):
+    """Oracle: those of the exported functions, and of the model that was trained."""
+    checkpoint = open_checkpoint(str(garden / kind))
+    assert checkpoint.spec.config == CONFIG
+    if kind == "encoder":
         assert checkpoint.spec.vocab.tokens[5:7] == ("a", "b")
         assert checkpoint.spec.lower_case is True
         assert checkpoint.unused == ("do_lower_case",)
-        theirs = np.load(garden / "encoder.npz")
-        inputs = {name: theirs[name] for name in theirs if theirs[name].dtype == np.int32}
-        ours = pretrainer(checkpoint)(inputs)
-        for index, layer in enumerate(ours["encoder_outputs"]):
-            np.testing.assert_allclose(layer, theirs[f"layer_{index}"], atol=1e-5)
-        for name in ("sequence_output", "pooled_output", "mlm_logits"):
-            np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)
+    theirs = dict(np.load(garden / f"{kind}.npz"))
+    if kind == "training":  # The next-sentence head's pooler is its own.
+        del theirs["pooled_output"]
+    inputs = {name: x for name, x in theirs.items() if x.dtype == np.int32}
+    ours = pretrainer(checkpoint)(inputs)
+    ours |= {f"layer_{index}": layer for index, layer in enumerate(ours["encoder_outputs"])}
+    ours["next_sentence"] = ours["next_sentence_logits"]
+    for name in theirs.keys() - inputs.keys():
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5, err_msg=name)
 
+
+class TestModelGarden:
     def test_names_of_the_first_encoders(self, garden, tmp_path):
         """Oracle: the same weights under the present names."""
         present = open_checkpoint(str(garden / "encoder"))
@@ -187,32 +195,31 @@ def test_what_is_no_encoder(garden, tmp_path, attributes, message):
     assert_refused(tmp_path, message)
 
 
+def rewritten(file, change):
+    return lambda encoder: (encoder / file).write_bytes(change((encoder / file).read_bytes()))
+
+
+def lead_outside(graph):
+    graph.asset_file_def[0].filename = "../../secret.txt"
+
+
 @pytest.mark.parametrize(
-    ("file", "change", "message"),
+    ("damage", "message"),
     [
-        ("saved_model.pb", lambda _: b"no protocol buffer", "saved_model.pb is damaged or incompl"),
-        ("variables/variables.index", lambda x: x[:1000], "variables is damaged or incomplete: do"),
-        ("assets/vocab.txt", lambda x: x + b"more\n", "has 13 tokens, more than the vocab_size 12"),
+        (rewritten("saved_model.pb", lambda _: b"no protobuf"), "saved_model.pb is damaged or inc"),
+        (rewritten("variables/variables.index", lambda x: x[:1000]), "variables is damaged or inc"),
+        (
+            rewritten("assets/vocab.txt", lambda x: x + b"more\n"),
+            "more than the vocab_size 12",
+        ),
+        (lambda e: change_graph(e, lead_outside), "vocabulary ../../secret.txt is not a file in"),
+        (lambda e: change_graph(e, lambda g: g.ClearField("object_graph_def")), "of TensorFlow 1"),
+        (lambda e: shutil.rmtree(e / "variables"), "is a SavedModel without variables"),
     ],
 )
-def test_damaged_files(encoder, file, change, message):
-    (encoder / file).write_bytes(change((encoder / file).read_bytes()))
+def test_damaged_files(encoder, damage, message):
+    damage(encoder)
     assert_refused(encoder, message)
-
-
-def test_damaged_graphs(encoder):
-    def lead_outside(graph):
-        graph.asset_file_def[0].filename = "../../secret.txt"
-
-    change_graph(encoder, lead_outside)
-    assert_refused(encoder, "its vocabulary ../../secret.txt is not a file in its assets")
-    change_graph(encoder, lambda graph: graph.ClearField("object_graph_def"))
-    assert_refused(encoder, "is a module of TensorFlow 1")
-
-
-def test_without_variables(encoder):
-    shutil.rmtree(encoder / "variables")
-    assert_refused(encoder, "is a SavedModel without variables")
 
 
 def test_the_check_passes(garden, capsys):
@@ -229,3 +236,87 @@ def test_download(garden, monkeypatch):
     url = "https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4"
     monkeypatch.setattr("tensorflow_hub.resolve", {url: str(garden / "encoder")}.__getitem__)
     assert open_checkpoint(f"tfhub:{url}").path == str(garden / "encoder")
+
+
+@pytest.fixture
+def training(garden, tmp_path):
+    """A copy of the training checkpoint, to put files beside it."""
+    return shutil.copytree(garden / "training", tmp_path / "training")
+
+
+def test_every_variable_is_accounted_for(garden):
+    """Oracle: the variables in the file."""
+    path = str(garden / "training/ckpt-1")
+    checkpoint = open_checkpoint(path)
+    config = checkpoint.spec.config
+    table = entries(model_garden.rows(config), config)
+    count = sum(len(entry.theirs) for entry in table)
+    in_file = [name for name, _ in tf.train.list_variables(path) if not name.startswith("_CHECK")]
+    assert len(checkpoint.unused) + count == len(in_file)
+    assert "save_counter" in checkpoint.unused
+    assert "pooler_transform/kernel" in checkpoint.unused
+
+
+@pytest.mark.parametrize("name", ["", "ckpt-1", "ckpt-1.index"])
+def test_ways_to_name_it(garden, name):
+    """Oracle: the path without the ending."""
+    assert open_checkpoint(str(garden / "training" / name)).path.endswith("/training/ckpt-1")
+
+
+def test_files_beside_it(garden, training):
+    """Oracle: the vocabulary of the export; "gelu" is the tanh form in the Model Garden."""
+    config = dataclasses.replace(CONFIG, hidden_act="gelu", hidden_dropout_prob=0.2)
+    config.to_json_file(str(training / "bert_config.json"))
+    shutil.copy(garden / "encoder/assets/vocab.txt", training)
+    checkpoint = open_checkpoint(str(training))
+    assert checkpoint.spec.config == dataclasses.replace(CONFIG, hidden_dropout_prob=0.2)
+    assert len(checkpoint.spec.vocab) == 12
+    assert checkpoint.stated_casing is None
+
+
+def test_another_configuration(garden):
+    """Oracle: the message names all that differs."""
+    config = dataclasses.replace(CONFIG, num_hidden_layers=1, hidden_size=4)
+    path = garden / "training"
+    for message in (
+        r"word_embeddings/embeddings \[12, 8\] instead of \[12, 4\]",
+        "it also holds: transformer/layer_1/intermediate/bias, ",
+    ):
+        assert_refused(path, message, config=config)
+
+
+QUERY = "transformer/layer_0/self_attention/query/kernel"
+NEEDED = {
+    "word_embeddings/embeddings": (12, 8),
+    "position_embedding/embeddings": (10, 8),
+    "type_embeddings/embeddings": (2, 8),
+    "transformer/layer_0/intermediate/kernel": (8, 16),
+    QUERY: (8, 2, 4),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"another/kernel": (1,)}, "it lacks: embeddings/layer_norm/gamma, .*holds: ano"),
+        ({QUERY: (8, 8)}, "do not give a configuration .*bert_config_file"),
+    ],
+)
+def test_bad_variables(tmp_path, changes, message):
+    """Oracle: the message says what is missing, or that the heads are unknown."""
+    shapes = (NEEDED | changes).items()
+    variables = [tf.Variable(np.zeros(shape), name=name) for name, shape in shapes]
+    path = tf.train.Checkpoint(model=variables).write(str(tmp_path / "ckpt"))
+    with pytest.raises(ValueError, match=message):
+        model_garden.open_(path, None)
+
+
+@pytest.mark.parametrize("size", [-20000, 1000])
+def test_a_truncated_file(training, size):
+    """Oracle: the message names it; a file that is too small for its shapes is not read at all."""
+    file = training / "ckpt-1.data-00000-of-00001"
+    file.write_bytes(file.read_bytes()[:size])
+    assert_refused(training, "ckpt-1 is damaged or incomplete: download or copy it")
+    if size > 0:
+        with pytest.raises(OSError, match="ckpt-1 is damaged"):
+            open_checkpoint(str(training))

@@ -1,11 +1,9 @@
-"""The configurations of MobileBERT and of a bidirectional LSTM."""
+"""The configuration of MobileBERT."""
 
 import dataclasses
 from typing import ClassVar
 
 from bert_tf.config.bert import BertConfig
-
-_KINDS = ("single", "siamese")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,23 +56,3 @@ class MobileBertConfig(BertConfig):
     @property
     def own_masked_lm_width(self) -> int:
         return self.hidden_size - self.embedding_size
-
-
-@dataclasses.dataclass(frozen=True)
-class BiLSTMConfig(BertConfig):
-    """Sizes of an encoder that is no BERT, but a `models.bilstm`.
-
-    `bilstm` is "single" or "siamese".
-    """
-
-    key: ClassVar[str] = "bilstm"
-    model_type: ClassVar[str] = "bilstm"
-    has_layers: ClassVar[bool] = False
-    longest_input: ClassVar[None] = None
-
-    bilstm: str = dataclasses.field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.bilstm not in _KINDS:
-            raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(_KINDS)}")

@@ -1,18 +1,20 @@
-"""Reads model.safetensors, in one file or in shards."""
+"""Tensors in model.safetensors, in one file or in shards, and in the HDF5 files of Keras."""
 
 import contextlib
 import functools
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import h5py
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.training.checkpoints import Tensor
-from tfrecords.files import read_json
+from tfrecords.files import named_errors, read_json
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
@@ -116,3 +118,52 @@ def _local_copy(path: str) -> Iterator[str]:
         copy = os.path.join(folder, FILE)
         tf.io.gfile.copy(path, copy)
         yield copy
+
+
+def hdf5_tensors(path: str) -> dict[str, Tensor]:
+    """Returns the tensors of an HDF5 file, by their paths; follows no links to other files."""
+    found: dict[str, Tensor] = {}
+
+    def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if not isinstance(item, h5py.Dataset):
+            return
+        # Before memory is taken for it.
+        if item.shape is None:
+            raise ValueError(f"{path}: {item.name} holds no values")
+        if item.external or item.is_virtual:
+            raise ValueError(f"{path}: {item.name} is kept in another file, which is not read")
+        # Keras writes no compressed tensors.
+        if item.nbytes > min(item.id.get_storage_size(), size):
+            raise ValueError(f"{path}: {item.name} declares more values than the file holds")
+        found[name] = Tensor(item.shape, functools.partial(_read_hdf5, path, name))
+
+    with _opened_hdf5(path) as file:
+        size = tf.io.gfile.stat(path).length
+        file.visititems(add)
+    return found
+
+
+def write_hdf5(path: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes arrays by their paths in an HDF5 file."""
+    with h5py.File(path, "w") as file:
+        for name, array in arrays:
+            file[name] = array
+
+
+def _read_hdf5(path: str, name: str) -> np.ndarray:
+    with _opened_hdf5(path) as file:
+        array = file[name][()]
+        if file[name].attrs.get("dtype") == "bfloat16":
+            array = array.view(ml_dtypes.bfloat16)
+        return array
+
+
+@contextlib.contextmanager
+def _opened_hdf5(path: str) -> Iterator[h5py.File]:
+    """Opens a file; turns the various errors for damaged files into one OSError."""
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as source:
+        try:
+            with h5py.File(source, "r") as file:
+                yield file
+        except (OSError, KeyError, RuntimeError, TypeError) as error:
+            raise OSError(f"{path} is damaged or incomplete: download or copy it again") from error

@@ -1,4 +1,6 @@
-"""The tagger on the outputs of a frozen encoder."""
+"""The models with LSTMs: the tagger on a frozen encoder, and the encoder that is an LSTM."""
+
+import dataclasses
 
 import keras
 import numpy as np
@@ -6,9 +8,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.choices import FEATURES
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, BiLSTMConfig
 from bert_tf.models import feature_tagger
+from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.feature_tagger import FeatureTagger
+from bert_tf.models.task_model import BertTaskModel
 
 CONFIG = BertConfig(12, 8, 5, 2, 16, max_position_embeddings=8, hidden_dropout_prob=0.1)
 IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
@@ -84,3 +88,62 @@ def test_the_configuration_makes_the_same_model():
     copy = FeatureTagger.from_config(model.get_config())
     assert [w.shape for w in copy.weights] == [w.shape for w in model.weights]
     assert isinstance(copy, keras.Model)
+
+
+SINGLE = BiLSTMConfig(
+    12, 6, 1, 1, 4, max_position_embeddings=8, hidden_dropout_prob=0.0, embedding_size=5,
+    initializer_range=0.5, bilstm="single",
+)  # fmt: skip
+SIAMESE = dataclasses.replace(SINGLE, bilstm="siamese")
+# [CLS] text [SEP] text [SEP]
+PAIRS = np.array([[2, 5, 6, 3, 7, 3, 0, 0], [2, 8, 3, 5, 9, 10, 11, 3]])
+TYPES = np.array([[0, 0, 0, 0, 1, 1, 0, 0], [0, 0, 0, 1, 1, 1, 1, 1]])
+PAIR_INPUTS = {"input_word_ids": PAIRS, "input_mask": (PAIRS > 0) * 1, "input_type_ids": TYPES}
+
+
+def states(encoder: BiLSTMEncoder, ids) -> tuple[np.ndarray, np.ndarray]:
+    """What Keras' LSTM makes of one text without padding: its states, and the last ones."""
+    x = encoder.word_embeddings.numpy()[np.array(ids)][None]
+    sequence, forward, _, backward, _ = encoder.lstm(x)
+    return sequence[0].numpy(), np.concatenate([forward[0], backward[0]])
+
+
+def dense(encoder: BiLSTMEncoder, x: np.ndarray) -> np.ndarray:
+    kernel, bias = encoder.dense.get_weights()
+    return np.maximum(x @ kernel + bias, 0.0)
+
+
+def test_a_text_is_read_without_its_padding():
+    """Oracles: Keras' LSTM on each text alone; the dense layer in NumPy."""
+    encoder = BiLSTMEncoder(SINGLE)
+    outputs = encoder(PAIR_INPUTS)
+    for row, length in enumerate((6, 8)):
+        sequence, last = states(encoder, PAIRS[row, :length])
+        found = outputs["sequence_output"][row, :length]
+        np.testing.assert_allclose(found, dense(encoder, sequence), atol=1e-5)
+        np.testing.assert_allclose(outputs["pooled_output"][row], dense(encoder, last), atol=1e-5)
+
+
+def test_a_pair_is_two_texts_that_one_lstm_reads():
+    """Oracle: [h1, h2, h1 * h2, |h1 - h2|] of section 3.1, of the two texts read alone."""
+    encoder = BiLSTMEncoder(SIAMESE)
+    found = encoder(PAIR_INPUTS)["pooled_output"]
+    for row, texts in enumerate([([5, 6, 3], [7, 3]), ([8, 3], [5, 9, 10, 11, 3])]):
+        a, b = (states(encoder, text)[1] for text in texts)
+        compared = np.concatenate([a, b, a * b, np.abs(a - b)])
+        np.testing.assert_allclose(found[row], dense(encoder, compared), atol=1e-5)
+
+
+def test_it_is_the_encoder_of_a_task_model():
+    """Oracles: the parameters of the paper's sizes; gradients for every weight."""
+    sizes = dict(hidden_size=400, intermediate_size=150, embedding_size=300)
+    lstm = 2 * 4 * 150 * (300 + 150 + 1)
+    for config, states in ((SINGLE, 300), (SIAMESE, 1200)):
+        model = BertTaskModel(dataclasses.replace(config, **sizes), 3)
+        expected = 12 * 300 + lstm + 400 * (states + 1) + 3 * 401
+        assert model.count_params() == expected
+    model = BertTaskModel(SINGLE, 3, "tagger")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(model(PAIR_INPUTS, training=True)))
+    weights = [weight.value for weight in model.trainable_weights]
+    assert all(gradient is not None for gradient in tape.gradient(loss, weights))

@@ -116,13 +116,18 @@ def test_values_and_gradients(name, graph):
         np.testing.assert_allclose(x, expected, rtol=1e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_values_and_gradients_in_bfloat16(name):
-    """Oracle: the plain form in float32, of the same bfloat16 arguments, to bfloat16's 8 bits."""
+def in_bfloat16(name: str) -> tuple:
     function, formula, arguments = CASES[name]
     half = [tf.cast(x, tf.bfloat16) for x in arguments]
     if name == "layer_norm":
         half[1:] = arguments[1:]  # The parameters stay in float32.
+    return function, formula, half
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients_in_bfloat16(name):
+    """Oracle: the plain form in float32, of the same bfloat16 arguments, to bfloat16's 8 bits."""
+    function, formula, half = in_bfloat16(name)
     expected = value_and_gradients(formula, *(tf.cast(x, tf.float32) for x in half))
     for x, y in zip(value_and_gradients(function, *half), expected, strict=True):
         size = np.abs(y).max()
@@ -132,10 +137,7 @@ def test_values_and_gradients_in_bfloat16(name):
 @pytest.mark.parametrize("name", ["gelu", "gelu_new", "layer_norm"])
 def test_bfloat16_is_rounded_once(name):
     """Oracle: float32 values of the same bfloat16 arguments, to bfloat16's precision."""
-    function, _, arguments = CASES[name]
-    half = [ops.cast(x, "bfloat16") for x in arguments]
-    if name == "layer_norm":
-        half[1:] = arguments[1:]  # The parameters stay in float32.
+    function, _, half = in_bfloat16(name)
     expected = function(*(ops.cast(x, "float32") for x in half))
     found = function(*half)
     assert keras.backend.standardize_dtype(found.dtype) == "bfloat16"

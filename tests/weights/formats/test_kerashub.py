@@ -186,8 +186,6 @@ def config(**changes):
         ("config.json", lambda _: b"{", "config.json is damaged"),
         ("config.json", config(num_heads=None), "config.json: num_heads is missing"),
         ("config.json", config(num_layers=-1), "num_layers must be a positive integer"),
-        ("config.json", config(hidden_dim=16), r"vars/0 .12, 8. instead of .12, 16."),
-        ("config.json", config(num_layers=1), "also holds: layers/transformer_encoder_1"),
         ("config.json", config(num_layers=3), "lacks: layers/transformer_encoder_2"),
         ("model.weights.h5", lambda x: x[:-5000], "model.weights.h5 is damaged or incomplete"),
         ("assets/tokenizer/vocabulary.txt", lambda x: x + b"more\n", "has 13 tokens, more than"),

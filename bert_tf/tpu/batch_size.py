@@ -1,7 +1,7 @@
 """The largest batch whose training step fits into the memory of a TPU."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
 
@@ -14,8 +14,7 @@ _MOST_GROWTH = 64
 _MULTIPLE = 8
 
 
-@dataclass(frozen=True)
-class LargestBatch:
+class LargestBatch(NamedTuple):
     """The result of a search, for one replica.
 
     Attributes:
@@ -52,14 +51,16 @@ def find_largest_batch(
 
     Args:
         compile_for: compiles the step for a number of sequences, or raises `DoesNotFit`.
-        size: the size that was tried first.
+        size: the size that was tried first; smaller ones are tried until one fits.
         step: the result of `try_compile` for `size`.
         memory: bytes of memory of a replica.
     """
     usable = _USABLE * memory
-    size, step = _shrink_to_fit(compile_for, size, step, usable)
-    if isinstance(step, DoesNotFit):
-        return LargestBatch(0, None)
+    while isinstance(step, DoesNotFit):
+        if size == 1:
+            return LargestBatch(0, None)
+        size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
+        step = try_compile(compile_for, size)
     free = usable - (step.memory - step.temporaries)
     # If only temporaries grow, the second size fills half of the free memory.
     growth = (free / max(step.temporaries, 1) - 1) / 2
@@ -67,7 +68,8 @@ def find_largest_batch(
     temporaries = {size: step.temporaries}
     fits, too_large = size, None
     for _ in range(_MOST_COMPILES):
-        target = _rounded(target)
+        if target > _MULTIPLE:
+            target -= target % _MULTIPLE
         if target <= fits:
             break
         found = try_compile(compile_for, target)
@@ -85,20 +87,3 @@ def find_largest_batch(
         target = min(target, too_large - 1) if too_large else target
     growth = (temporaries[fits] - temporaries[size]) / (fits - size) if fits > size else None
     return LargestBatch(fits, step, growth)
-
-
-def _shrink_to_fit(
-    compile_for: Callable[[int], CompiledStep],
-    size: int,
-    step: CompiledStep | DoesNotFit,
-    usable: float,
-) -> tuple[int, CompiledStep | DoesNotFit]:
-    """Tries smaller sizes until one fits; gives up at 1."""
-    while isinstance(step, DoesNotFit) and size > 1:
-        size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
-        step = try_compile(compile_for, size)
-    return size, step
-
-
-def _rounded(size: int) -> int:
-    return size - size % _MULTIPLE if size > _MULTIPLE else size

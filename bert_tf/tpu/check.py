@@ -1,11 +1,11 @@
 """Compiles a training step for a TPU and prints what the compiler reports."""
 
 import time
-from collections.abc import Callable
 
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.presets import preset_config
 from bert_tf.resolution import check_length
@@ -24,8 +24,7 @@ def check(options: TpuCheckOptions) -> None:
     """Prints the report."""
     config = _read_config(options)
     topology = Topology.parse(options.topology)
-    size, rest = divmod(options.train_batch_size, topology.num_replicas)
-    if rest:
+    if options.train_batch_size % topology.num_replicas:
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} is not a multiple of the "
             f"{topology.num_replicas} replicas of {topology.name}: use a multiple of it"
@@ -33,60 +32,39 @@ def check(options: TpuCheckOptions) -> None:
     compiler = TpuCompiler(topology)
     trainer = _make_trainer(options, config)
     parameters = trainer.model.count_params()
-    subject = report.Subject(
-        model=f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
-        f"{config.hidden_size}, {parameters:,} parameters",
-        precision=options.precision,
-        max_seq_length=options.max_seq_length,
-        max_predictions_per_seq=options.max_predictions_per_seq,
-        batch_size=size,
-        gradient_bytes=4 * parameters,
-        topology=topology,
+    model = (
+        f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
+        f"{config.hidden_size}, {parameters:,} parameters"
     )
+    subject = report.Subject(options, topology, model, gradient_bytes=4 * parameters)
+    size, started = subject.batch_size, time.perf_counter()
 
     def compile_for(size: int) -> CompiledStep:
-        return compiler.compile(
-            lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
-            _example_batch(options, size),
-        )
-
-    if not _report(subject, compile_for, options.find_largest_batch):
-        raise ValueError(
-            f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
-            "smaller batch or a larger slice"
-        )
-
-
-def _report(
-    subject: report.Subject, compile_for: Callable[[int], CompiledStep], search: bool
-) -> bool:
-    """Compiles a step for the subject's batch size, which may not fit; returns whether it does.
-
-    Args:
-        compile_for: compiles the step of one replica for a number of sequences.
-        search: whether to search for the largest number that fits.
-    """
-    started = time.perf_counter()
-    print(report.describe_subject(subject), flush=True)
-    say("\nCompiling")
-
-    def compile_aloud(size: int) -> CompiledStep:
         elapsed = time.perf_counter() - started
-        say(f"[{elapsed:5.0f} s] {size} sequences per {subject.replica}: ", end="")
+        say(f"[{elapsed:5.0f} s] {size} sequences per {topology.replica}: ", end="")
         try:
-            compiled = compile_for(size)
+            compiled = compiler.compile(
+                lambda batch: trainer.strategy.run(trainer.replica_step, (batch,)),
+                _example_batch(options, size),
+            )
         except DoesNotFit as error:
             say(f"does not fit, {error}")
             raise
         say(f"fits, {compiled.memory / 1e9:,.2f} GB")
         return compiled
 
-    compiled = try_compile(compile_aloud, subject.batch_size)
-    print(f"\n{report.describe_step(subject, compiled)}\n", flush=True)
-    if search:
-        largest = find_largest_batch(compile_aloud, subject.batch_size, compiled, subject.memory)
-        print(f"\n{report.describe_largest(subject, largest)}")
-    return not isinstance(compiled, DoesNotFit)
+    print(report.describe_subject(subject), flush=True)
+    say("\nCompiling")
+    step = try_compile(compile_for, size)
+    print(f"\n{report.describe_step(subject, step)}\n", flush=True)
+    if options.find_largest_batch:
+        largest = find_largest_batch(compile_for, size, step, topology.replica_memory)
+        print(f"\n{report.describe_largest(topology, largest)}")
+    if isinstance(step, DoesNotFit):
+        raise ValueError(
+            f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
+            "smaller batch or a larger slice"
+        )
 
 
 def _read_config(options: TpuCheckOptions) -> BertConfig:
@@ -116,9 +94,7 @@ def _example_batch(options: TpuCheckOptions, size: int) -> dict[str, tf.Tensor]:
     tokens = tf.zeros([size, options.max_seq_length], tf.int32)
     words = tf.zeros([size, options.max_predictions_per_seq], tf.int32)
     return {
-        "input_word_ids": tokens,
-        "input_mask": tokens,
-        "input_type_ids": tokens,
+        **dict.fromkeys(INPUTS, tokens),
         "masked_lm_positions": words,
         "masked_lm_ids": words,
         "masked_lm_weights": tf.cast(words, tf.float32),

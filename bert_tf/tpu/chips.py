@@ -78,13 +78,22 @@ class Topology:
         return self.num_chips * self.chip.replicas
 
     @property
+    def replica(self) -> str:
+        """What a replica runs on: a chip or a core."""
+        return "chip" if self.chip.replicas == 1 else "core"
+
+    @property
+    def replica_memory(self) -> float:
+        """Bytes of memory of a replica."""
+        return self.chip.hbm_bytes / self.chip.replicas
+
+    @property
     def links(self) -> int:
         """The number of links over which a chip sends at a time: one per dimension."""
         return sum(size > 1 for size in self.shape)
 
 
-@dataclass(frozen=True)
-class StepTime:
+class StepTime(NamedTuple):
     """The seconds of a training step, estimated from peak figures.
 
     Attributes:

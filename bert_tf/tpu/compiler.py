@@ -8,13 +8,23 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.tpu.chips import Topology
 
+# What libtpu needs to know.
+_ENVIRONMENT = {
+    # Without a TPU, it would look for a metadata server to ask for these.
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    # Other processes may use the compiler or a TPU at the same time.
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+}
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -68,35 +78,56 @@ class TpuCompiler:
     """The compiler for one replica of a TPU slice."""
 
     def __init__(self, topology: Topology):
-        self._jax = _import_jax()
+        for name, value in _ENVIRONMENT.items():
+            os.environ.setdefault(name, value)
+        try:
+            import libtpu  # noqa: F401
+            from jax.errors import JaxRuntimeError
+            from jax.experimental import topologies
+            from jax.interpreters.mlir import make_ir_context
+            from jaxlib._hlo import XlaComputation
+            from jaxlib._jax.mlir import xla_computation_to_mlir_module
+            from jaxlib.mlir.ir import MLIRError, Module
+            from jaxlib.xla_client import CompileOptions, DeviceList
+        except ImportError as error:
+            raise ValueError(
+                f"the TPU compiler is missing ({error}): pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"
+            ) from None
         # TensorFlow uses the two cores of a v4 chip as one device.
         options = {"chip_config_name": "megacore"} if topology.version == "v4" else {}
         try:
-            description = self._jax.topologies.get_topology_desc(
+            devices = topologies.get_topology_desc(
                 platform="tpu", topology_name=topology.name, **options
-            )
-        except self._jax.Error as error:
+            ).devices
+        except JaxRuntimeError as error:
             raise ValueError(f"no topology {topology.name!r}: {_reason(error)}") from None
-        assert len(description.devices) == topology.num_replicas
-        self._device = description.devices[0]
+        assert len(devices) == topology.num_replicas
+
+        def compile_hlo(program: bytes) -> tuple[Any, str]:
+            """Returns the executable and the text of a serialized program."""
+            hlo = XlaComputation(program)
+            module = adapt_to_tpu(xla_computation_to_mlir_module(hlo))
+            try:
+                with make_ir_context():
+                    executable = devices[0].client.compile(
+                        Module.parse(module), DeviceList((devices[0],)), CompileOptions()
+                    )
+            except (JaxRuntimeError, MLIRError) as error:
+                raise _user_error(error) from None
+            return executable, hlo.as_hlo_module().to_string()
+
+        self._compile = compile_hlo
 
     def compile(
         self, step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
     ) -> CompiledStep:
         """Compiles `step(batch)`."""
-        hlo = self._jax.XlaComputation(step_to_hlo(step, batch))
+        program = step_to_hlo(step, batch)
         started = time.perf_counter()
-        try:
-            with self._jax.make_ir_context():
-                executable = self._device.client.compile(
-                    self._jax.Module.parse(adapt_to_tpu(self._jax.to_mlir(hlo))),
-                    self._jax.DeviceList((self._device,)),
-                    self._jax.CompileOptions(),
-                )
-        except (self._jax.Error, self._jax.MLIRError) as error:
-            raise _user_error(error) from None
+        executable, text = self._compile(program)
         seconds = time.perf_counter() - started
         stats, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
+        float64 = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", text)
         return CompiledStep(
             seconds=seconds,
             arguments=stats.argument_size_in_bytes,
@@ -106,7 +137,7 @@ class TpuCompiler:
             code=stats.generated_code_size_in_bytes,
             flops=cost["flops"],
             bytes_accessed=cost["bytes accessed"],
-            float64_op=_float64_op(hlo.as_hlo_module().to_string()),
+            float64_op=float64[1] if float64 else None,
         )
 
 
@@ -127,42 +158,6 @@ def step_to_hlo(
             f"a TPU cannot run the operation {op}{string} ({node}), which XLA does not support: "
             "move it out of the step, for instance into the input pipeline"
         ) from None
-
-
-def _import_jax() -> SimpleNamespace:
-    """Imports the parts of jax that this module needs, most of which are internal."""
-    # Without a TPU, libtpu would look for a metadata server to ask for these.
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-    os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
-    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-    # Other processes may use the compiler or a TPU at the same time.
-    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
-    os.environ.setdefault("TPU_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TPU_STDERR_LOG_LEVEL", "3")
-    try:
-        import libtpu  # noqa: F401
-        from jax.errors import JaxRuntimeError
-        from jax.experimental import topologies
-        from jax.interpreters.mlir import make_ir_context
-        from jaxlib._hlo import XlaComputation
-        from jaxlib._jax.mlir import xla_computation_to_mlir_module
-        from jaxlib.mlir.ir import MLIRError, Module
-        from jaxlib.xla_client import CompileOptions, DeviceList
-    except ImportError as error:
-        raise ValueError(
-            f"the TPU compiler is missing ({error}): pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"
-        ) from None
-    return SimpleNamespace(
-        CompileOptions=CompileOptions,
-        DeviceList=DeviceList,
-        Error=JaxRuntimeError,
-        MLIRError=MLIRError,
-        Module=Module,
-        XlaComputation=XlaComputation,
-        make_ir_context=make_ir_context,
-        to_mlir=xla_computation_to_mlir_module,
-        topologies=topologies,
-    )
 
 
 def adapt_to_tpu(module: str) -> str:
@@ -201,8 +196,3 @@ def _user_error(error: Exception) -> Exception:
 
 def _reason(error: Exception) -> str:
     return str(error).split("\nSee ")[0][:300]
-
-
-def _float64_op(hlo: str) -> str | None:
-    found = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo)
-    return found[1] if found else None

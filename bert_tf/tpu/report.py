@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bert_tf.tpu.batch_size import LargestBatch
 from bert_tf.tpu.chips import Topology, estimate_step_time
 from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
+from bert_tf.tpu.tpu_options import TpuCheckOptions
 
 _ASSUMPTIONS = (
     "Nothing ran on a TPU: the times follow from the published peak figures of the chip.",
@@ -24,157 +25,110 @@ class Subject:
     """What is compiled.
 
     Attributes:
-        model: description of the model.
-        precision: type of the activations.
-        max_seq_length: tokens per sequence.
-        max_predictions_per_seq: masked positions per sequence.
-        batch_size: sequences per replica.
-        gradient_bytes: size of the whole gradient.
+        options: the flags.
         topology: the slice to compile for.
+        model: description of the model.
+        gradient_bytes: size of the whole gradient.
     """
 
-    model: str
-    precision: str
-    max_seq_length: int
-    max_predictions_per_seq: int
-    batch_size: int
-    gradient_bytes: int
+    options: TpuCheckOptions
     topology: Topology
+    model: str
+    gradient_bytes: int
 
     @property
-    def replica(self) -> str:
-        """What a replica runs on: a chip or a core."""
-        return "chip" if self.topology.chip.replicas == 1 else "core"
-
-    @property
-    def memory(self) -> float:
-        """Bytes of memory of a replica."""
-        return self.topology.chip.hbm_bytes / self.topology.chip.replicas
+    def batch_size(self) -> int:
+        """Sequences per replica."""
+        return self.options.train_batch_size // self.topology.num_replicas
 
 
 def describe_subject(subject: Subject) -> str:
     """Describes the model, the batch and the TPU."""
-    topology, chip = subject.topology, subject.topology.chip
-    replicas = topology.num_replicas
+    options, topology, chip = subject.options, subject.topology, subject.topology.chip
+    replicas, replica = topology.num_replicas, topology.replica
+    batch = (
+        f"{options.train_batch_size} sequences of {options.max_seq_length} tokens, "
+        f"{options.max_predictions_per_seq} predictions per sequence"
+    )
+    size = (
+        f"{topology.name}: {replicas} {replica}{'s' * (replicas > 1)}, "
+        f"{subject.batch_size} sequences per {replica}"
+    )
+    figures = (
+        f"TPU {topology.version}: {_bytes(chip.hbm_bytes)} of memory at "
+        f"{chip.hbm_bandwidth / 1e9:,.0f} GB/s, {chip.peak_flops / 1e12:,.0f} TFLOP/s, "
+        f"links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
+    )
+    model = f"{subject.model}; {options.precision}"
     return _table(
-        "TPU check",
-        ("model", f"{subject.model}; {subject.precision}"),
-        (
-            "batch",
-            f"{subject.batch_size * replicas} sequences of {subject.max_seq_length} tokens, "
-            f"{subject.max_predictions_per_seq} predictions per sequence",
-        ),
-        (
-            "slice",
-            f"{topology.name}: {replicas} {subject.replica}{'s' * (replicas > 1)}, "
-            f"{subject.batch_size} sequences per {subject.replica}",
-        ),
-        (
-            "chip",
-            f"TPU {topology.version}: {_bytes(chip.hbm_bytes)} of memory at "
-            f"{chip.hbm_bandwidth / 1e9:,.0f} GB/s, {chip.peak_flops / 1e12:,.0f} TFLOP/s, "
-            f"links of {chip.link_bandwidth / 1e9:,.0f} GB/s",
-        ),
+        "TPU check", ("model", model), ("batch", batch), ("slice", size), ("chip", figures)
     )
 
 
 def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
     """Describes the memory, the work and the estimated time of a step."""
+    replica = subject.topology.replica
     if isinstance(step, DoesNotFit):
-        return f"Compiles for {subject.batch_size} sequences per {subject.replica}: no, it {step}"
-    return "\n\n".join(
-        (
-            f"Compiles: yes, in {step.seconds:,.0f} s",
-            _memory(subject, step),
-            _work(subject, step),
-            _time(subject, step),
-        )
-    )
-
-
-def describe_largest(subject: Subject, largest: LargestBatch) -> str:
-    """Describes the result of the search for the largest batch."""
-    if not largest.step:
-        return "Largest batch\n  none: not even one sequence fits; use a smaller model"
-    rows = [
-        (
-            "size",
-            f"{largest.size} sequences per {subject.replica}, "
-            f"{largest.size * subject.topology.num_replicas} in total "
-            f"(--train_batch_size={largest.size * subject.topology.num_replicas})",
-        ),
-        (
-            "memory",
-            f"{_bytes(largest.step.memory)}, {_share(largest.step.memory, subject.memory)}",
-        ),
-    ]
-    if largest.bytes_per_sequence:
-        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} per additional sequence"))
-    return _table("Largest batch that fits", *rows)
-
-
-def _memory(subject: Subject, step: CompiledStep) -> str:
-    return _table(
-        f"Memory per {subject.replica}",
+        return f"Compiles for {subject.batch_size} sequences per {replica}: no, it {step}"
+    in_place = f"new values, of which {_bytes(step.aliased)} replace the old ones in place"
+    flops = _scaled(step.flops, "FLOP", {"T": 1e12, "G": 1e9, "M": 1e6})
+    memory = _table(
+        f"Memory per {replica}",
         ("arguments", _bytes(step.arguments), "weights, optimizer state, batch"),
-        (
-            "outputs",
-            _bytes(step.outputs),
-            f"new values, of which {_bytes(step.aliased)} replace the old ones in place",
-        ),
+        ("outputs", _bytes(step.outputs), in_place),
         ("temporaries", _bytes(step.temporaries), "activations, gradients, workspace"),
         ("code", _bytes(step.code), "the program"),
-        ("total", _bytes(step.memory), _share(step.memory, subject.memory)),
+        ("total", _bytes(step.memory), _share(step.memory, subject.topology)),
     )
-
-
-def _work(subject: Subject, step: CompiledStep) -> str:
-    table = _table(
-        f"Work per {subject.replica} and step, as counted by the compiler",
-        (
-            "arithmetic",
-            _scaled(step.flops, "FLOP", {"T": 1e12, "G": 1e9, "M": 1e6}),
-            "floating-point operations",
-        ),
+    work = _table(
+        f"Work per {replica} and step, as counted by the compiler",
+        ("arithmetic", flops, "floating-point operations"),
         ("bytes accessed", _bytes(step.bytes_accessed), "read and written by all operations"),
     )
     if step.float64_op:
-        table += (
+        work += (
             f"\n  WARNING: {step.float64_op} computes in float64, which a TPU emulates "
             "many times slower than float32"
         )
-    return table
+    return (
+        f"Compiles: yes, in {step.seconds:,.0f} s\n\n{memory}\n\n{work}\n\n{_time(subject, step)}"
+    )
 
 
 def _time(subject: Subject, step: CompiledStep) -> str:
-    topology = subject.topology
-    gradient = subject.gradient_bytes
-    seconds = estimate_step_time(topology, step.flops, step.bytes_accessed, gradient)
-    rate = subject.batch_size * topology.num_replicas / seconds.total
+    chips, gradient = subject.topology.num_chips, subject.gradient_bytes
+    time = estimate_step_time(subject.topology, step.flops, step.bytes_accessed, gradient)
+    rate = subject.options.train_batch_size / time.total
+    summed = "nothing to sum on a single chip"
+    if chips > 1:
+        summed = f"{_bytes(gradient)} of gradients summed over {chips} chips"
     table = _table(
         "Estimated time of a step",
-        ("arithmetic", _seconds(seconds.compute), "at the chip's peak rate"),
-        (
-            "memory",
-            _seconds(seconds.memory),
-            "all bytes accessed, at the full memory bandwidth",
-        ),
-        (
-            "all-reduce",
-            _seconds(seconds.all_reduce),
-            f"{_bytes(gradient)} of gradients summed over {topology.num_chips} chips"
-            if topology.num_chips > 1
-            else "nothing to sum on a single chip",
-        ),
-        ("step", _seconds(seconds.total), "the longer of the first two, plus the all-reduce"),
-        ("throughput", f"{rate:,.0f} sequences/s", f"{rate / topology.num_chips:,.0f} per chip"),
-        ("share of peak", f"{seconds.compute / seconds.total:.0%}", "arithmetic / step"),
+        ("arithmetic", _seconds(time.compute), "at the chip's peak rate"),
+        ("memory", _seconds(time.memory), "all bytes accessed, at the full memory bandwidth"),
+        ("all-reduce", _seconds(time.all_reduce), summed),
+        ("step", _seconds(time.total), "the longer of the first two, plus the all-reduce"),
+        ("throughput", f"{rate:,.0f} sequences/s", f"{rate / chips:,.0f} per chip"),
+        ("share of peak", f"{time.compute / time.total:.0%}", "arithmetic / step"),
     )
-    notes = (
-        textwrap.fill(note, 96, initial_indent="  - ", subsequent_indent="    ")
-        for note in _ASSUMPTIONS
+    indents = dict(initial_indent="  - ", subsequent_indent="    ")
+    notes = [textwrap.fill(note, 96, **indents) for note in _ASSUMPTIONS]
+    return "\n".join([table, "", "What this assumes", *notes])
+
+
+def describe_largest(topology: Topology, largest: LargestBatch) -> str:
+    """Describes the result of the search for the largest batch."""
+    if not largest.step:
+        return "Largest batch\n  none: not even one sequence fits; use a smaller model"
+    total, memory = largest.size * topology.num_replicas, largest.step.memory
+    size = (
+        f"{largest.size} sequences per {topology.replica}, {total} in total "
+        f"(--train_batch_size={total})"
     )
-    return "\n".join((table, "", "What this assumes", *notes))
+    rows = [("size", size), ("memory", f"{_bytes(memory)}, {_share(memory, topology)}")]
+    if largest.bytes_per_sequence:
+        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} per additional sequence"))
+    return _table("Largest batch that fits", *rows)
 
 
 def _table(title: str, *rows: tuple[str, ...]) -> str:
@@ -183,8 +137,7 @@ def _table(title: str, *rows: tuple[str, ...]) -> str:
     figures = max((len(row[1]) for row in rows if len(row) == 3), default=0)
     lines = [title]
     for name, value, *meaning in rows:
-        line = f"  {name:{names}}  {value:>{figures}}"
-        lines.append(f"{line}  {meaning[0]}" if meaning else line)
+        lines.append("  ".join([f"  {name:{names}}", f"{value:>{figures}}", *meaning]))
     return "\n".join(lines)
 
 
@@ -202,5 +155,5 @@ def _seconds(seconds: float) -> str:
     return _scaled(seconds, "s", {"m": 1e-3, "µ": 1e-6})
 
 
-def _share(size: float, whole: float) -> str:
-    return f"{size / whole:.0%} of {_bytes(whole)}"
+def _share(size: float, topology: Topology) -> str:
+    return f"{size / topology.replica_memory:.0%} of {_bytes(topology.replica_memory)}"

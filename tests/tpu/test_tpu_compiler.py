@@ -1,7 +1,5 @@
 """The TPU's compiler, and what follows from its figures."""
 
-import sys
-
 import pytest
 import tensorflow as tf
 
@@ -13,133 +11,95 @@ from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler, step_to_
 GIB = 2**30
 
 
-def compiled(temporaries: int, arguments: int = 0) -> CompiledStep:
-    return CompiledStep(
-        seconds=1.0,
-        arguments=arguments,
-        outputs=arguments,
-        aliased=arguments,
-        temporaries=temporaries,
-        code=0,
-        flops=0.0,
-        bytes_accessed=0.0,
-    )
+@pytest.mark.parametrize(
+    "name, chips, replicas, links",
+    [("v5e:1x1", 1, 1, 0), ("v5e:2x2", 4, 4, 2), ("v4:2x2x1", 4, 4, 2), ("v3:4x8", 32, 64, 2)],
+)
+def test_a_topology_counts_chips_and_replicas(name, chips, replicas, links):
+    """Oracle: Cloud TPU's names; TensorFlow has two replicas per chip on v3, else one."""
+    found = Topology.parse(name)
+    assert (found.num_chips, found.num_replicas, found.links) == (chips, replicas, links)
 
 
-class TestTopology:
-    @pytest.mark.parametrize(
-        "name, chips, replicas, links",
-        [("v5e:1x1", 1, 1, 0), ("v5e:2x2", 4, 4, 2), ("v4:2x2x1", 4, 4, 2), ("v3:4x8", 32, 64, 2)],
-    )
-    def test_counts_chips_and_replicas(self, name, chips, replicas, links):
-        """Oracle: Cloud TPU's names; TensorFlow has two replicas per chip on v3, else one."""
-        topology = Topology.parse(name)
-        assert (topology.num_chips, topology.num_replicas, topology.links) == (
-            chips,
-            replicas,
-            links,
-        )
-
-    @pytest.mark.parametrize(
-        "name", ["v9:2x2", "v5e", "v5e:4", "v5e:0x2", "v5litepod-4", "v5e:2x2 "]
-    )
-    def test_other_names_are_errors(self, name):
-        """Oracle: the message names the value and the alternatives."""
-        with pytest.raises(ValueError, match=f"unknown topology '{name}'.*v5e, v5p, v6e.*v5e:2x2"):
-            Topology.parse(name)
+@pytest.mark.parametrize("name", ["v9:2x2", "v5e", "v5e:4", "v5e:0x2", "v5litepod-4", "v5e:2x2 "])
+def test_other_names_of_topologies_are_errors(name):
+    """Oracle: the message names the value and the alternatives."""
+    with pytest.raises(ValueError, match=f"unknown topology '{name}'.*v5e, v5p, v6e.*v5e:2x2"):
+        Topology.parse(name)
 
 
-class TestStepTime:
-    def test_on_one_chip_nothing_is_summed(self):
-        """Oracle: the chip's 197 TFLOP/s and 819 GB/s."""
-        time = estimate_step_time(Topology.parse("v5e:1x1"), 197e12, 2 * 819e9, 4e9)
-        assert (time.compute, time.memory, time.all_reduce) == (1.0, 2.0, 0.0)
-        assert time.total == 2.0
-
-    def test_the_all_reduce_sends_the_gradient_twice(self):
-        """Oracle: by hand, 3/2 of 4 GB over two links of 50 GB/s."""
-        time = estimate_step_time(Topology.parse("v5e:2x2"), 197e12, 0.0, 4e9)
-        assert time.all_reduce == pytest.approx(6 / 100)
-        assert time.total == pytest.approx(1.06)
-
-    def test_a_replica_of_an_old_chip_is_half_of_it(self):
-        """Oracle: the peak of the chip, which takes both of its cores."""
-        time = estimate_step_time(Topology.parse("v3:1x1"), CHIPS["v3"].peak_flops / 2, 0.0, 0.0)
-        assert time.compute == 1.0
+@pytest.mark.parametrize(
+    ("name", "work", "seconds", "total"),
+    [
+        # 197 TFLOP/s and 819 GB/s; on one chip, nothing is summed.
+        ("v5e:1x1", (197e12, 2 * 819e9, 4e9), (1.0, 2.0, 0.0), 2.0),
+        # 3/2 of the gradient of 4 GB over two links of 50 GB/s.
+        ("v5e:2x2", (197e12, 0.0, 4e9), (1.0, 0.0, 0.06), 1.06),
+        # A replica of an old chip is half of it.
+        ("v3:1x1", (CHIPS["v3"].peak_flops / 2, 0.0, 0.0), (1.0, 0.0, 0.0), 1.0),
+    ],
+)
+def test_the_time_of_a_step(name, work, seconds, total):
+    """Oracle: by hand, from the published figures of the chips."""
+    found = estimate_step_time(Topology.parse(name), *work)
+    assert found == pytest.approx(seconds) and found.total == pytest.approx(total)
 
 
-class TestLargestBatch:
-    """Oracle of all: a fake step whose memory is known in advance."""
+@pytest.mark.parametrize(
+    ("size", "temporaries_of", "smallest", "largest", "tried"),
+    [
+        # (980 - 100) / 5
+        (8, lambda size: 5 * size, 176, 176, range(8, 300)),
+        # The temporaries of small batches fit into fast memory: the first estimate is above the
+        # (880 + 100) / 5 = 196 that would fill the memory.
+        (8, lambda size: max(1, 5 * size - 100), 192, 192, range(197, 600)),
+        # The first estimate is too low: 2 * 290 + 300 = 880, and 5 % less.
+        (64, lambda size: 5 * size - (size > 100) * 3 * (size - 100), 264, 290, range(600)),
+        # The compiler may recompute values when memory gets tight: 5 * 216 - 200 = 880.
+        (8, lambda size: 5 * size - (size > 150) * 200, 200, 216, range(400)),
+        # Without temporaries, the batch is still not huge.
+        (8, lambda size: 0, 8, 65 * 8, range(65 * 8 + 1)),
+        (4096, lambda size: 5 * size, 176, 176, range(4097)),
+        (1, lambda size: 290 * size, 3, 3, range(9)),
+        (8, lambda size: 2000, 0, 0, range(9)),
+    ],
+)
+def test_the_largest_batch(size, temporaries_of, smallest, largest, tried):
+    """Oracle: a fake step whose memory is known in advance, 100 and what grows, of 980."""
+    sizes = []
 
-    MEMORY = 1000.0
+    def compile_for(size):
+        sizes.append(size)
+        needed = temporaries_of(size)
+        if needed > 880:
+            raise DoesNotFit(needed, 980)
+        return CompiledStep(1.0, 100, 100, 100, needed, 0, 0.0, 0.0)
 
-    def search(self, size, temporaries_of, arguments=100):
-        self.sizes = []
-
-        def compile_for(size):
-            self.sizes.append(size)
-            needed = temporaries_of(size)
-            if arguments + needed > 980:
-                raise DoesNotFit(needed, 980)
-            return compiled(needed, arguments)
-
-        first = try_compile(compile_for, size)
-        return find_largest_batch(compile_for, size, first, self.MEMORY)
-
-    def test_linear_memory_takes_three_compiles(self):
-        found = self.search(8, lambda size: 5 * size)
-        assert found.size == 176  # (980 - 100) / 5
-        assert found.step.memory == 980
-        assert found.bytes_per_sequence == 5.0
-        assert len(self.sizes) == 3
-
-    def test_recovers_from_sizes_that_do_not_fit(self):
-        """The temporaries of small batches fit into fast memory: the first estimate is too high."""
-        found = self.search(8, lambda size: max(1, 5 * size - 100))
-        assert found.size == 192  # (880 + 100) / 5 = 196
-        assert max(self.sizes) > 196
-
-    def test_continues_if_the_estimate_was_too_low(self):
-        found = self.search(64, lambda size: 5 * size - (size > 100) * 3 * (size - 100))
-        assert 264 <= found.size <= 290  # 2 * 290 + 300 = 880, and 5 % less
-
-    def test_the_compiler_may_need_less_for_more(self):
-        """It may recompute values when memory gets tight."""
-        found = self.search(8, lambda size: 5 * size - (size > 150) * 200)
-        assert 200 <= found.size <= 216  # 5 * 216 - 200 = 880, and 5 % less
-        assert max(self.sizes) < 400
-
-    def test_steps_without_temporaries_do_not_lead_to_huge_batches(self):
-        self.search(8, lambda size: 0)
-        assert max(self.sizes) <= 65 * 8
-
-    def test_starts_from_a_batch_that_does_not_fit(self):
-        assert self.search(4096, lambda size: 5 * size).size == 176
-
-    def test_finds_small_batches_exactly(self):
-        assert self.search(1, lambda size: 290 * size).size == 3
-
-    def test_may_find_nothing(self):
-        found = self.search(8, lambda size: 2000)
-        assert (found.size, found.step) == (0, None)
+    first = try_compile(compile_for, size)
+    found = find_largest_batch(compile_for, size, first, 1000.0)
+    assert smallest <= found.size <= largest and max(sizes) in tried
+    assert (found.step is None) == (found.size == 0)
+    if size == 8 and largest == 176:
+        assert (found.step.memory, found.bytes_per_sequence, len(sizes)) == (980, 5.0, 3)
 
 
-class TestStepToHlo:
+def lengths_of_numbers(batch):
+    with tf.name_scope("text"):
+        return tf.strings.length(tf.strings.as_string(batch["x"], name="write"))
+
+
+@pytest.mark.parametrize(
+    ("step", "x", "named"),
+    [
+        (lengths_of_numbers, [0.0], r"AsString \(text/write\), "),
+        (lambda batch: tf.strings.length(batch["x"]), ["a"], "_Arg on strings"),
+    ],
+)
+def test_an_operation_that_a_tpu_lacks(step, x, named):
     """Oracle: TensorFlow's own error, in one line that names the operation."""
-
-    def test_an_operation_without_a_kernel(self):
-        def step(batch):
-            with tf.name_scope("text"):
-                return tf.strings.length(tf.strings.as_string(batch["x"], name="write"))
-
-        with pytest.raises(ValueError) as error:
-            step_to_hlo(step, {"x": tf.zeros([4])})
-        assert "\n" not in str(error.value)
-        assert str(error.value).startswith("a TPU cannot run the operation AsString (text/write), ")
-
-    def test_a_string_among_the_arguments(self):
-        with pytest.raises(ValueError, match=r"^a TPU cannot run the operation _Arg on strings"):
-            step_to_hlo(lambda batch: tf.strings.length(batch["x"]), {"x": tf.constant(["a"])})
+    with pytest.raises(ValueError, match=f"^a TPU cannot run the operation {named}") as error:
+        step_to_hlo(step, {"x": tf.constant(x)})
+    assert "\n" not in str(error.value)
 
 
 def test_random_numbers_and_copies_become_those_of_a_tpu():
@@ -160,42 +120,32 @@ def test_random_numbers_and_copies_become_those_of_a_tpu():
     ]
 
 
-class TestCompilerErrors:
-    def test_a_missing_package_names_the_extra(self, monkeypatch):
-        """Oracle: the name of the extra in setup.cfg."""
-        monkeypatch.setitem(sys.modules, "libtpu", None)
-        with pytest.raises(ValueError, match=r"pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"):
-            TpuCompiler(Topology.parse("v5e:1x1"))
-
-    @pytest.mark.parametrize(
-        "message, needed",
-        [
-            (
-                "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total "
-                "memory required for HLO temporaries (408.00G) exceeds available HBM (15.75G). HLO "
-                "module: a_inference_f_57__.5.\nSee https://openxla.org/xla/errors/error_1000",
-                408.0,
-            ),
-            (
-                "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
-                "space hbm. Used 20.25G of 15.75G hbm. Exceeded hbm capacity by 4.50G.",
-                20.25,
-            ),
-        ],
-    )
-    def test_running_out_of_memory_names_the_sizes(self, message, needed):
-        """Oracle: messages of libtpu 0.0.52 and of older versions."""
-        error = tpu_compiler._user_error(RuntimeError(message))
+@pytest.mark.parametrize(
+    "message, needed",
+    [
+        (
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total "
+            "memory required for HLO temporaries (408.00G) exceeds available HBM (15.75G). HLO "
+            "module: a_inference_f_57__.5.\nSee https://openxla.org/xla/errors/error_1000",
+            408.0,
+        ),
+        (
+            "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory "
+            "space hbm. Used 20.25G of 15.75G hbm. Exceeded hbm capacity by 4.50G.",
+            20.25,
+        ),
+        ("UNIMPLEMENTED: Stable sorting of more than 2^31-1 elements\nSee elsewhere", None),
+    ],
+)
+def test_errors_of_the_compiler(message, needed):
+    """Oracle: messages of libtpu 0.0.52 and of older versions; the sizes, or the first line."""
+    error = tpu_compiler._user_error(RuntimeError(message))
+    if needed:
         assert isinstance(error, DoesNotFit)
         assert (error.needed, error.available) == (int(needed * GIB), int(15.75 * GIB))
-
-    def test_others_are_one_line(self):
-        """Oracle: a message of libtpu 0.0.52."""
-        message = "UNIMPLEMENTED: Stable sorting of more than 2^31-1 elements\nSee elsewhere"
-        assert str(tpu_compiler._user_error(RuntimeError(message))) == (
-            "the TPU compiler rejects the step: UNIMPLEMENTED: Stable sorting of more than 2^31-1 "
-            "elements"
-        )
+    else:
+        line = message.splitlines()[0]
+        assert str(error) == f"the TPU compiler rejects the step: {line}"
 
 
 @pytest.fixture(scope="module")
@@ -205,60 +155,57 @@ def compiler():
     return TpuCompiler(Topology.parse("v5e:1x1"))
 
 
-class TestCompiler:
-    """The real compiler."""
+def test_the_compiler_counts_arithmetic_and_memory(compiler):
+    """Oracle: 2 m k n operations for a matrix product, and the sizes of its matrices."""
+    table = tf.Variable(tf.zeros([1024, 512]))
 
-    def test_counts_arithmetic_and_memory(self, compiler):
-        """Oracle: 2 m k n operations for a matrix product, and the sizes of its matrices."""
-        table = tf.Variable(tf.zeros([1024, 512]))
+    def step(batch):
+        table.assign_add(tf.ones_like(table))
+        return batch["x"] @ table
 
-        def step(batch):
-            table.assign_add(tf.ones_like(table))
-            return batch["x"] @ table
+    found = compiler.compile(step, {"x": tf.zeros([256, 1024])})
+    assert found.flops == pytest.approx(2 * 256 * 1024 * 512, rel=0.02)
+    matrix = 4 * 1024 * 512
+    assert found.arguments == pytest.approx(4 * 256 * 1024 + matrix, rel=0.02)
+    assert found.outputs == pytest.approx(4 * 256 * 512 + matrix, rel=0.02)
+    assert found.aliased == pytest.approx(matrix, rel=0.02)
+    assert found.float64_op is None
+    found = compiler.compile(
+        lambda batch: tf.cast(batch["x"], tf.float64, name="precise") + 1.0,
+        {"x": tf.zeros([8, 8])},
+    )
+    assert "precise" in found.float64_op
 
-        found = compiler.compile(step, {"x": tf.zeros([256, 1024])})
-        assert found.flops == pytest.approx(2 * 256 * 1024 * 512, rel=0.02)
-        matrix = 4 * 1024 * 512
-        assert found.arguments == pytest.approx(4 * 256 * 1024 + matrix, rel=0.02)
-        assert found.outputs == pytest.approx(4 * 256 * 512 + matrix, rel=0.02)
-        assert found.aliased == pytest.approx(matrix, rel=0.02)
-        assert found.float64_op is None
 
-    def test_too_large_does_not_fit(self, compiler):
-        """Oracle: 40 GiB exceed the 16 GiB of a v5e."""
+def test_the_compiler_says_what_does_not_fit(compiler):
+    """Oracle: 40 GiB exceed the 16 GiB of a v5e."""
+    with pytest.raises(DoesNotFit) as error:
+        compiler.compile(
+            lambda batch: tf.random.stateless_uniform([10 * 2**30], batch["seed"]),
+            {"seed": tf.constant([1, 2])},
+        )
+    assert error.value.needed > error.value.available
+    assert 15 * GIB < error.value.available <= 16 * GIB
 
-        def step(batch):
-            return tf.random.stateless_uniform([10 * 2**30], batch["seed"])
 
-        with pytest.raises(DoesNotFit) as error:
-            compiler.compile(step, {"seed": tf.constant([1, 2])})
-        assert error.value.needed > error.value.available
-        assert 15 * GIB < error.value.available <= 16 * GIB
+def test_random_numbers_need_no_temporaries(compiler):
+    """Oracle: the size of the numbers; Philox would need temporaries of 32 times that."""
 
-    def test_random_numbers_need_no_temporaries(self, compiler):
-        """Oracle: the size of the numbers; Philox would need temporaries of 32 times that."""
+    def step(batch):
+        return tf.random.stateless_uniform([4096, 3072], batch["seed"], 0, 2**16, tf.int32)
 
-        def step(batch):
-            return tf.random.stateless_uniform([4096, 3072], batch["seed"], 0, 2**16, tf.int32)
+    found = compiler.compile(step, {"seed": tf.constant([1, 2])})
+    assert found.outputs == pytest.approx(4 * 4096 * 3072, rel=0.01)
+    assert found.temporaries < found.outputs
 
-        found = compiler.compile(step, {"seed": tf.constant([1, 2])})
-        assert found.outputs == pytest.approx(4 * 4096 * 3072, rel=0.01)
-        assert found.temporaries < found.outputs
 
-    def test_names_an_operation_in_float64(self, compiler):
-        """Oracle: the name of the operation."""
+def test_a_slice_that_does_not_exist(compiler):
+    """Oracle: v5e slices consist of hosts with 2x2 chips."""
+    with pytest.raises(ValueError, match=r"no topology 'v5e:3x3': .*not divisible"):
+        TpuCompiler(Topology.parse("v5e:3x3"))
 
-        def step(batch):
-            return tf.cast(batch["x"], tf.float64, name="precise") + 1.0
 
-        assert "precise" in compiler.compile(step, {"x": tf.zeros([8, 8])}).float64_op
-
-    def test_a_slice_that_does_not_exist(self, compiler):
-        """Oracle: v5e slices consist of hosts with 2x2 chips."""
-        with pytest.raises(ValueError, match=r"no topology 'v5e:3x3': .*not divisible"):
-            TpuCompiler(Topology.parse("v5e:3x3"))
-
-    @pytest.mark.parametrize("name", ["v2:2x2", "v3:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2"])
-    def test_every_chip_has_the_replicas_of_the_table(self, compiler, name):
-        """Oracle: the devices of the compiler, which its constructor counts."""
-        TpuCompiler(Topology.parse(name))
+@pytest.mark.parametrize("name", ["v2:2x2", "v3:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2"])
+def test_every_chip_has_the_replicas_of_the_table(compiler, name):
+    """Oracle: the devices of the compiler, which its constructor counts."""
+    TpuCompiler(Topology.parse(name))

@@ -10,24 +10,42 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.models.inputs import POSITIONS
 from bert_tf.weights.formats.saved_model import read_asset
-from export.card import CONFIG_COPY
-from export.checks.points import Point, Subject, differences, largest_difference, saved_again
+from export.checks.points import (
+    Point,
+    Points,
+    Subject,
+    differences,
+    largest_difference,
+    missing,
+    not_served,
+    saved_again,
+    wrong_tensors,
+)
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
+# Those of the encoder itself, and of its sub-object for masked tokens.
+POINTS, MLM_POINTS = Points(), Points()
+_NO_HEAD = Point("mlm", "mlm predicts masked tokens", lambda _: "no mlm", required=False)
 
 
-def example_inputs(subject: Subject, batch: int = 2, length: int = 6) -> dict[str, tf.Tensor]:
+def points(subject: Subject) -> list[Point]:
+    """Returns the points of an encoder, which need not ignore padding if it says so."""
+    skipped = "padding" if subject.config and subject.config.reads_padding else ""
+    head = MLM_POINTS if hasattr(subject.model, "mlm") else [_NO_HEAD]
+    return [point for point in POINTS if point.name != skipped] + head
+
+
+def _inputs(subject: Subject, batch: int = 2, length: int = 6) -> dict[str, tf.Tensor]:
     """Returns random tokens of the vocabulary in two segments, without padding."""
-    ids = np.random.default_rng(0).integers(0, num_tokens(subject), (batch, length))
+    ids = np.random.default_rng(0).integers(0, _num_tokens(subject), (batch, length))
     types = np.tile(np.arange(length) >= length // 2, (batch, 1))
     values = {"input_word_ids": ids, "input_mask": np.ones_like(ids), "input_type_ids": types}
     return {name: tf.constant(value, tf.int32) for name, value in values.items()}
 
 
-def num_tokens(subject: Subject) -> int:
-    """Returns the size of the vocabulary."""
+def _num_tokens(subject: Subject) -> int:
     try:
         return len(read_asset(_vocab_path(subject.model)))
     except (AttributeError, ValueError, OSError):
@@ -39,83 +57,97 @@ def _vocab_path(model: Any) -> str:
 
 
 def _tolerance(subject: Subject) -> float:
-    exact = all(v.dtype != tf.bfloat16 and v.dtype != tf.float16 for v in subject.model.variables)
-    return 1e-3 if exact else 0.3
+    types = {variable.dtype for variable in subject.model.variables}
+    return 0.3 if types & {tf.bfloat16, tf.float16} else 1e-3
 
 
-def compare(subject: Subject, found: Any, expected: Any) -> str:
+def _compare(subject: Subject, found: Any, expected: Any) -> str:
     """Says by how much two outputs differ if it is more than rounding; "" otherwise."""
     difference = largest_difference(found, expected)
     return f"a difference of {difference:.2g}" if difference > _tolerance(subject) else ""
 
 
-def _outputs(subject: Subject) -> str:
-    missing = set(NAMES) - set(subject.model(example_inputs(subject)))
-    return f"no {', '.join(sorted(missing))}" if missing else ""
+def _without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequence[str]) -> str:
+    """Says which trainable variables get no gradient in training; "" if all get one."""
+    variables = list(model.trainable_variables)
+    with tf.GradientTape() as tape:
+        predictions = model(inputs, training=True)
+        loss = sum(tf.reduce_sum(predictions[name]) for name in outputs)
+    gradients = tape.gradient(loss, variables)
+    without = [v.name for v, x in zip(variables, gradients, strict=True) if x is None]
+    return f"{', '.join(without[:3])} without a gradient" if without else ""
 
 
-def _shapes(subject: Subject, batch: int = 2, length: int = 6) -> str:
-    outputs = subject.model(example_inputs(subject, batch, length))
-    hidden = outputs["pooled_output"].shape[-1]
-    sequence, pooled = (batch, length, hidden), (batch, hidden)
-    tensors = {name: outputs[name] for name in ("pooled_output", "default", "sequence_output")}
-    layers = outputs["encoder_outputs"]
+@POINTS(
+    "a call maps a dict of input_word_ids, input_mask and input_type_ids, int32 [batch, "
+    f"seq_length], to a dict of {', '.join(NAMES)}"
+)
+def outputs(subject: Subject) -> str:
+    return missing(NAMES, subject.model(_inputs(subject)))
+
+
+@POINTS(
+    "outputs are float32: pooled_output [batch, hidden], sequence_output [batch, seq_length, "
+    "hidden], encoder_outputs a list with one such tensor per layer"
+)
+def shapes(subject: Subject, batch: int = 2, length: int = 6) -> str:
+    tensors = dict(subject.model(_inputs(subject, batch, length)))
+    layers = tensors.pop("encoder_outputs")
     if not isinstance(layers, list | tuple):
         return f"encoder_outputs is a {type(layers).__name__}"
-    tensors |= {f"encoder_outputs[{index}]": layer for index, layer in enumerate(layers)}
-    shapes = dict.fromkeys(tensors, sequence) | {"pooled_output": pooled, "default": pooled}
-    found = {name: (tuple(x.shape), x.dtype.name) for name, x in tensors.items()}
-    return differences(found, {name: (shape, "float32") for name, shape in shapes.items()})
+    hidden = tensors["pooled_output"].shape[-1]
+    expected = dict.fromkeys(("pooled_output", "default"), (batch, hidden))
+    expected["sequence_output"] = (batch, length, hidden)
+    for index, layer in enumerate(layers):
+        name = f"encoder_outputs[{index}]"
+        tensors[name], expected[name] = layer, (batch, length, hidden)
+    return wrong_tensors(tensors, expected, "float32")
 
 
-def _any_shape(subject: Subject) -> str:
+@POINTS("any batch size works, and any length up to the number of positions")
+def any_shape(subject: Subject) -> str:
     longest = [v.shape[0] for v in subject.model.variables if "position_embedding" in v.name]
-    found = (
-        f"for {batch} of {length} tokens: {problem}"
-        for batch, length in ((1, 1), (3, 7), *((1, most) for most in longest))
-        if (problem := _shapes(subject, batch, length))
-    )
-    return next(found, "")
+    for batch, length in ((1, 1), (3, 7), *((1, most) for most in longest)):
+        if problem := shapes(subject, batch, length):
+            return f"for {batch} of {length} tokens: {problem}"
+    return ""
 
 
-def _aliases(subject: Subject) -> str:
-    outputs = subject.model(example_inputs(subject))
+@POINTS("default is pooled_output; the last of encoder_outputs is sequence_output")
+def aliases(subject: Subject) -> str:
+    outputs = subject.model(_inputs(subject))
     found = [outputs["default"], outputs["encoder_outputs"][-1]]
-    return compare(subject, found, [outputs["pooled_output"], outputs["sequence_output"]])
+    return _compare(subject, found, [outputs["pooled_output"], outputs["sequence_output"]])
 
 
-def _padding(subject: Subject) -> str:
-    inputs = example_inputs(subject)
+@POINTS("padding and other rows of the batch change nothing")
+def padding(subject: Subject) -> str:
+    inputs = _inputs(subject)
     padded = {name: tf.pad(value, [(0, 1), (0, 3)]) for name, value in inputs.items()}
     outputs, expected = subject.model(padded), subject.model(inputs)
     found = [outputs["pooled_output"][:2], outputs["sequence_output"][:2, :6]]
-    return compare(subject, found, [expected["pooled_output"], expected["sequence_output"]])
+    return _compare(subject, found, [expected["pooled_output"], expected["sequence_output"]])
 
 
-def _training(subject: Subject) -> str:
-    inputs = example_inputs(subject)
+@POINTS("training may be True or False; with False, the default, outputs are deterministic")
+def training(subject: Subject) -> str:
+    inputs = _inputs(subject)
     subject.model(inputs, training=True)
     still = [subject.model(inputs)["default"], subject.model(inputs, training=False)["default"]]
-    return compare(subject, *still)
+    return _compare(subject, *still)
 
 
-def _dropout(subject: Subject) -> str:
-    config = own_config(subject)
+@POINTS("training=True applies dropout", required=False)
+def dropout(subject: Subject) -> str:
+    config = subject.config
     if config and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         return ""
-    first, second = (
-        subject.model(example_inputs(subject), training=True)["default"] for _ in range(2)
-    )
-    return "" if largest_difference(first, second) else "the same outputs in two calls"
+    pair = [subject.model(_inputs(subject), training=True)["default"] for _ in range(2)]
+    return "" if largest_difference(*pair) else "the same outputs in two calls"
 
 
-def own_config(subject: Subject) -> BertConfig | None:
-    """Returns the configuration that bert_tf writes into its exports; None for other exports."""
-    path = f"{subject.folder}/{CONFIG_COPY}"
-    return BertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
-
-
-def _variable_lists(subject: Subject) -> str:
+@POINTS("variables, trainable_variables and regularization_losses are lists")
+def variable_lists(subject: Subject) -> str:
     model = subject.model
     ids = {id(variable) for variable in model.variables}
     if not model.trainable_variables:
@@ -128,32 +160,27 @@ def _variable_lists(subject: Subject) -> str:
     return "" if all(value.shape == () for value in values) else "losses that are not scalars"
 
 
-def _gradients(subject: Subject) -> str:
-    inputs = example_inputs(subject)
-    return without_gradient(subject.model, inputs, ("pooled_output", "sequence_output"))
+@POINTS("every trainable variable gets a gradient")
+def gradients(subject: Subject) -> str:
+    names = ("pooled_output", "sequence_output")
+    return _without_gradient(subject.model, _inputs(subject), names)
 
 
-def without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequence[str]) -> str:
-    """Says which trainable variables get no gradient in training; "" if all get one."""
-    variables = list(model.trainable_variables)
-    with tf.GradientTape() as tape:
-        predictions = model(inputs, training=True)
-        loss = sum(tf.reduce_sum(predictions[name]) for name in outputs)
-    gradients = tape.gradient(loss, variables)
-    without = [v.name for v, x in zip(variables, gradients, strict=True) if x is None]
-    return f"{', '.join(without[:3])} without a gradient" if without else ""
-
-
-def _keras_layer(subject: Subject) -> str:
+@POINTS("hub.KerasLayer(..., trainable=True) takes the model")
+def keras_layer(subject: Subject) -> str:
     import tensorflow_hub as hub
 
     layer = hub.KerasLayer(subject.model, trainable=True)
-    layer(example_inputs(subject), training=True)
+    layer(_inputs(subject), training=True)
     found, expected = len(layer.trainable_weights), len(subject.model.trainable_variables)
     return "" if found == expected else f"{found} trainable weights, not {expected}"
 
 
-def _vocabulary(subject: Subject) -> str:
+@POINTS(
+    "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
+    "trainable"
+)
+def vocabulary(subject: Subject) -> str:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
     if not path.startswith(f"{subject.folder.rstrip('/')}/assets/"):
         return f"vocab_file at {path}"
@@ -164,28 +191,34 @@ def _vocabulary(subject: Subject) -> str:
     )
 
 
-def _serving(subject: Subject) -> str:
-    inputs = example_inputs(subject)
-    served = subject.signature(**inputs).values()
+@POINTS("serving_default takes the same inputs and gives the same outputs")
+def serving(subject: Subject) -> str:
+    inputs = _inputs(subject)
     outputs = subject.model(inputs)
-    for name in ("pooled_output", "sequence_output"):
-        same = [x for x in served if x.shape == outputs[name].shape]
-        if not any(largest_difference(x, outputs[name]) <= _tolerance(subject) for x in same):
-            return f"no output that equals {name}"
-    return ""
+    expected = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
+
+    def same(a: tf.Tensor, b: tf.Tensor) -> bool:
+        return a.shape == b.shape and largest_difference(a, b) <= _tolerance(subject)
+
+    return not_served(subject, expected, same, **inputs)
 
 
-def _readable(subject: Subject) -> str:
+@POINTS(
+    "the outputs of serving_default are named default, pooled_output and sequence_output",
+    required=False,
+)
+def readable(subject: Subject) -> str:
     names = set(subject.signature.structured_outputs)
-    missing = {"default", "pooled_output", "sequence_output"} - names
-    return f"{', '.join(sorted(names))}" if missing else ""
+    lost = {"default", "pooled_output", "sequence_output"} - names
+    return f"{', '.join(sorted(names))}" if lost else ""
 
 
-def _stored_once(subject: Subject) -> str:
+@POINTS("the variables file holds every weight once")
+def stored_once(subject: Subject) -> str:
     reader = tf.train.load_checkpoint(f"{subject.folder}/variables/variables")
-    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    sizes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     stored = sum(
-        int(np.prod(shapes[key])) * types[key].size for key in shapes if types[key] != tf.string
+        int(np.prod(sizes[key])) * types[key].size for key in sizes if types[key] != tf.string
     )
     lists = [subject.model.variables, getattr(subject.model, "mlm", subject.model).variables]
     variables = {id(v): v for values in lists for v in values}.values()
@@ -195,60 +228,65 @@ def _stored_once(subject: Subject) -> str:
     return f"{stored:,} bytes of weights on disk, but {needed:,} bytes of variables"
 
 
-def _moves(subject: Subject) -> str:
-    def use(model: Any, folder: str) -> str:
-        inputs = example_inputs(subject)
-        path = _vocab_path(model)
+@POINTS("saved again, moved and loaded, the model gives the same outputs")
+def moves(subject: Subject) -> str:
+    with saved_again(subject) as (model, folder):
+        path, inputs = _vocab_path(model), _inputs(subject)
         if not path.startswith(folder):
             return f"the vocabulary at {path}"
-        return compare(subject, model(inputs), subject.model(inputs))
-
-    return saved_again(subject, use)
+        return _compare(subject, model(inputs), subject.model(inputs))
 
 
-POINTS = (
-    Point(
-        "a call maps a dict of input_word_ids, input_mask and input_type_ids, int32 [batch, "
-        f"seq_length], to a dict of {', '.join(NAMES)}",
-        _outputs,
-    ),
-    Point(
-        "outputs are float32: pooled_output [batch, hidden], sequence_output [batch, seq_length, "
-        "hidden], encoder_outputs a list with one such tensor per layer",
-        _shapes,
-    ),
-    Point("any batch size works, and any length up to the number of positions", _any_shape),
-    Point("default is pooled_output; the last of encoder_outputs is sequence_output", _aliases),
-    Point("padding and other rows of the batch change nothing", _padding),
-    Point(
-        "training may be True or False; with False, the default, outputs are deterministic",
-        _training,
-    ),
-    Point("training=True applies dropout", _dropout, required=False),
-    Point("variables, trainable_variables and regularization_losses are lists", _variable_lists),
-    Point("every trainable variable gets a gradient", _gradients),
-    Point("hub.KerasLayer(..., trainable=True) takes the model", _keras_layer),
-    Point(
-        "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
-        "trainable",
-        _vocabulary,
-    ),
-    Point("serving_default takes the same inputs and gives the same outputs", _serving),
-    Point(
-        "the outputs of serving_default are named default, pooled_output and sequence_output",
-        _readable,
-        required=False,
-    ),
-    Point("the variables file holds every weight once", _stored_once),
-    Point("saved again, moved and loaded, the model gives the same outputs", _moves),
+def _predict(subject: Subject, positions: list[int]) -> dict[str, Any]:
+    masked = {POSITIONS: tf.constant([positions] * 2, tf.int32)}
+    return subject.model.mlm(_inputs(subject) | masked)
+
+
+@MLM_POINTS(
+    f"mlm also takes {POSITIONS} [batch, predictions] and returns mlm_logits [batch, "
+    "predictions, vocab_size] with the outputs of the encoder, without default"
 )
+def mlm_outputs(subject: Subject) -> str:
+    outputs = _predict(subject, [1, 3, 4])
+    if problem := missing({"mlm_logits", *NAMES} - {"default"}, outputs):
+        return problem
+    if "default" in outputs:
+        return "default"
+    tokens, known = outputs["mlm_logits"].shape[-1], _num_tokens(subject)
+    if problem := wrong_tensors(outputs, {"mlm_logits": (2, 3, tokens)}, "float32"):
+        return problem
+    return "" if tokens >= known else f"logits of {tokens} tokens for a vocabulary of {known}"
 
 
-def points(subject: Subject) -> list[Point]:
-    """Returns the points of an encoder.
+@MLM_POINTS("mlm gives the outputs of the encoder")
+def mlm_equals_root(subject: Subject) -> str:
+    expected = dict(subject.model(_inputs(subject)))
+    del expected["default"]
+    outputs = _predict(subject, [0])
+    return _compare(subject, {name: outputs[name] for name in expected}, expected)
 
-    An encoder need not ignore padding if its configuration says so.
-    """
-    config = own_config(subject)
-    skipped = _padding if config and config.reads_padding else None
-    return [point for point in POINTS if point.problem is not skipped]
+
+@MLM_POINTS(f"mlm_logits are those of {POSITIONS}, in their order")
+def mlm_positions(subject: Subject) -> str:
+    both, one = (_predict(subject, p)["mlm_logits"] for p in ([4, 2], [2]))
+    return _compare(subject, both[:, 1:], one)
+
+
+@MLM_POINTS(
+    "mlm.trainable_variables are the encoder's plus five (six in a MobileBERT) that the root "
+    "does not have"
+)
+def mlm_variables(subject: Subject) -> str:
+    root, mlm = subject.model, subject.model.mlm
+    ids = {id(v) for v in mlm.trainable_variables}
+    if own := [v.name for v in root.trainable_variables if id(v) not in ids]:
+        return f"{len(own)} variables of the encoder that mlm does not share, such as {own[0]}"
+    head = ids - {id(v) for v in root.variables}
+    expected = 6 if subject.config and subject.config.own_masked_lm_width else 5
+    return "" if len(head) == expected else f"{len(head)} variables that are not the encoder's"
+
+
+@MLM_POINTS("mlm takes training=True, and each of its trainable variables gets a gradient")
+def mlm_training(subject: Subject) -> str:
+    inputs = _inputs(subject) | {POSITIONS: tf.constant([[0]] * 2, tf.int32)}
+    return _without_gradient(subject.model.mlm, inputs, ("mlm_logits", "pooled_output"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 import tensorflow_text  # noqa: F401, registers the operations of tokenizers
 
-from export.checks import encoder, masked_lm, preprocessor, serving
+from export.checks import encoder, preprocessor, serving
 from export.checks.points import Point, Subject
 
 RESULTS = ("ok", "WRONG", "advice")
@@ -14,7 +14,9 @@ RESULTS = ("ok", "WRONG", "advice")
 def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
     """Loads a SavedModel; returns it, what it is, and the points for this kind."""
     if not tf.saved_model.contains_saved_model(folder):
-        versions = [name.strip("/") for name in _entries(folder) if name.strip("/").isdigit()]
+        entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+        names = sorted(entry.strip("/") for entry in entries)
+        versions = [name for name in names if name.isdigit()]
         advice = f": did you mean {folder}/{versions[-1]}?" if versions else ""
         raise ValueError(f"{folder} holds no saved_model.pb{advice}")
     try:
@@ -22,13 +24,13 @@ def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
     # TensorFlow raises errors of many types for damaged files.
     except Exception as error:
         raise OSError(f"cannot load {folder}: {_first_line(error)}") from error
-    names, kinds = _inputs(subject)
+    specs = _inputs(subject)
+    names = sorted({spec.name for spec in specs})
     if "input_word_ids" in names:
-        points = [*encoder.points(subject), *masked_lm.points(subject)]
-        return subject, "an encoder", points
+        return subject, "an encoder", encoder.points(subject)
     if hasattr(subject.model, "bert_pack_inputs") or hasattr(subject.model, "tokenize"):
         return subject, "a preprocessor", preprocessor.POINTS
-    if kinds == {tf.string}:
+    if {spec.dtype for spec in specs} == {tf.string}:
         return subject, "a model from text to predictions", serving.POINTS
     raise ValueError(
         f"{folder} is not an encoder, a preprocessor or a model from text to predictions: its "
@@ -50,24 +52,15 @@ def examine(subject: Subject, points: Sequence[Point]) -> Iterator[tuple[str, st
             yield "WRONG" if point.required else "advice", f"{point.expected}. Found: {found}"
 
 
-def _inputs(subject: Subject) -> tuple[list[str], set[tf.DType]]:
-    """Returns the names and types of the inputs of the default signature, or else of a call."""
+def _inputs(subject: Subject) -> list[tf.TensorSpec]:
+    """Returns the inputs of the default signature, or else of a call."""
     if "serving_default" in subject.model.signatures:
         functions = [subject.signature]
     else:
         call = vars(subject.model).get("__call__")
         functions = getattr(call, "concrete_functions", [])
-    specs = [
-        spec
-        for function in functions
-        for spec in tf.nest.flatten(function.structured_input_signature)
-        if isinstance(spec, tf.TensorSpec)
-    ]
-    return sorted({spec.name for spec in specs}), {spec.dtype for spec in specs}
-
-
-def _entries(folder: str) -> list[str]:
-    return sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
+    specs = [tf.nest.flatten(function.structured_input_signature) for function in functions]
+    return [spec for group in specs for spec in group if isinstance(spec, tf.TensorSpec)]
 
 
 def _first_line(error: Exception) -> str:

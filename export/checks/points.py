@@ -1,13 +1,17 @@
 """What a point of export.check is, and what the checks share."""
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from bert_tf.config import BertConfig
+from export.card import CONFIG_COPY
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Subject:
         """The default signature; raises a KeyError if there is none."""
         return self.model.signatures["serving_default"]
 
+    @property
+    def config(self) -> BertConfig | None:
+        """The configuration that bert_tf writes into its exports; None for other exports."""
+        path = f"{self.folder}/{CONFIG_COPY}"
+        return BertConfig.from_json_file(path) if tf.io.gfile.exists(path) else None
+
     def assets(self) -> list[str]:
         """Returns the paths of the assets."""
         return tf.io.gfile.glob(f"{self.folder}/assets/*")
@@ -37,17 +47,36 @@ class Point:
     """One expectation.
 
     Attributes:
+        name: a short name.
         expected: what should hold, as a clause.
         problem: returns what was found instead; "" if the point holds.
         required: whether a problem is an error; otherwise it is advice.
     """
 
+    name: str
     expected: str
     problem: Callable[[Subject], str]
     required: bool = True
 
 
-def differences(found: dict[str, Any], expected: dict[str, Any]) -> str:
+class Points(list[Point]):
+    """A table of points. A call decorates the function that checks the next one."""
+
+    def __call__(self, expected: str, required: bool = True) -> Callable:
+        def add(problem: Callable[[Subject], str]) -> Callable[[Subject], str]:
+            self.append(Point(problem.__name__, expected, problem, required))
+            return problem
+
+        return add
+
+
+def missing(expected: Iterable[str], found: Collection[str]) -> str:
+    """Says which names are not there; "" if all are."""
+    names = sorted(set(expected) - set(found))
+    return f"no {', '.join(names)}" if names else ""
+
+
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
     """Says which values differ from the expected ones; "" if none does."""
     return "; ".join(
         f"{name} is {found[name]}, not {value}"
@@ -56,20 +85,39 @@ def differences(found: dict[str, Any], expected: dict[str, Any]) -> str:
     )
 
 
+def wrong_tensors(
+    tensors: Mapping[str, tf.Tensor], shapes: Mapping[str, tuple[int, ...]], dtype: str
+) -> str:
+    """Says which of the tensors in `shapes` have another shape or type; "" if none has."""
+    found = {name: (tuple(tensors[name].shape), tensors[name].dtype.name) for name in shapes}
+    return differences(found, {name: (shape, dtype) for name, shape in shapes.items()})
+
+
 def largest_difference(found: Any, expected: Any) -> float:
     """Returns the largest difference between two nests of tensors."""
     pairs = zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True)
     return max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
 
 
-def saved_again(subject: Subject, use: Callable[[Any, str], str]) -> str:
-    """Saves the model, moves the folder, loads it and returns what `use` finds wrong.
+def not_served(
+    subject: Subject, expected: Mapping[str, tf.Tensor], same: Callable[..., bool], *args, **kwargs
+) -> str:
+    """Says which outputs the default signature does not return, whatever their names there.
 
     Args:
-        use: gets the loaded model and its folder.
+        same: compares two outputs.
+        args, kwargs: the arguments of the signature.
     """
+    found = subject.signature(*args, **kwargs).values()
+    lost = [name for name, value in expected.items() if not any(same(x, value) for x in found)]
+    return f"no output that equals {', '.join(lost)}" if lost else ""
+
+
+@contextlib.contextmanager
+def saved_again(subject: Subject) -> Iterator[tuple[Any, str]]:
+    """Saves the model, moves the folder and loads it; yields the model and its folder."""
     with tempfile.TemporaryDirectory() as folder:
         first, second = os.path.join(folder, "first"), os.path.join(folder, "second")
         tf.saved_model.save(subject.model, first, signatures=subject.model.signatures)
         os.rename(first, second)
-        return use(tf.saved_model.load(second), second)
+        yield tf.saved_model.load(second), second

@@ -4,14 +4,21 @@ Source: tensorflow/hub docs/common_saved_model_apis/text.md; tensorflow/models
 official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from bert_tf.weights.formats.saved_model import read_asset
-from export.checks.points import Point, Subject, differences, saved_again
+from export.checks.points import (
+    Points,
+    Subject,
+    differences,
+    missing,
+    not_served,
+    saved_again,
+    wrong_tensors,
+)
 from tfrecords.vocabulary import Vocabulary
 
+POINTS = Points()
 _TEXTS = ["a b c, d e f", "", "g"]
 _NAMES = ("input_mask", "input_type_ids", "input_word_ids")
 # Numbers of tokens in segments, and a length: all fit; the first, the second or both are cut.
@@ -26,34 +33,12 @@ _CASES = (
 )
 
 
-def _special(model: Any) -> dict[str, int]:
-    return {name: int(x) for name, x in model.tokenize.get_special_tokens_dict().items()}
-
-
 def _vocab(subject: Subject) -> Vocabulary:
     """Returns the vocabulary among the assets; raises a ValueError if there is none."""
     for path in subject.assets():
         if path.endswith(".txt"):
             return read_asset(path)
     raise ValueError("no vocabulary, *.txt, in assets")
-
-
-def _root(subject: Subject) -> str:
-    outputs = subject.model(tf.constant(_TEXTS))
-    if set(outputs) != set(_NAMES):
-        return f"outputs {', '.join(sorted(outputs))}"
-    length = outputs["input_word_ids"].shape[-1]
-    found = {name: (tuple(x.shape), x.dtype.name) for name, x in outputs.items()}
-    return differences(found, dict.fromkeys(_NAMES, ((len(_TEXTS), length), "int32")))
-
-
-def _root_is_its_parts(subject: Subject) -> str:
-    model, texts = subject.model, tf.constant(_TEXTS)
-    expected = model(texts)
-    length = tf.shape(expected["input_word_ids"])[1]
-    found = model.bert_pack_inputs([model.tokenize(texts)], seq_length=length)
-    default = model.bert_pack_inputs([model.tokenize(texts)])
-    return _different(found, expected) or _different(default, expected)
 
 
 def _different(found: dict, expected: dict) -> str:
@@ -65,7 +50,27 @@ def _equal(found: tf.Tensor, expected: tf.Tensor) -> bool:
     return found.shape == expected.shape and bool(tf.reduce_all(found == expected))
 
 
-def _tokens(subject: Subject) -> str:
+@POINTS(f"a call maps strings [batch] to {', '.join(_NAMES)}, int32 [batch, length]")
+def root(subject: Subject) -> str:
+    outputs = subject.model(tf.constant(_TEXTS))
+    if set(outputs) != set(_NAMES):
+        return f"outputs {', '.join(sorted(outputs))}"
+    shape = (len(_TEXTS), outputs["input_word_ids"].shape[-1])
+    return wrong_tensors(outputs, dict.fromkeys(_NAMES, shape), "int32")
+
+
+@POINTS("a call is tokenize, then bert_pack_inputs")
+def root_is_its_parts(subject: Subject) -> str:
+    model, texts = subject.model, tf.constant(_TEXTS)
+    expected = model(texts)
+    length = tf.shape(expected["input_word_ids"])[1]
+    found = model.bert_pack_inputs([model.tokenize(texts)], seq_length=length)
+    default = model.bert_pack_inputs([model.tokenize(texts)])
+    return _different(found, expected) or _different(default, expected)
+
+
+@POINTS("tokenize maps strings [batch] to int32 [batch, (words), (word pieces)]")
+def tokens(subject: Subject) -> str:
     tokens = subject.model.tokenize(tf.constant(_TEXTS))
     if not isinstance(tokens, tf.RaggedTensor):
         return f"a {type(tokens).__name__}"
@@ -73,17 +78,21 @@ def _tokens(subject: Subject) -> str:
     return differences(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
 
 
-def _words(subject: Subject) -> str:
-    """Looks up words of the vocabulary that every casing keeps."""
+@POINTS("tokenize finds the words of the vocabulary in assets")
+def words(subject: Subject) -> str:
+    """Looks up words that every casing keeps."""
     vocab = _vocab(subject)
     words = [x for x in vocab.tokens if x.isascii() and x.isalpha() and x.islower()][:50]
     found = subject.model.tokenize(tf.constant(words)).to_list()
-    expected = [[[vocab.ids[word]]] for word in words]
-    wrong = [word for word, a, b in zip(words, found, expected, strict=True) if a != b]
+    wrong = [word for word, ids in zip(words, found, strict=True) if ids != [[vocab.ids[word]]]]
     return f"other tokens for {', '.join(wrong[:3])}" if wrong else ""
 
 
-def _special_tokens(subject: Subject) -> str:
+@POINTS(
+    "tokenize.get_special_tokens_dict() gives the ids and the size of that vocabulary as "
+    "int32 scalars"
+)
+def special_tokens(subject: Subject) -> str:
     tensors, vocab = subject.model.tokenize.get_special_tokens_dict(), _vocab(subject)
     expected = {
         "vocab_size": len(vocab),
@@ -92,16 +101,41 @@ def _special_tokens(subject: Subject) -> str:
         "end_of_segment_id": vocab.sep_id,
         "mask_id": vocab.mask_id,
     }
-    if missing := expected.keys() - tensors.keys():
-        return f"no {', '.join(sorted(missing))}"
-    types = {f"the type of {name}": (tensors[name].dtype, tensors[name].shape) for name in expected}
-    scalars = dict.fromkeys(types, (tf.int32, tf.TensorShape([])))
-    return differences(_special(subject.model), expected) or differences(types, scalars)
+    if problem := missing(expected, tensors):
+        return problem
+    found = {name: int(value) for name, value in tensors.items()}
+    scalars = dict.fromkeys(expected, ())
+    return differences(found, expected) or wrong_tensors(tensors, scalars, "int32")
 
 
-def _packs(subject: Subject) -> str:
+@POINTS("tokenize_with_offsets exists", required=False)
+def has_offsets(subject: Subject) -> str:
+    return "" if hasattr(subject.model, "tokenize_with_offsets") else "no tokenize_with_offsets"
+
+
+@POINTS("tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64")
+def offsets(subject: Subject) -> str:
+    if has_offsets(subject):
+        return ""
+    text = "a b c, d"
+    tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
+    if {starts.dtype, limits.dtype} != {tf.int64}:
+        return f"offsets of type {starts.dtype.name} and {limits.dtype.name}"
+    if tokens.to_list() != subject.model.tokenize(tf.constant([text])).to_list():
+        return "other tokens than tokenize"
+    pairs = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
+    found = [text[start:limit] for start, limit in pairs]
+    return "" if found == ["a", "b", "c", ",", "d"] else f"{found} in {text!r}"
+
+
+@POINTS(
+    "bert_pack_inputs makes [CLS] a [SEP] b [SEP] of one or two RaggedTensors of rank 2 or 3, "
+    "and truncates the longer one first"
+)
+def packs(subject: Subject) -> str:
     """Compares with `_truncate_seq_pair` of google-research/bert, for both ranks."""
-    special = _special(subject.model)
+    tensors = subject.model.tokenize.get_special_tokens_dict()
+    special = {name: int(value) for name, value in tensors.items()}
     for sizes, length in _CASES:
         segments = [[100 * part + i for i in range(n)] for part, n in enumerate(sizes, 1)]
         flat = [tf.ragged.constant([x], dtype=tf.int32) for x in segments]
@@ -116,7 +150,7 @@ def _packs(subject: Subject) -> str:
 
 
 def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> dict:
-    segments = [list(segment) for segment in segments]
+    """Packs segments, which it shortens."""
     while sum(map(len, segments)) > length - len(segments) - 1:
         max(reversed(segments), key=len).pop()
     ids, types = [special["start_of_sequence_id"]], [0]
@@ -131,7 +165,8 @@ def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> 
     }
 
 
-def _any_length(subject: Subject) -> str:
+@POINTS("bert_pack_inputs takes any seq_length")
+def any_length(subject: Subject) -> str:
     tokens = subject.model.tokenize(tf.constant(_TEXTS))
     for inputs in ([tokens], [tokens, tokens]):
         for length in (5, 64, 1000):
@@ -142,25 +177,8 @@ def _any_length(subject: Subject) -> str:
     return ""
 
 
-def _offsets(subject: Subject) -> str:
-    if not hasattr(subject.model, "tokenize_with_offsets"):
-        return ""
-    text = "a b c, d"
-    tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
-    if {starts.dtype, limits.dtype} != {tf.int64}:
-        return f"offsets of type {starts.dtype.name} and {limits.dtype.name}"
-    if tokens.to_list() != subject.model.tokenize(tf.constant([text])).to_list():
-        return "other tokens than tokenize"
-    pairs = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
-    found = [text[start:limit] for start, limit in pairs]
-    return "" if found == ["a", "b", "c", ",", "d"] else f"{found} in {text!r}"
-
-
-def _has_offsets(subject: Subject) -> str:
-    return "" if hasattr(subject.model, "tokenize_with_offsets") else "no tokenize_with_offsets"
-
-
-def _keras_layer(subject: Subject) -> str:
+@POINTS("hub.KerasLayer takes the model, tokenize and bert_pack_inputs")
+def keras_layer(subject: Subject) -> str:
     import tensorflow_hub as hub
 
     model, texts = subject.model, tf.constant(_TEXTS)
@@ -171,48 +189,20 @@ def _keras_layer(subject: Subject) -> str:
     return _different(layer([tokens]), expected)
 
 
-def _serving(subject: Subject) -> str:
-    found = subject.signature(tf.constant(_TEXTS)).values()
-    expected = subject.model(tf.constant(_TEXTS))
-    lost = [name for name in _NAMES if not any(_equal(x, expected[name]) for x in found)]
-    return f"no output that equals {', '.join(lost)}" if lost else ""
+@POINTS("serving_default gives the same outputs")
+def serving(subject: Subject) -> str:
+    texts = tf.constant(_TEXTS)
+    return not_served(subject, subject.model(texts), _equal, texts)
 
 
-def _readable(subject: Subject) -> str:
+@POINTS(f"the outputs of serving_default are named {', '.join(_NAMES)}", required=False)
+def readable(subject: Subject) -> str:
     names = set(subject.signature.structured_outputs)
     return "" if names == set(_NAMES) else ", ".join(sorted(names))
 
 
-def _moves(subject: Subject) -> str:
+@POINTS("saved again, moved and loaded, the model gives the same outputs")
+def moves(subject: Subject) -> str:
     texts = tf.constant(_TEXTS)
-    return saved_again(subject, lambda model, _: _different(model(texts), subject.model(texts)))
-
-
-POINTS = (
-    Point(f"a call maps strings [batch] to {', '.join(_NAMES)}, int32 [batch, length]", _root),
-    Point("a call is tokenize, then bert_pack_inputs", _root_is_its_parts),
-    Point("tokenize maps strings [batch] to int32 [batch, (words), (word pieces)]", _tokens),
-    Point("tokenize finds the words of the vocabulary in assets", _words),
-    Point(
-        "tokenize.get_special_tokens_dict() gives the ids and the size of that vocabulary as "
-        "int32 scalars",
-        _special_tokens,
-    ),
-    Point("tokenize_with_offsets exists", _has_offsets, required=False),
-    Point(
-        "tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64",
-        _offsets,
-    ),
-    Point(
-        "bert_pack_inputs makes [CLS] a [SEP] b [SEP] of one or two RaggedTensors of rank 2 or 3, "
-        "and truncates the longer one first",
-        _packs,
-    ),
-    Point("bert_pack_inputs takes any seq_length", _any_length),
-    Point("hub.KerasLayer takes the model, tokenize and bert_pack_inputs", _keras_layer),
-    Point("serving_default gives the same outputs", _serving),
-    Point(
-        f"the outputs of serving_default are named {', '.join(_NAMES)}", _readable, required=False
-    ),
-    Point("saved again, moved and loaded, the model gives the same outputs", _moves),
-)
+    with saved_again(subject) as (model, _):
+        return _different(model(texts), subject.model(texts))

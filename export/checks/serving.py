@@ -3,17 +3,20 @@
 Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
 """
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
-from export.checks.points import Point, Subject, saved_again
+from export.checks.points import Points, Subject, saved_again
 from export.warmup import WARMUP, parse_warmup_request
 
+POINTS = Points()
 # TensorFlow Serving refuses more requests.
 _MOST_REQUESTS = 1000
 _TEXTS = ["A text.", "", "größer 文 🙂", "many words " * 600]
+
+
+def _specs(subject: Subject) -> list[tf.TensorSpec]:
+    return tf.nest.flatten(subject.signature.structured_input_signature)
 
 
 def _inputs(subject: Subject, texts: list[str]) -> dict[str, tf.Tensor]:
@@ -22,36 +25,6 @@ def _inputs(subject: Subject, texts: list[str]) -> dict[str, tf.Tensor]:
     # Between equal choices, rounding errors would decide.
     two = tf.stack([one, "not " + one], axis=1)
     return {spec.name: one if spec.shape.rank == 1 else two for spec in _specs(subject)}
-
-
-def _specs(subject: Subject) -> list[tf.TensorSpec]:
-    return tf.nest.flatten(subject.signature.structured_input_signature)
-
-
-def _batches(subject: Subject) -> str:
-    shapes = {spec.name: spec.shape for spec in _specs(subject)}
-    fixed = [name for name, shape in shapes.items() if shape not in ([None], [None, None])]
-    if fixed:
-        return f"{fixed[0]} of shape {shapes[fixed[0]]}"
-    for count in (0, 1, 4):
-        for name, value in subject.signature(**_inputs(subject, _TEXTS[:count])).items():
-            if value.shape.rank == 0 or value.shape[0] != count:
-                return f"{name} of shape {value.shape} for {count} texts"
-    return ""
-
-
-def _rows(subject: Subject) -> str:
-    """Compares a batch with its texts one by one."""
-    together = subject.signature(**_inputs(subject, _TEXTS))
-    for index, text in enumerate(_TEXTS):
-        alone = subject.signature(**_inputs(subject, [text]))
-        if name := _different({n: x[0] for n, x in alone.items()}, _row(together, index)):
-            return f"{name} depends on the other texts of the batch"
-    return ""
-
-
-def _row(outputs: dict[str, tf.Tensor], index: int) -> dict[str, tf.Tensor]:
-    return {name: value[index] for name, value in outputs.items()}
 
 
 def _different(found: dict[str, tf.Tensor], expected: dict[str, tf.Tensor]) -> str:
@@ -67,35 +40,60 @@ def _close(found: tf.Tensor, expected: tf.Tensor) -> bool:
     return bool(np.allclose(found[same], expected[same], rtol=1e-3, atol=1e-3))
 
 
-def _python_functions(subject: Subject) -> str:
+@POINTS("serving_default takes strings [batch], of any batch size")
+def batches(subject: Subject) -> str:
+    for spec in _specs(subject):
+        if spec.shape not in ([None], [None, None]):
+            return f"{spec.name} of shape {spec.shape}"
+    for count in (0, 1, 4):
+        for name, value in subject.signature(**_inputs(subject, _TEXTS[:count])).items():
+            if value.shape.rank == 0 or value.shape[0] != count:
+                return f"{name} of shape {value.shape} for {count} texts"
+    return ""
+
+
+@POINTS("the predictions for a text do not depend on the rest of the batch")
+def rows(subject: Subject) -> str:
+    together = subject.signature(**_inputs(subject, _TEXTS))
+    for index, text in enumerate(_TEXTS):
+        alone = subject.signature(**_inputs(subject, [text]))
+        first = {name: value[0] for name, value in alone.items()}
+        if name := _different(first, {name: value[index] for name, value in together.items()}):
+            return f"{name} depends on the other texts of the batch"
+    return ""
+
+
+@POINTS("no operation runs in Python")
+def python_functions(subject: Subject) -> str:
     graph = subject.signature.graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     found = {node.op for node in nodes if "PyFunc" in node.op}
     return f"{', '.join(found)} operations" if found else ""
 
 
-def _moves(subject: Subject) -> str:
+@POINTS("saved again, moved and loaded, the model gives the same predictions")
+def moves(subject: Subject) -> str:
     inputs = _inputs(subject, _TEXTS)
     expected = subject.signature(**inputs)
-
-    def use(model: Any, _: str) -> str:
+    with saved_again(subject) as (model, _):
         name = _different(model.signatures["serving_default"](**inputs), expected)
-        return f"another {name}" if name else ""
-
-    return saved_again(subject, use)
+    return f"another {name}" if name else ""
 
 
-def _assets(subject: Subject) -> str:
-    found = [asset for asset in subject.assets() if tf.io.gfile.stat(asset).length]
+@POINTS("the vocabulary is an asset in the folder", required=False)
+def assets(subject: Subject) -> str:
+    found = any(tf.io.gfile.stat(asset).length for asset in subject.assets())
     return "" if found else "no file in assets"
 
 
-def _has_requests(subject: Subject) -> str:
+@POINTS(f"{WARMUP} holds warm-up requests", required=False)
+def has_requests(subject: Subject) -> str:
     return "" if tf.io.gfile.exists(f"{subject.folder}/{WARMUP}") else "no such file"
 
 
-def _requests(subject: Subject) -> str:
-    if _has_requests(subject):
+@POINTS(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered")
+def requests(subject: Subject) -> str:
+    if has_requests(subject):
         return ""
     records = [x.numpy() for x in tf.data.TFRecordDataset(f"{subject.folder}/{WARMUP}")]
     if not 0 < len(records) <= _MOST_REQUESTS:
@@ -109,19 +107,8 @@ def _requests(subject: Subject) -> str:
     return ""
 
 
-def _version(subject: Subject) -> str:
+@POINTS("the name of the folder is a version, as servers expect", required=False)
+def version(subject: Subject) -> str:
     name = subject.folder.rstrip("/").rpartition("/")[2]
     advice = "serve a copy as NAME/1, with the folder NAME as the base path"
     return "" if name.isdigit() else f"{name}: {advice}"
-
-
-POINTS = (
-    Point("serving_default takes strings [batch], of any batch size", _batches),
-    Point("the predictions for a text do not depend on the rest of the batch", _rows),
-    Point("no operation runs in Python", _python_functions),
-    Point("saved again, moved and loaded, the model gives the same predictions", _moves),
-    Point("the vocabulary is an asset in the folder", _assets, required=False),
-    Point(f"{WARMUP} holds warm-up requests", _has_requests, required=False),
-    Point(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered", _requests),
-    Point("the name of the folder is a version, as servers expect", _version, required=False),
-)

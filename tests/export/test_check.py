@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import check
-from export.checks import encoder, masked_lm, serving
+from export.checks import encoder, serving
 from export.checks import preprocessor as preprocessors
 from export.checks.examining import examine
 from export.checks.points import Subject
@@ -23,8 +23,8 @@ VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg,"))
 
 
 def wrong(subject: Subject, points) -> dict[str, str]:
-    """Returns what is wrong, by the name of the function that found it."""
-    names = {point.expected: point.problem.__name__ for point in points}
+    """Returns what is wrong, by the name of the point."""
+    names = {point.expected: point.name for point in points}
     found = {}
     for result, line in examine(subject, points):
         expected, _, problem = line.partition(". Found: ")
@@ -61,20 +61,20 @@ def failing_in_training(_, training):
 @pytest.mark.parametrize(
     "point, found, change",
     [
-        ("_outputs", "no", lambda x, _: x.clear() or {}),
-        ("_shapes", "is a EagerTensor", lambda x, _: {"encoder_outputs": x["default"]}),
-        ("_shapes", "'float64')", lambda x, _: {"default": tf.cast(x["default"], "double")}),
-        ("_aliases", "difference of 1", lambda x, _: {"default": x["default"] + 1}),
-        ("_aliases", "difference", lambda x, _: {"encoder_outputs": x["encoder_outputs"][::-1]}),
-        ("_padding", "difference", lambda x, _: {"pooled_output": x["sequence_output"][:, -1]}),
-        ("_training", "difference", lambda *_: {"default": tf.random.normal((2, 4))}),
-        ("_training", "ZeroDivisionError", failing_in_training),
-        ("_gradients", "without a gradient", both_constant),
+        ("outputs", "no", lambda x, _: x.clear() or {}),
+        ("shapes", "is a EagerTensor", lambda x, _: {"encoder_outputs": x["default"]}),
+        ("shapes", "'float64')", lambda x, _: {"default": tf.cast(x["default"], "double")}),
+        ("aliases", "difference of 1", lambda x, _: {"default": x["default"] + 1}),
+        ("aliases", "difference", lambda x, _: {"encoder_outputs": x["encoder_outputs"][::-1]}),
+        ("padding", "difference", lambda x, _: {"pooled_output": x["sequence_output"][:, -1]}),
+        ("training", "difference", lambda *_: {"default": tf.random.normal((2, 4))}),
+        ("training", "ZeroDivisionError", failing_in_training),
+        ("gradients", "without a gradient", both_constant),
     ],
 )
 def test_a_wrong_encoder(point, found, change):
     """Oracle: what was spoilt, which is not wrong otherwise."""
-    points = [p for p in encoder.POINTS if p.problem.__name__ == point]
+    points = [p for p in encoder.POINTS if p.name == point]
     assert not wrong(Subject("", Encoder()), points)
     assert found in wrong(Subject("", Encoder(change)), points)[point]
 
@@ -83,13 +83,13 @@ def test_wrong_variables(tmp_path):
     """Oracle: the lists, by hand."""
     model, points = Encoder(), encoder.POINTS
     model.trainable_variables = [tf.Variable(1.0, name="stray")]
-    assert "stray:0 in trainable" in wrong(Subject("", model), points)["_variable_lists"]
+    assert "stray:0 in trainable" in wrong(Subject("", model), points)["variable_lists"]
     model.mlm = types.SimpleNamespace(trainable_variables=[], variables=model.variables)
-    found = wrong(Subject("", model), masked_lm.points(Subject("", model)))
-    assert found["_mlm_variables"].startswith("1 variables of the encoder that mlm does not share")
+    found = wrong(Subject("", model), encoder.points(Subject("", model)))
+    assert found["mlm_variables"].startswith("1 variables of the encoder that mlm does not share")
     checkpoint = tf.train.Checkpoint(a=tf.Variable(tf.zeros(600)), b=tf.Variable(tf.zeros(600)))
     checkpoint.write(f"{tmp_path}/variables/variables")
-    found = wrong(Subject(str(tmp_path), model), points)["_stored_once"]
+    found = wrong(Subject(str(tmp_path), model), points)["stored_once"]
     assert found.startswith("4,8") and found.endswith("weights on disk, but 80 bytes of variables")
 
 
@@ -102,11 +102,11 @@ def test_a_masked_lm_head_that_cannot_be_trained():
         return {"mlm_logits": outputs["sequence_output"], "pooled_output": outputs["pooled_output"]}
 
     model.mlm, mlm.trainable_variables = mlm, [model.table]
-    points = masked_lm.points(Subject("", model))
-    assert "_mlm_training" not in wrong(Subject("", model), points)
+    points = encoder.points(Subject("", model))
+    assert "mlm_training" not in wrong(Subject("", model), points)
     mlm.trainable_variables.append(tf.Variable(1.0, name="unused"))
     found = wrong(Subject("", model), points)
-    assert found["_mlm_training"] == "unused:0 without a gradient"
+    assert found["mlm_training"] == "unused:0 without a gradient"
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +135,14 @@ def second_cut_only(segments, seq_length):
 @pytest.mark.parametrize(
     "point, found, pack",
     [
-        ("_packs", "(3, 2) tokens and seq_length=16, input_type_ids is", one_type),
-        ("_packs", "(2, 9) tokens and seq_length=10", second_cut_only),
-        ("_any_length", "shapes", lambda segments, **_: pack_segments(segments, 8, VOCAB)),
+        ("packs", "(3, 2) tokens and seq_length=16, input_type_ids is", one_type),
+        ("packs", "(2, 9) tokens and seq_length=10", second_cut_only),
+        ("any_length", "shapes", lambda segments, **_: pack_segments(segments, 8, VOCAB)),
     ],
 )
 def test_wrong_packing(preprocessor, point, found, pack, monkeypatch):
     """Oracle: what was spoilt, which is not wrong otherwise."""
-    points = [p for p in preprocessors.POINTS if p.problem.__name__ == point]
+    points = [p for p in preprocessors.POINTS if p.name == point]
     assert not wrong(preprocessor, points)
     monkeypatch.setattr(preprocessor.model, "bert_pack_inputs", pack)
     assert found in wrong(preprocessor, points)[point]
@@ -153,11 +153,11 @@ def test_a_tokenizer_with_another_vocabulary(preprocessor, tmp_path):
     write_vocab(
         f"{tmp_path}/assets/vocab.txt", Vocabulary((*VOCAB.tokens[:5], "x", *VOCAB.tokens[5:]))
     )
-    names = ("_words", "_special_tokens")
-    points = [p for p in preprocessors.POINTS if p.problem.__name__ in names]
+    names = ("words", "special_tokens")
+    points = [p for p in preprocessors.POINTS if p.name in names]
     found = wrong(Subject(str(tmp_path), preprocessor.model), points)
-    assert found["_words"] == "other tokens for x, a, b"
-    assert "vocab_size is 13, not 14" in found["_special_tokens"]
+    assert found["words"] == "other tokens for x, a, b"
+    assert "vocab_size is 13, not 14" in found["special_tokens"]
 
 
 def test_a_model_that_cannot_be_served(tmp_path):
@@ -173,13 +173,13 @@ def test_a_model_that_cannot_be_served(tmp_path):
     model.signatures = {"serving_default": serve.get_concrete_function()}
     write_records(f"{tmp_path}/{WARMUP}", [warmup_request({"texts": tf.constant(["a"])})])
     found = wrong(Subject(str(tmp_path), model), serving.POINTS)
-    assert found["_rows"] == "share depends on the other texts of the batch"
-    assert found["_python_functions"] == "EagerPyFunc operations"
-    assert found["_requests"].startswith("request 1: ")
+    assert found["rows"] == "share depends on the other texts of the batch"
+    assert found["python_functions"] == "EagerPyFunc operations"
+    assert found["requests"].startswith("request 1: ")
     two = tf.function(lambda text: text, input_signature=[tf.TensorSpec([2], tf.string, "text")])
     model.signatures = {"serving_default": two.get_concrete_function()}
     found = wrong(Subject(str(tmp_path), model), serving.POINTS)
-    assert found["_batches"] == "text of shape (2,)"
+    assert found["batches"] == "text of shape (2,)"
 
 
 def refuse(folder, match: str) -> None:

@@ -74,10 +74,8 @@ class Options(VocabularyOptions):
 
 def run(options: Options) -> None:
     """Writes the folder, whole or not at all."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.weights.formats import huggingface
     from export.saved_models import check_output, write_archive
-    from tfrecords.writer import make_folder, whole_folder
+    from tfrecords.writer import whole_folder
 
     check_output(options.output_dir)
     with whole_folder(options.output_dir) as folder:
@@ -86,26 +84,8 @@ def run(options: Options) -> None:
         for model, archive in zip(models, archives, strict=True):
             say(f"Packing {archive} ...")
             write_archive(f"{folder}/{model}", f"{folder}/{archive}")
-        encoder = open_checkpoint(f"{folder}/encoder")
-        if options.huggingface:
-            make_folder(f"{folder}/huggingface")
-            huggingface.write(_known_parts(encoder, options), f"{folder}/huggingface")
-        others = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
-        _write_files(options, encoder, folder, [*models, *others])
-    print(f"Wrote {options.output_dir}: {', '.join([*models, *archives, *others, 'README.md'])}.")
-
-
-def _known_parts(encoder: "Checkpoint", options: Options) -> "Checkpoint":
-    """Returns the exported encoder without a pooler that is random because the source has none."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.weights.names import part_of
-
-    source = open_checkpoint(
-        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
-    )
-    known = {part_of(path) for path in source.tensors}
-    tensors = {path: x for path, x in encoder.tensors.items() if part_of(path) in known}
-    return dataclasses.replace(encoder, tensors=tensors)
+        others = _write_others(options, folder, models)
+    print(f"Wrote {options.output_dir}: {', '.join([*models, *archives, *others])}.")
 
 
 def _export(options: Options, folder: str) -> list[str]:
@@ -134,32 +114,53 @@ def _export(options: Options, folder: str) -> list[str]:
     return ["encoder", "preprocessor", "classifier"]
 
 
-def _write_files(options: Options, encoder: "Checkpoint", folder: str, names: list[str]) -> None:
-    """Writes the files that stand alone."""
+def _write_others(options: Options, folder: str, models: list[str]) -> list[str]:
+    """Writes what is beside the SavedModels; returns the names."""
+    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.runs.run import Run
-    from export.card import CARD, model_card
+    from export.card import CARD, CardFacts, casing_of, model_card
     from tfrecords.vocabulary import write_vocab
     from tfrecords.writer import atomic_write
 
+    encoder = open_checkpoint(f"{folder}/encoder")
+    if options.huggingface:
+        _write_huggingface(options, encoder, f"{folder}/huggingface")
     spec = encoder.spec
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
     if spec.vocab.tokenizer_values():
         Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
     config = json.dumps(spec.config.to_dict(), indent=2) + "\n"
     atomic_write(f"{folder}/bert_config.json", config)
-    rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in names)
+    names = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
+    rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])
     card = model_card(
         options.output_dir,
-        f"{'uncased' if spec.lower_case else 'cased'} BERT encoder",
+        f"{casing_of(spec.lower_case)} BERT encoder",
         f"| | |\n|---|---|\n{rows}\n\nEvery SavedModel has a model card of its own, and is also "
         "an archive for `hub.load`, such as `hub.load('https://.../encoder.tar.gz')`.",
         _EXAMPLE,
-        license=options.license,
-        vocab=spec.vocab,
-        lower_case=spec.lower_case,
-        config=spec.config,
+        spec.vocab,
+        spec.lower_case,
+        CardFacts(license=options.license, config=spec.config),
     )
     atomic_write(f"{folder}/{CARD}", card)
+    return [*names, CARD]
+
+
+def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> None:
+    """Writes the exported encoder without a pooler that is random because the source has none."""
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.weights.formats import huggingface
+    from bert_tf.weights.names import part_of
+    from tfrecords.writer import make_folder
+
+    source = open_checkpoint(
+        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
+    )
+    known = {part_of(path) for path in source.tensors}
+    tensors = {path: x for path, x in encoder.tensors.items() if part_of(path) in known}
+    make_folder(folder)
+    huggingface.write(dataclasses.replace(encoder, tensors=tensors), folder)
 
 
 if __name__ == "__main__":

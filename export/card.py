@@ -3,12 +3,14 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import __version__
 from bert_tf.config import BertConfig
 from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
+from export.export_options import UNKNOWN_LICENSE
 from tfrecords.vocabulary import Vocabulary
 
 CARD = "README.md"
@@ -21,18 +23,31 @@ num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate prec
 random_seed""".split()
 
 
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What a model card says of a model if it is known.
+
+    Attributes:
+        license: the license of the weights.
+        config: the configuration of its encoder; None if it has none.
+        run: the run that trained it; None if nothing, or another program, trained it.
+        converted_from: the checkpoint of another program that the weights come from.
+    """
+
+    license: str = UNKNOWN_LICENSE
+    config: BertConfig | None = None
+    run: Run | None = None
+    converted_from: str | None = None
+
+
 def model_card(
     output_dir: str,
     kind: str,
     about: str,
     code: str,
-    *,
-    license: str,
     vocab: Vocabulary,
     lower_case: bool,
-    config: BertConfig | None = None,
-    run: Run | None = None,
-    converted_from: str | None = None,
+    facts: CardFacts,
 ) -> str:
     """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
 
@@ -41,15 +56,11 @@ def model_card(
         kind: what the model is, in a few words.
         about: the same in a sentence or two.
         code: Python that loads "FOLDER", this folder, and calls it.
-        license: the license of the weights.
         vocab, lower_case: the vocabulary of the model.
-        config: the configuration of its encoder; None if it has none.
-        run: the run that trained it; None if nothing, or another program, trained it.
-        converted_from: the checkpoint of another program that the weights come from.
     """
     name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))
-    front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
+    front = f'---\nlicense: {json.dumps(facts.license)}\nlibrary_name: "tensorflow"\n'
     vocabulary = {
         "tokens": f"{len(vocab):,}",
         "text": "lower-cased, without accents" if lower_case else "cased",
@@ -58,13 +69,18 @@ def model_card(
     sections = [
         f'{front}tags: ["bert", "saved-model"]\n---\n\n# {name}: {kind}\n\n{about}',
         f"## How to load it\n\n```python\n{code.strip()}\n```",
-        _table("Configuration", config.to_dict() if config else {}),
+        _table("Configuration", facts.config.to_dict() if facts.config else {}),
         _table("Vocabulary", vocabulary),
-        _table("Weights", {"converted from": converted_from}),
-        *(_sections_of(run) if run else ()),
-        f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
+        _table("Weights", {"converted from": facts.converted_from}),
+        *(_sections_of(facts.run) if facts.run else ()),
+        f"## License\n\n{facts.license}\n\nWritten by bert_tf {__version__}.\n",
     ]
     return "\n\n".join(filter(None, sections))
+
+
+def casing_of(lower_case: bool) -> str:
+    """Returns the usual name of a casing."""
+    return "uncased" if lower_case else "cased"
 
 
 def _sections_of(run: Run) -> Iterable[str]:
@@ -73,11 +89,9 @@ def _sections_of(run: Run) -> Iterable[str]:
     for pattern, files in run.read_json(RECORDS).items():
         size = sum(file["bytes"] for file in files.values())
         data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
-    return (
-        _table("Data", data),
-        _table("Training", {name: flags.get(name) for name in _TRAINING}),
-        _table("Metrics", {name: f"{value:.6g}" for name, value in results.items()}),
-    )
+    yield _table("Data", data)
+    yield _table("Training", {name: flags.get(name) for name in _TRAINING})
+    yield _table("Metrics", {name: f"{value:.6g}" for name, value in results.items()})
 
 
 def _table(title: str, values: Mapping[str, Any]) -> str:

@@ -33,11 +33,6 @@ import tensorflow_text  # registers the tokenizer's operations
 model = tf.saved_model.load("FOLDER")
 outputs = model{call}
 """
-_STORED = {
-    "bfloat16": " It computes in bfloat16; its outputs are float32.",
-    "float16": " It computes in float16; its outputs are float32.",
-    "int8": " Its matrices are in 8 bits.",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +93,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
     from bert_tf.resolution import resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from export.card import CARD, model_card
+    from export.card import CARD, CardFacts, model_card
     from export.int8_weights import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
     from export.warmup import WARMUP, warmup_requests
@@ -112,9 +107,8 @@ def _export(options: Options, task: "Task | None" = None) -> str:
         options.null_score_diff_threshold,
         options.vocab_file,
     )
-    config = checkpoint.spec.config
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
-    int8, before = options.precision == "int8", keras.config.dtype_policy()
+    int8, before, stored = options.precision == "int8", keras.config.dtype_policy(), ""
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else options.precision)
     model = load_task_model(task, checkpoint, allow_non_finite=True)
@@ -122,21 +116,26 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     served = Int8Model(model) if int8 else model
     module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)
     if int8:
-        module.stored = served.stored
+        module.stored, stored = served.stored, " Its matrices are in 8 bits."
+    elif options.precision != "float32":
+        stored = f" It computes in {options.precision}; its outputs are float32."
     add_vocab(module, vocab, lower_case)
+    facts = CardFacts(
+        license=options.license,
+        config=checkpoint.spec.config,
+        run=checkpoint.run,
+        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
+    )
     card = model_card(
         options.output_dir,
         f"{task.name}, a fine-tuned BERT",
         "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
         f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
-        f"signature `serving_default`.{_STORED.get(options.precision, '')}",
+        f"signature `serving_default`.{stored}",
         _EXAMPLE.format(call=task.example_call()),
-        license=options.license,
-        vocab=vocab,
-        lower_case=lower_case,
-        config=config,
-        run=checkpoint.run,
-        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
+        vocab,
+        lower_case,
+        facts,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
     save_folder(module, options.output_dir, {"serving_default": module.serving}, files)

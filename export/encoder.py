@@ -19,9 +19,9 @@ hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_l
 import dataclasses
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from export.export_options import UNKNOWN_LICENSE, VocabularyOptions
+from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_help import command_line, unused_name
@@ -30,7 +30,6 @@ from tfrecords.progress import say
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.runs.run import Run
     from tfrecords.vocabulary import Vocabulary
 
 _UNUSED = "next_sentence"
@@ -88,6 +87,7 @@ def write(options: Options) -> str:
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.checkpoint import load_or_warn
     from bert_tf.weights.names import part_of
+    from export.card import casing_of
     from export.saved_models import check_output
 
     check_output(options.output_dir)
@@ -121,14 +121,13 @@ def write(options: Options) -> str:
         vocab,
         options.output_dir,
         do_lower_case=lower_case,
+        int8=int8,
         license=options.license,
         run=checkpoint.run,
         converted_from=source,
-        int8=int8,
     )
-    casing = "uncased" if lower_case else "cased"
     return (
-        f"Wrote the {casing} encoder of {checkpoint.path} to {options.output_dir}"
+        f"Wrote the {casing_of(lower_case)} encoder of {checkpoint.path} to {options.output_dir}"
         f"{'' if kind is BertPretrainer else ', without the masked-LM head, which it lacks'}."
     )
 
@@ -139,10 +138,8 @@ def export_encoder(
     output_dir: str,
     *,
     do_lower_case: bool,
-    license: str = UNKNOWN_LICENSE,
-    run: "Run | None" = None,
-    converted_from: str | None = None,
     int8: bool = False,
+    **facts: Any,
 ) -> None:
     """Writes an encoder, with the masked-LM head of a pretrainer, as a SavedModel.
 
@@ -152,16 +149,15 @@ def export_encoder(
     Args:
         model: a pretrainer, or an encoder to export it without `mlm`.
         vocab: its vocabulary, or a vocab.txt.
-        license: the license of the weights, for the model card.
-        run: the run that trained the model, for the model card.
-        converted_from: the original checkpoint of another program, for the model card.
         int8: whether to store the matrices of a float32 model in 8 bits.
+        facts: what the model card says besides: the `license` of the weights, the `run` that
+            trained them, and `converted_from`, the original checkpoint of another program.
 
     Raises:
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
         OSError: the vocabulary cannot be read, or `output_dir` cannot be written.
     """
-    from export.card import CARD, CONFIG_COPY, model_card
+    from export.card import CARD, CONFIG_COPY, CardFacts, casing_of, model_card
     from export.encoder_module import EncoderModule
     from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
@@ -175,15 +171,12 @@ def export_encoder(
         )
     card = model_card(
         output_dir,
-        f"{'uncased' if do_lower_case else 'cased'} BERT encoder",
+        f"{casing_of(do_lower_case)} BERT encoder",
         _about(model.compute_dtype, int8, hasattr(model, "masked_lm")),
         _EXAMPLE.replace("[CLS], [SEP]", f"{vocab.cls_id}, {vocab.sep_id}"),
-        license=license,
-        vocab=vocab,
-        lower_case=do_lower_case,
-        config=config,
-        run=run,
-        converted_from=converted_from,
+        vocab,
+        do_lower_case,
+        CardFacts(config=config, **facts),
     )
     module = EncoderModule(model, vocab, do_lower_case, int8)
     files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}
@@ -191,10 +184,9 @@ def export_encoder(
 
 
 def _about(precision: str, int8: bool, has_head: bool) -> str:
+    use = "It is for serving. To fine-tune, export in float32."
     if precision == "float32" and not int8:
         use = "Fine-tune it with `hub.KerasLayer(..., trainable=True)`."
-    else:
-        use = "It is for serving. To fine-tune, export in float32."
     return (
         "A BERT encoder as a SavedModel with the interface of TensorFlow Hub's encoders"
         f"{', and with its masked-LM head as `mlm`' if has_head else ''}. It computes in "

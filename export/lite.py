@@ -33,7 +33,6 @@ from tfrecords.progress import say
 if TYPE_CHECKING:
     import keras
 
-    from bert_tf.config import Head
     from bert_tf.finetuning.features import Features
     from bert_tf.finetuning.tasks.text_task import TextTask
     from bert_tf.weights.checkpoint import Checkpoint
@@ -80,7 +79,6 @@ class _Source:
     """What to export.
 
     Attributes:
-        kind: what to call it.
         checkpoint: where it comes from.
         length: tokens per example.
         function: maps the encoder's inputs to outputs by name.
@@ -88,7 +86,6 @@ class _Source:
         task: what it was fine-tuned for; None for an encoder.
     """
 
-    kind: str
     checkpoint: "Checkpoint"
     length: int
     function: Callable[[dict], dict]
@@ -105,22 +102,29 @@ def run(options: Options) -> None:
     from export import lite_model
     from tfrecords.writer import atomic_write
 
-    if tf.io.gfile.exists(options.output_file):
-        raise ValueError(f"{options.output_file} exists: remove it or name another file")
+    path = options.output_file
+    if tf.io.gfile.exists(path):
+        raise ValueError(f"{path} exists: remove it or name another file")
     set_precision("float32")
     source = _open(options)
+    checkpoint = source.checkpoint
     features = _dev_features(options.checkpoint, source) if options.evaluate else None
-    weights = source.model.trainable_weights
+    weights, files = source.model.trainable_weights, _files(source)
     model = lite_model.convert(source.function, weights, source.length, options.quantize)
-    data = lite_model.with_files(model, _files(source))
-    vocab_size = source.checkpoint.spec.config.vocab_size
-    run_model = runner(data)
+    data = lite_model.with_files(model, files)
+    vocab_size, run_model = checkpoint.spec.config.vocab_size, runner(data)
     differences = lite_model.differences(source.function, run_model, vocab_size, source.length)
-    atomic_write(options.output_file, data)
-    print(_report(options.output_file, source, len(data), differences))
+    atomic_write(path, data)
+    shown = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
+    print(
+        f"Wrote the {'classifier' if source.task else 'encoder'} of {checkpoint.path} to {path}: "
+        f"{len(data) / 1e6:.2f} MB; its weights are {4 * source.model.count_params() / 1e6:.2f} MB in "
+        f"float32. Inside: {', '.join(['the model', *files])}.\n"
+        f"Largest differences from the model's outputs for random inputs: {shown}."
+    )
     if features:
         print(_evaluation(source, features, run_model))
-    say(_next(options.output_file, source))
+    say(_next(path, source))
 
 
 def _open(options: Options) -> _Source:
@@ -151,13 +155,16 @@ def _encoder(checkpoint: "Checkpoint", length: int | None) -> _Source:
         outputs = model(inputs, training=False)
         return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
-    return _Source("encoder", checkpoint, length, encode, model)
+    return _Source(checkpoint, length, encode, model)
 
 
 def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Source:
+    import tensorflow as tf
+
     from bert_tf.finetuning.fine_tuned import load_task_model
 
-    if not task.head or task.head.kind != "classifier":
+    head = task.head
+    if not head or head.kind != "classifier":
         raise ValueError(
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
             "predict classes or a number for a text or a pair of texts can be exported to LiteRT"
@@ -169,17 +176,12 @@ def _classifier(checkpoint: "Checkpoint", task: "TextTask", length: int) -> _Sou
     model = load_task_model(task, checkpoint, allow_non_finite=True)
 
     def classify(inputs):
-        return _predictions(task.head, model(inputs, training=False))
+        logits = model(inputs, training=False)
+        if not head.labels:
+            return {"value": logits}
+        return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
 
-    return _Source("classifier", checkpoint, length, classify, model, task)
-
-
-def _predictions(head: "Head", logits) -> dict:
-    import tensorflow as tf
-
-    if not head.labels:
-        return {"value": logits}
-    return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
+    return _Source(checkpoint, length, classify, model, task)
 
 
 def _dev_features(path: str, source: _Source) -> "Features":
@@ -214,37 +216,21 @@ def _files(source: _Source) -> dict[str, str]:
     """Returns what the text side needs, as far as it is known: file name -> content."""
     from bert_tf.inference.lite import CLASSIFIER
 
-    spec = source.checkpoint.spec
-    files = {}
+    spec, task, files = source.checkpoint.spec, source.task, {}
     if spec.vocab:
         tokenizer = {"do_lower_case": spec.lower_case, "model_max_length": source.length}
         tokenizer |= spec.vocab.tokenizer_values()
         files["vocab.txt"] = spec.vocab.text
         files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
-    if source.task:
-        files[CLASSIFIER] = json.dumps(_about(source.task), indent=2) + "\n"
-        if labels := source.task.head.labels:
-            files["labels.txt"] = "".join(f"{label}\n" for label in labels)
+    if task:
+        # The arguments of `classifier_task`.
+        about = {"labels": task.head.labels, "pairs": task.pairs}
+        if task.head.multi_label:
+            about |= {"multi_label": True, "label_separator": task.separator}
+        files[CLASSIFIER] = json.dumps(about, indent=2) + "\n"
+        if task.head.labels:
+            files["labels.txt"] = "".join(f"{label}\n" for label in task.head.labels)
     return files
-
-
-def _about(task: "TextTask") -> dict:
-    """Returns the arguments of `classifier_task`."""
-    about = {"labels": task.head.labels, "pairs": task.pairs}
-    if task.head.multi_label:
-        about |= {"multi_label": True, "label_separator": task.separator}
-    return about
-
-
-def _report(path: str, source: _Source, size: int, differences: dict[str, float]) -> str:
-    before = 4 * source.model.count_params()
-    files = "".join(f", {name}" for name in _files(source))
-    shown = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
-    return (
-        f"Wrote the {source.kind} of {source.checkpoint.path} to {path}: {size / 1e6:.2f} MB; its "
-        f"weights are {before / 1e6:.2f} MB in float32. Inside: the model{files}.\n"
-        f"Largest differences from the model's outputs for random inputs: {shown}."
-    )
 
 
 def _next(path: str, source: _Source) -> str:

@@ -68,39 +68,35 @@ def run(options: Options) -> None:
 def write(options: Options) -> str:
     """Exports the preprocessor; returns a sentence that says what was written."""
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.resolution import check_length, resolve_vocab
+    from bert_tf.resolution import check_length, fitting_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from export.card import CARD, model_card
+    from export.card import CARD, CardFacts, casing_of, model_card
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import check_output, save_folder
 
     check_output(options.output_dir)
-    checkpoint = (
-        open_checkpoint(
+    checkpoint, length = None, options.max_seq_length or 128
+    if options.checkpoint:
+        checkpoint = open_checkpoint(
             options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
         )
-        if options.checkpoint
-        else None
-    )
-    length = options.max_seq_length or 128
-    if checkpoint:
         config = checkpoint.spec.config
-        length = options.max_seq_length or min(length, config.max_position_embeddings)
+        length = options.max_seq_length or fitting_length(config)
         check_length(config, length)
     vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
     module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length)
-    casing = "uncased" if lower_case else "cased"
+    casing = casing_of(lower_case)
     card = model_card(
         options.output_dir,
         f"{casing} BERT preprocessor",
         f"Maps text to the inputs of a BERT encoder, of {length} tokens; `bert_pack_inputs` takes "
         "any length. A SavedModel with the interface of TensorFlow Hub's preprocessors.",
         _EXAMPLE,
-        license=options.license,
-        vocab=vocab,
-        lower_case=lower_case,
+        vocab,
+        lower_case,
+        CardFacts(license=options.license),
     )
     save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
     source = options.vocab_file or options.checkpoint

@@ -20,24 +20,19 @@ class ReusableModel(tf.train.Checkpoint):
 
     Args:
         input_names: names in groups. The inputs of a group are all int32 or all int64, [B, S].
+        layers: those that the function calls.
+        stored: what holds their weights.
 
     Source: tensorflow/hub docs/reusable_saved_models.md.
     """
 
     def __init__(
-        self,
-        function,
-        input_names: Sequence[Sequence[str]],
-        layers: list,
-        stored: Int8Weights | None,
+        self, function, input_names: Sequence[Sequence[str]], layers: list, stored: Int8Weights
     ):
         super().__init__()
-        self.variables = _values(layers, "variables", stored)
-        self.trainable_variables = [
-            variable
-            for variable in _values(layers, "trainable_variables", stored)
-            if variable.trainable
-        ]
+        self.variables = stored.variables([x for layer in layers for x in layer.variables])
+        trainable = stored.variables([x for layer in layers for x in layer.trainable_variables])
+        self.trainable_variables = [variable for variable in trainable if variable.trainable]
         self.regularization_losses = []
         self.input_spec = _specs(input_names, [tf.int32] * len(input_names))
 
@@ -83,16 +78,15 @@ class EncoderModule(ReusableModel):
         do_lower_case: bool,
         int8: bool = False,
     ):
-        stored = Int8Weights(model.weights) if int8 else None
+        stored = Int8Weights(model.weights if int8 else ())
         encoder = getattr(model, "encoder", model)
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):
             # Hides the length from TensorFlow's shape inference, whose own error for a length that
             # is too long would come first and not name the limit.
-            inputs = {
-                n: tf.compat.v1.placeholder_with_default(x, x.shape) for n, x in inputs.items()
-            }
+            hide = tf.compat.v1.placeholder_with_default
+            inputs = {name: hide(x, x.shape) for name, x in inputs.items()}
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
             tf.debugging.assert_less_equal(length, longest, message)
@@ -109,13 +103,11 @@ class EncoderModule(ReusableModel):
             logits = model.masked_lm(sequence, positions, table)
             return _float32(outputs | {"mlm_logits": logits})
 
-        if stored:
-            encode_with_default = stored.reading(encode_with_default, [encoder])
+        encode_with_default = stored.reading(encode_with_default, [encoder])
         super().__init__(encode_with_default, [[name] for name in INPUTS], [encoder], stored)
         if isinstance(model, BertPretrainer):
             layers = [encoder, model.masked_lm]
-            if stored:
-                predict_masked = stored.reading(predict_masked, layers)
+            predict_masked = stored.reading(predict_masked, layers)
             # One type for all three loads faster than a function for every mixture of types.
             self.mlm = ReusableModel(predict_masked, [INPUTS, [POSITIONS]], layers, stored)
         add_vocab(self, vocab, do_lower_case)
@@ -132,8 +124,3 @@ class EncoderModule(ReusableModel):
 
 def _float32(outputs: dict) -> dict:
     return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32), outputs)
-
-
-def _values(layers: list, attribute: str, stored: Int8Weights | None) -> list[tf.Variable]:
-    weights = [weight for layer in layers for weight in getattr(layer, attribute)]
-    return stored.variables(weights) if stored else [weight.value for weight in weights]

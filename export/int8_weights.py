@@ -26,7 +26,7 @@ class Int8Weights:
     of a table of embeddings.
 
     Args:
-        weights: the weights of the model, in float32.
+        weights: the weights of the model, in float32; () to leave all as they are.
     """
 
     def __init__(self, weights: Sequence[keras.Variable]):
@@ -43,6 +43,8 @@ class Int8Weights:
 
     def reading(self, function: Callable, layers: Sequence[keras.layers.Layer]) -> Callable:
         """Returns a function in which some layers read what is stored in place of their weights."""
+        if not self._stored:
+            return function
         weights = [weight for layer in layers for weight in layer.variables]
         stored = [self._stored[w.path] for w in weights if w.path in self._stored]
         others = [weight for weight in weights if weight.path not in self._stored]
@@ -71,16 +73,13 @@ class Int8Weights:
 
 
 class Int8Model:
-    """A model whose matrices are stored in 8 bits, to be called without training.
-
-    Args:
-        model: a float32 model.
+    """A float32 model whose matrices are stored in 8 bits, to be called without training.
 
     Attributes:
-        variables: the Keras variables, of which there are none.
         stored: what holds the weights, for the object to save.
     """
 
+    # Those of Keras.
     variables = ()
 
     def __init__(self, model: keras.Model):

@@ -115,11 +115,11 @@ def run(options: Options) -> None:
     vocab_size, run_model = checkpoint.spec.config.vocab_size, runner(data)
     differences = lite_model.differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data)
+    kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
     shown = ", ".join(f"{name} {value:.2g}" for name, value in differences.items())
     print(
-        f"Wrote the {'classifier' if source.task else 'encoder'} of {checkpoint.path} to {path}: "
-        f"{len(data) / 1e6:.2f} MB; its weights are {4 * source.model.count_params() / 1e6:.2f} MB in "
-        f"float32. Inside: {', '.join(['the model', *files])}.\n"
+        f"Wrote the {kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its weights "
+        f"are {before / 1e6:.2f} MB in float32. Inside: {', '.join(['the model', *files])}.\n"
         f"Largest differences from the model's outputs for random inputs: {shown}."
     )
     if features:

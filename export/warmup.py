@@ -38,14 +38,12 @@ message_type { name: "PredictionLog"
 """
 
 
-def _prediction_log() -> type:
-    file = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("warmup.PredictionLog"))
-
-
-_PredictionLog = _prediction_log()
+_POOL = descriptor_pool.DescriptorPool()
+_FILE = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
+_POOL.AddSerializedFile(_FILE.SerializeToString())
+_PredictionLog = message_factory.GetMessageClass(
+    _POOL.FindMessageTypeByName("warmup.PredictionLog")
+)
 
 
 def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
@@ -76,13 +74,12 @@ def parse_warmup_request(record: bytes) -> tuple[str, dict[str, tf.Tensor]]:
     try:
         log = _PredictionLog.FromString(record)
         request = log.predict_log.request
-        inputs = {name: _parse_tensor(value) for name, value in request.inputs.items()}
+        inputs = {
+            name: tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value)))
+            for name, value in request.inputs.items()
+        }
     except (DecodeError, TypeError) as error:
         raise ValueError("not a PredictionLog") from error
     if not log.HasField("predict_log"):
         raise ValueError("not a request to predict")
     return request.model_spec.signature_name or "serving_default", inputs
-
-
-def _parse_tensor(serialized: bytes) -> tf.Tensor:
-    return tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(serialized)))

@@ -5,7 +5,7 @@ import json
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
-from export.card import model_card
+from export.card import CardFacts, model_card
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))
@@ -19,17 +19,9 @@ def test_the_card_says_what_the_run_knows(tmp_path):
     write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
     records = {"x*": {"x1": {"bytes": 600}, "x2": {"bytes": 700}}}
     (tmp_path / "records.json").write_text(json.dumps(records))
-    card = model_card(
-        "/some/where/my encoder/",
-        "kind",
-        "About.",
-        'load("FOLDER")',
-        license='other: "mine"',
-        vocab=VOCAB,
-        lower_case=True,
-        config=CONFIG,
-        run=Run(run.path),
-    )
+    facts = CardFacts(license='other: "mine"', config=CONFIG, run=Run(run.path))
+    folder, code = "/some/where/my encoder/", 'load("FOLDER")'
+    card = model_card(folder, "kind", "About.", code, VOCAB, True, facts)
     _, front, body = card.split("---\n", 2)
     assert json.loads(front.splitlines()[0].removeprefix("license: ")) == 'other: "mine"'
     for line in (
@@ -46,17 +38,12 @@ def test_the_card_says_what_the_run_knows(tmp_path):
         assert line in body.splitlines()
 
 
-def test_the_card_of_a_converted_checkpoint():
-    """Oracle: the name that the user gave."""
-    source = {"converted_from": "hf:org/name (Hugging Face)", "license": "mit"}
-    card = model_card("x", "kind", "About.", "", vocab=VOCAB, lower_case=False, **source)
-    assert (
-        "\n## Weights\n\n| | |\n|---|---|\n| converted from | hf:org/name (Hugging Face) |" in card
-    )
-
-
 def test_a_card_without_a_run_has_no_empty_section():
-    """Oracle: the headings."""
-    card = model_card("x", "kind", "About.", "", license="mit", vocab=VOCAB, lower_case=False)
-    headings = [line for line in card.splitlines() if line.startswith("## ")]
-    assert headings == ["## How to load it", "## Vocabulary", "## License"]
+    """Oracles: the headings; the name that the user gave."""
+    for source, more in ((None, []), ("hf:org/name (Hugging Face)", ["## Weights"])):
+        card = model_card("x", "kind", "", "", VOCAB, False, CardFacts(converted_from=source))
+        headings = [line for line in card.splitlines() if line.startswith("## ")]
+        assert headings == ["## How to load it", "## Vocabulary", *more, "## License"]
+        assert (
+            not source or f"\n## Weights\n\n| | |\n|---|---|\n| converted from | {source} |" in card
+        )

@@ -1,8 +1,8 @@
 """Computes the vectors of a file's lines and writes them."""
 
+import dataclasses
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -36,7 +36,32 @@ from tfrecords.writer import check_output_files
 _CHUNK_BYTES = 2**28
 
 
-@dataclass
+def extract_features(options: ExtractionOptions) -> None:
+    """Writes the vectors."""
+    files = expand_files(options.input_file)
+    if len(files) > 1:
+        raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
+    options = dataclasses.replace(options, input_file=files[0])
+    check_output_files([options.output_file], files)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+    config = checkpoint.spec.config
+    layers = chosen_layers(options.layers, config.num_hidden_layers)
+    check_length(config, options.max_seq_length)
+    tokenizer = load_tokenizer(checkpoint, options)
+    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
+    extractor = VectorExtractor(encoder, layers, tokenizer.vocab.pad_id, options)
+    read = _reader(options, columns_of_run(checkpoint.run))
+    counts = _extract(read, options, extractor, tokenizer)
+    size = tf.io.gfile.stat(options.output_file).length
+    print(
+        f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "
+        f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
+        f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
+    )
+    counts.report(options.max_seq_length, config.max_position_embeddings)
+
+
+@dataclasses.dataclass
 class Counts:
     """How much was written, and how many lines were read in windows or changed."""
 
@@ -46,36 +71,52 @@ class Counts:
     truncated: int = 0
     not_utf8: int = 0
 
+    def report(self, length: int, longest: int) -> None:
+        """Says how many lines were read in windows, truncated or changed."""
+        advice, total = f"--max_seq_length may be up to {longest}.", f"{self.lines:,} lines"
+        if self.in_windows:
+            print(
+                f"Read {self.in_windows:,} of {total} in overlapping windows of {length} tokens: "
+                f"{advice}"
+            )
+        if self.truncated:
+            print(
+                f"WARNING: truncated {self.truncated:,} of {total}, which are pairs, to {length} "
+                f"tokens: {advice}"
+            )
+        if self.not_utf8:
+            print(f"WARNING: dropped bytes that are not UTF-8 from {self.not_utf8:,} of {total}.")
+
+
+def _reader(options: ExtractionOptions, trained: Columns) -> Callable[[], Iterator[Line]]:
+    """Returns what reads a file's lines, or the rows of a table, which stay in memory.
+
+    Args:
+        trained: the columns of a table that the encoder's run read.
+    """
+    given = Columns(options.text_column, options.text_b_column)
+    trained = Columns() if given.text else trained
+    input_file = options.input_file
+    check_columns(input_file, given.text, given.text_b)
+    if not is_table(input_file):
+        return lambda: read_lines(input_file)
+    inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
+    rows = read_rows(input_file, given, trained, inputs)
+    return lambda: (row.texts for row in rows)
+
 
 def _extract(
-    input_file: str,
+    read: Callable[[], Iterator[Line]],
     options: ExtractionOptions,
     extractor: VectorExtractor,
     tokenizer: WordPieceTokenizer,
-    run: Columns,
 ) -> Counts:
-    """Writes the vectors of a file's lines, or of a table's rows.
-
-    Lines take at most a few hundred megabytes of memory; a table is held in memory as a whole.
-
-    Args:
-        run: the columns of a table that the encoder's run read.
-    """
+    """Writes the vectors of lines, which take at most a few hundred megabytes of memory."""
     counts, open_file = Counts(), FORMATS[os.path.splitext(options.output_file)[1]]
     max_seq_length, dtype = options.max_seq_length, np.dtype(options.dtype)
-    given = Columns(options.text_column, options.text_b_column)
-    trained = Columns() if given.text else run
-    check_columns(input_file, given.text, given.text_b)
-    inputs, rows = ("text", "text_b") if given.text_b or trained.text_b else ("text",), None
-    if is_table(input_file):
-        rows = read_rows(input_file, given, trained, inputs)
-
-    def read() -> Iterator[Line]:
-        return read_lines(input_file) if rows is None else (row.texts for row in rows)
-
     total = sum(1 for _ in read())
     if not total:
-        raise ValueError(f"{input_file} is empty")
+        raise ValueError(f"{options.input_file} is empty")
     with (
         open_file(options.output_file, extractor.layers, tokenizer.vocab, dtype) as write,
         progress_bar(total=total, desc="Extracting", unit="line", leave=False) as bar,
@@ -86,8 +127,8 @@ def _extract(
                 for vectors in extractor.extract(part):
                     if count_non_finite(vectors.values, dtype):
                         raise ValueError(
-                            f"{input_file}: the values of text {counts.lines + 1:,} are too large "
-                            f"for {dtype.name}: use --dtype=float32"
+                            f"{options.input_file}: the values of text {counts.lines + 1:,} are "
+                            f"too large for {dtype.name}: use --dtype=float32"
                         )
                     write(counts.lines, vectors)
                     counts.lines += 1
@@ -111,50 +152,3 @@ def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[E
         part.append(line)
         size += len(line.ids)
     yield part
-
-
-def extract_features(options: ExtractionOptions) -> None:
-    """Writes the vectors."""
-    files = expand_files(options.input_file)
-    if len(files) > 1:
-        raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
-    check_output_files([options.output_file], files)
-    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    config, length = checkpoint.spec.config, options.max_seq_length
-    layers = chosen_layers(options.layers, config.num_hidden_layers)
-    check_length(config, length)
-    tokenizer = load_tokenizer(checkpoint, options)
-    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
-    pad_id = tokenizer.vocab.pad_id
-    extractor = VectorExtractor(
-        encoder, layers, options.pooling, pad_id, length, options.batch_size
-    )
-    run = columns_of_run(checkpoint.run)
-    counts = _extract(files[0], options, extractor, tokenizer, run)
-    size = tf.io.gfile.stat(options.output_file).length
-    print(
-        f"Wrote {counted(counts.vectors, 'vector')} of {len(layers)} x {config.hidden_size} "
-        f"numbers for {counted(counts.lines, 'line')} to {options.output_file} "
-        f"({size / 1e6:,.1f} MB, {size / 1e3 / counts.lines:,.1f} MB per 1,000 lines)."
-    )
-    _report_changes(counts, length, config.max_position_embeddings)
-
-
-def _report_changes(counts: Counts, length: int, longest: int) -> None:
-    """Says how many lines were read in windows, truncated or changed."""
-    advice = f"--max_seq_length may be up to {longest}."
-    if counts.in_windows:
-        print(
-            f"Read {counts.in_windows:,} of {counts.lines:,} lines in overlapping windows of "
-            f"{length} tokens: {advice}"
-        )
-    if counts.truncated:
-        print(
-            f"WARNING: truncated {counts.truncated:,} of {counts.lines:,} lines, which are pairs, "
-            f"to {length} tokens: {advice}"
-        )
-    if counts.not_utf8:
-        print(
-            f"WARNING: dropped bytes that are not UTF-8 from {counts.not_utf8:,} of "
-            f"{counts.lines:,} lines."
-        )

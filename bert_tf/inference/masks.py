@@ -17,6 +17,7 @@ from bert_tf.inference.texts import in_chunks, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
+from tfrecords.vocabulary import Vocabulary
 
 _BATCH_SIZE = 32
 # The logits of a batch take this many times its size and that of the vocabulary.
@@ -28,13 +29,6 @@ class Guess(NamedTuple):
 
     token: str
     probability: float
-
-
-class _Row(NamedTuple):
-    """Tokens with [CLS] and [SEP], and where the masks are."""
-
-    ids: np.ndarray
-    positions: np.ndarray
 
 
 def likeliest_tokens(
@@ -53,6 +47,19 @@ def likeliest_tokens(
         return tf.math.top_k(probabilities, top_k)
     best = tf.math.top_k(tf.gather(probabilities, targets, axis=-1), top_k)
     return best._replace(indices=tf.gather(targets, best.indices))
+
+
+def guesses(best, vocab: Vocabulary) -> list[list[list[Guess]]]:
+    """Returns what `likeliest_tokens` found for each row and each position."""
+    indices, values = best.indices.numpy(), best.values.numpy()
+    check_computed({"probabilities": values})
+    return [
+        [
+            [Guess(vocab.tokens[i], float(p)) for i, p in zip(ids, shares, strict=True)]
+            for ids, shares in zip(*row, strict=True)
+        ]
+        for row in zip(indices, values, strict=True)
+    ]
 
 
 def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]:
@@ -109,46 +116,35 @@ class MaskFiller:
     def fill(self, texts: Sequence[bytes]) -> list[list[list[Guess]]]:
         """Returns for each text and each [MASK] in it the most likely tokens, the best first."""
         ids = self._tokenizer.tokenize_flat(tf.constant(texts, tf.string, [len(texts)]))
-        rows = [(text, row) for text in range(len(texts)) for row in self._rows(ids[text].numpy())]
-        guesses = [[] for _ in texts]
+        rows = [(i, *row) for i in range(len(texts)) for row in self._rows(ids[i].numpy())]
+        filled = [[] for _ in texts]
         for batch in in_chunks(rows, _BATCH_SIZE):
-            found = self._guesses([row for _, row in batch])
-            for (text, _), masks in zip(batch, found, strict=True):
-                guesses[text] += masks
-        return guesses
+            owners, windows, positions = zip(*batch, strict=True)
+            word_ids = tf.ragged.constant(windows, tf.int32)
+            mask = tf.ones_like(word_ids).to_tensor()
+            inputs = {
+                "input_word_ids": word_ids.to_tensor(self._vocab.pad_id),
+                "input_mask": mask,
+                "input_type_ids": tf.zeros_like(mask),
+                "masked_lm_positions": tf.ragged.constant(positions, tf.int32).to_tensor(),
+            }
+            found = guesses(self._predict(inputs), self._vocab)
+            for owner, places, masks in zip(owners, positions, found, strict=True):
+                filled[owner] += masks[: len(places)]
+        return filled
 
-    def _rows(self, ids: np.ndarray) -> Iterator[_Row]:
-        """Yields windows of a text that show every [MASK] once with all the context possible."""
+    def _rows(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields windows of a text with all the context possible, and the places of their masks.
+
+        They have [CLS] and [SEP], and show every [MASK] once.
+        """
         masks = np.flatnonzero(ids == self._vocab.mask_id)
         per_window = _MASKS_PER_ROW if len(ids) <= self._room else 1
         for group in in_chunks(masks, per_window):
             first = max(0, min(group[0] - self._room // 2, len(ids) - self._room))
             window = ids[first : first + self._room]
             window = np.concatenate([[self._vocab.cls_id], window, [self._vocab.sep_id]])
-            yield _Row(window, np.array(group) - first + 1)
-
-    def _guesses(self, rows: Sequence[_Row]) -> Iterator[list[list[Guess]]]:
-        mask = tf.ragged.constant([np.ones_like(row.ids) for row in rows], tf.int32).to_tensor()
-        inputs = {
-            "input_word_ids": _dense([row.ids for row in rows], self._vocab.pad_id),
-            "input_mask": mask,
-            "input_type_ids": tf.zeros_like(mask),
-            "masked_lm_positions": _dense([row.positions for row in rows], 0),
-        }
-        best = self._predict(inputs)
-        check_computed({"probabilities": best.values.numpy()})
-        for row, values, indices in zip(
-            rows, best.values.numpy(), best.indices.numpy(), strict=True
-        ):
-            count = len(row.positions)
-            yield [
-                [Guess(self._vocab.tokens[i], float(p)) for i, p in zip(ids, ps, strict=True)]
-                for ids, ps in zip(indices[:count], values[:count], strict=True)
-            ]
-
-
-def _dense(rows: Sequence[np.ndarray], padding: int) -> tf.Tensor:
-    return tf.ragged.constant(rows, tf.int32).to_tensor(padding)
+            yield window, np.array(group) - first + 1
 
 
 def fill_mask(options: FillMaskOptions) -> None:

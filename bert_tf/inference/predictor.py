@@ -52,6 +52,7 @@ def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> A
 
 
 def _plain(value: Any) -> Any:
+    """Returns a value with the types of JSON."""
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value]
     if isinstance(value, bytes):
@@ -141,10 +142,11 @@ class Predictor:
     def predict(self, examples: Sequence[Example]) -> list[Answer]:
         """Returns the answers to examples, in their order."""
         answers: list[Answer | None] = [None] * len(examples)
-        order = sorted(range(len(examples)), key=lambda index: self._size(examples[index]))
-        for _, same in itertools.groupby(order, lambda index: self._size(examples[index])[0]):
-            for batch in self._batches(same, examples):
-                names = [spec.name for spec in self.signature]
+        names = [spec.name for spec in self.signature]
+        sizes = [_size(example[name] for name in names) for example in examples]
+        order = sorted(range(len(examples)), key=sizes.__getitem__)
+        for _, same in itertools.groupby(order, lambda index: sizes[index][0]):
+            for batch in self._batches(same, sizes):
                 columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
                 if self.truncates:
                     self.num_truncated += int(self._count(*columns))
@@ -153,25 +155,26 @@ class Predictor:
                 check_computed(outputs)
                 for row, index in enumerate(batch):
                     own = {name: values[row] for name, values in outputs.items()}
-                    text = examples[index][self.signature[0].name]
-                    answers[index] = answer_of(own, self._labels, text)
+                    answers[index] = answer_of(own, self._labels, examples[index][names[0]])
         return answers
 
-    def _batches(self, order: Iterable[int], examples: Sequence[Example]) -> Iterator[list[int]]:
+    def _batches(
+        self, order: Iterable[int], sizes: Sequence[tuple[int, int]]
+    ) -> Iterator[list[int]]:
         batch = []
         for index in order:
-            longest = max(self._size(examples[index])[1], _CHARACTERS)
+            longest = max(sizes[index][1], _CHARACTERS)
             if batch and (len(batch) + 1) * longest > self._batch_size * _CHARACTERS:
                 yield batch
                 batch = []
             batch.append(index)
         yield batch
 
-    def _size(self, example: Example) -> tuple[int, int]:
-        """Returns the number of strings, which is the same in a batch, and their length."""
-        values = [example[spec.name] for spec in self.signature]
-        strings = [s for value in values for s in ([value] if isinstance(value, str) else value)]
-        return len(strings), sum(map(len, strings))
+
+def _size(inputs: Iterable[str | list[str]]) -> tuple[int, int]:
+    """Returns the number of strings, which is the same in a batch, and their length."""
+    strings = [s for value in inputs for s in ([value] if isinstance(value, str) else value)]
+    return len(strings), sum(map(len, strings))
 
 
 def predict(options: PredictOptions) -> None:
@@ -196,11 +199,13 @@ def predict(options: PredictOptions) -> None:
 
 def load_predictor(options: PredictOptions) -> Predictor:
     """Loads the best weights of a fine-tuned model, or a LiteRT model."""
-    open_module = _lite_module if options.checkpoint.endswith(LITE) else _module
-    return Predictor(open_module(options), options.batch_size)
-
-
-def _module(options: PredictOptions) -> tf.Module:
+    if options.checkpoint.endswith(LITE):
+        for field in dataclasses.fields(FineTunedOptions):
+            if getattr(options, field.name) != field.default:
+                raise ValueError(
+                    f"{options.checkpoint} states its own --{field.name}: omit the flag"
+                )
+        return Predictor(open_lite(options.checkpoint), options.batch_size)
     checkpoint, task, length = open_fine_tuned(
         options.checkpoint,
         None,
@@ -212,11 +217,4 @@ def _module(options: PredictOptions) -> tf.Module:
     tokenizer = load_tokenizer(checkpoint, options)
     module = task.serving(load_task_model(task, checkpoint), tokenizer, length)
     module.columns = columns_of_run(checkpoint.run)
-    return module
-
-
-def _lite_module(options: PredictOptions) -> tf.Module:
-    for field in dataclasses.fields(FineTunedOptions):
-        if getattr(options, field.name) != field.default:
-            raise ValueError(f"{options.checkpoint} states its own --{field.name}: omit the flag")
-    return open_lite(options.checkpoint)
+    return Predictor(module, options.batch_size)

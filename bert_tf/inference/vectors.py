@@ -1,7 +1,7 @@
 """Computes contextual vectors of lines."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
+from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
@@ -36,57 +37,24 @@ class LineVectors:
     ids: np.ndarray | None = None
 
 
-def _tokens(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    return LineVectors(line.text, values, line.starts, line.limits, line.ids)
-
-
-def _word_first(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    tokens, first, _, spans = _words(line)
-    return LineVectors(line.text, values[tokens[first]], *spans)
-
-
-def _word_mean(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    tokens, first, counts, spans = _words(line)
-    # reduceat fails without any words.
-    sums = np.add.reduceat(values[tokens], first) if len(first) else values[:0]
-    return LineVectors(line.text, sums / np.float32(counts)[:, None, None], *spans)
-
-
-def _cls(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    # A copy, because a view would keep the batch in memory.
-    return _whole(line, values[:1].copy())
-
-
-def _mean(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    return _whole(line, values.mean(axis=0, keepdims=True))
-
-
-def _whole(line: EncodedLine, values: np.ndarray) -> LineVectors:
-    return LineVectors(line.text, values, *np.array([[0], [len(line.text)]], np.int32))
-
-
-# What --pooling makes of the vectors of the tokens [S, layers, hidden_size].
-POOLINGS: dict[str, Callable[[EncodedLine, np.ndarray], LineVectors]] = {
-    "tokens": _tokens,
-    "word_first": _word_first,
-    "word_mean": _word_mean,
-    "cls": _cls,
-    "mean": _mean,
-}
-
-
-def _words(line: EncodedLine) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Finds the words of a line that have tokens.
-
-    Returns:
-        the tokens that are not [CLS] or [SEP]; and for every word, the first of its tokens among
-        these, how many they are, and its start and limit [2, words].
-    """
+def pool(pooling: str, line: EncodedLine, values: np.ndarray) -> LineVectors:
+    """Returns what --pooling makes of the vectors of a line's tokens [S, layers, hidden_size]."""
+    if pooling == "tokens":
+        return LineVectors(line.text, values, line.starts, line.limits, line.ids)
+    if pooling in ("cls", "mean"):
+        # A copy, because a view would keep the batch in memory.
+        one = values[:1].copy() if pooling == "cls" else values.mean(axis=0, keepdims=True)
+        return LineVectors(line.text, one, *np.array([[0], [len(line.text)]], np.int32))
     spans = np.array([word.span() for word in _WORD.finditer(line.text)], np.int32).reshape(-1, 2)
     tokens = np.flatnonzero(line.starts != NOWHERE)
     numbers = np.searchsorted(spans[:, 0], line.starts[tokens], side="right") - 1
+    # The words that have tokens; the first of them among `tokens`; how many they are.
     numbers, first, counts = np.unique(numbers, return_index=True, return_counts=True)
-    return tokens, first, counts, spans[numbers].T
+    if pooling == "word_first" or not len(first):
+        words = values[tokens[first]]
+    else:
+        words = np.add.reduceat(values[tokens], first) / np.float32(counts)[:, None, None]
+    return LineVectors(line.text, words, *spans[numbers].T)
 
 
 def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
@@ -119,10 +87,9 @@ class VectorExtractor:
     Args:
         encoder: the trained encoder.
         layers: as `chosen_layers` returns them.
-        pooling: a key of `POOLINGS`.
         pad_id: the id of [PAD].
-        max_seq_length: longer lines are read in windows of this length.
-        batch_size: lines or windows per call of the encoder.
+        options: the pooling, the tokens that the encoder reads together, as longer lines are read
+            in windows, and the lines or windows per call of the encoder.
 
     Attributes:
         layers: as given.
@@ -133,15 +100,11 @@ class VectorExtractor:
         self,
         encoder: BertEncoder,
         layers: Sequence[int | str],
-        pooling: str,
         pad_id: int,
-        max_seq_length: int,
-        batch_size: int,
+        options: ExtractionOptions,
     ):
-        self.layers, self._batch_size = layers, batch_size
-        self._max_seq_length = max_seq_length
+        self.layers, self._pad_id, self._options = layers, pad_id, options
         self.token_bytes = 4 * len(layers) * encoder.config.hidden_size
-        self._pool, self._pad_id = POOLINGS[pooling], pad_id
         spec = tf.TensorSpec([None, None], tf.int32)
 
         @tf.function(input_signature=[dict.fromkeys(INPUTS, spec)], autograph=False)
@@ -157,11 +120,11 @@ class VectorExtractor:
 
     def extract(self, lines: Sequence[EncodedLine]) -> list[LineVectors]:
         """Returns the vectors of lines, in their order."""
-        windows = list(make_line_windows(lines, self._max_seq_length))
+        windows = list(make_line_windows(lines, self._options.max_seq_length))
         # Windows of similar length need little padding.
         windows.sort(key=lambda window: len(window.tokens))
         values: dict[int, np.ndarray] = {}
-        for batch in in_chunks(windows, self._batch_size):
+        for batch in in_chunks(windows, self._options.batch_size):
             computed = self._compute(self._inputs(batch, lines)).numpy()
             check_computed({"vectors": computed})
             for (index, tokens, own), rows in zip(batch, computed, strict=True):
@@ -170,7 +133,8 @@ class VectorExtractor:
                 values[index][tokens[own]] += rows[: len(tokens)][own]
         for index, count in enumerate(np.bincount([window.line for window in windows])):
             values[index][[0, -1]] /= count
-        return [self._pool(line, values[index]) for index, line in enumerate(lines)]
+        pooling = self._options.pooling
+        return [pool(pooling, line, values[index]) for index, line in enumerate(lines)]
 
     def _inputs(
         self, windows: Sequence[Window], lines: Sequence[EncodedLine]

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_tf.plots.style import COLORS, FAINT, INK, disc_corners, label_points, new_axes, set_title
+from bert_tf.plots.style import (
+    COLORS,
+    INK,
+    disc_corners,
+    draw_grid,
+    draw_legend,
+    label_points,
+    new_axes,
+    set_title,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,16 +74,16 @@ def compressed_models(
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("times smaller", color=INK)
     axes.set_ylabel("quality kept", color=INK)
-    axes.grid(color=FAINT, lw=0.6)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     axes.margins(0.12)
-    axes.tick_params(colors=INK, labelsize=9, length=0)
-    axes.spines[:].set_color(FAINT)
     set_title(axes, title)
-    below = dict(loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK, **below)
+    draw_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     drawn = [original, *models, *published]
-    _show_whole_discs(axes, drawn)
+    # matplotlib chooses the limits of the axes for the centers of the discs.
+    corners = np.concatenate(disc_corners(axes, _places(drawn), _radii(drawn)))
+    axes.update_datalim(axes.transData.inverted().transform(corners))
+    axes.margins(0.05)
+    axes.autoscale_view()
     colors = [INK] + [COLORS[0]] * len(models) + [COLORS[1]] * len(published)
     names = [model.name for model in drawn]
     label_points(axes, _places(drawn), _radii(drawn), names, colors, size=8)
@@ -99,11 +108,3 @@ def _places(models: Sequence[Compressed]) -> np.ndarray:
 def _radii(models: Sequence[Compressed]) -> np.ndarray:
     """Returns the radii in points."""
     return np.sqrt([_AREA * (model.faster or 1.0) for model in models]) / 2
-
-
-def _show_whole_discs(axes: Axes, models: Sequence[Compressed]) -> None:
-    """Moves the limits of the axes, which matplotlib chooses for the centers of the discs."""
-    corners = np.concatenate(disc_corners(axes, _places(models), _radii(models)))
-    axes.update_datalim(axes.transData.inverted().transform(corners))
-    axes.margins(0.05)
-    axes.autoscale_view()

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import COLORS, FAINT, INK, new_figure, set_title
+from bert_tf.plots.style import COLORS, INK, draw_grid, draw_legend, new_figure, set_title
 from tfrecords.writer import atomic_write
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 Points = Sequence[tuple[float, float, float]]
+Metrics = Sequence[Mapping[str, float]]
+
+# The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
+_SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
@@ -30,22 +38,10 @@ def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
         set_title(axes, metric)
         axes.set_xlabel("pre-training steps", color=INK)
         axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-        axes.grid(color=FAINT, lw=0.6)
-        axes.tick_params(colors=INK, labelsize=9, length=0)
-        axes.spines[:].set_color(FAINT)
+        draw_grid(axes)
         if models:
-            axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+            draw_legend(axes)
     atomic_write(path, figure.png())
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Metrics = Sequence[Mapping[str, float]]
-
-# The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
-_SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
@@ -98,18 +94,8 @@ def _draw_pair(axes: Axes, metrics, evaluations, name: str, label: str, color: s
     _draw(axes, metrics, name, color, f"{label}training", smooth=True)
     steps, values = _series(evaluations, name)
     if len(steps):
-        axes.plot(
-            steps,
-            values,
-            "o--",
-            ms=4.5,
-            lw=1.2,
-            color=color,
-            mfc="white",
-            mew=1.4,
-            zorder=4,
-            label=f"{label}held out",
-        )
+        style = dict(ms=4.5, lw=1.2, color=color, mfc="white", mew=1.4, zorder=4)
+        axes.plot(steps, values, "o--", label=f"{label}held out", **style)
 
 
 def _draw(axes: Axes, metrics, name: str, color: str, label: str = "", smooth=False) -> None:
@@ -134,22 +120,19 @@ def _series(metrics: Metrics, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    axes.grid(color=FAINT, lw=0.6)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, labelsize=9, length=0)
+    draw_grid(axes)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.margins(x=0.01)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(FAINT)
     if from_zero:
         low, high = axes.get_ylim()
         # A correlation may be negative.
         axes.set_ylim(min(0, low) if axes.dataLim.y0 < 0 else 0, high)
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+        draw_legend(axes)
 
 
 def _short(value: float) -> str:

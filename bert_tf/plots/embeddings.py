@@ -12,6 +12,7 @@ from bert_tf.plots.style import (
     FAINT,
     INK,
     check_shape,
+    draw_legend,
     hide_spines,
     label_points,
     new_axes,
@@ -71,12 +72,12 @@ def embedding_map(
     axes.set_aspect("equal", adjustable="datalim")
     if any(groups):
         # Beside the axes, where there are no points.
-        legend = axes.legend(
-            frameon=False, fontsize=9, labelcolor=INK, loc="upper left", bbox_to_anchor=(1, 1)
-        )
-        for text in legend.get_texts():
+        for text in draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1)).get_texts():
             text.set_parse_math(False)
-    names = _names_by_point(points, labels)
+    names: dict[tuple, list[str]] = {}
+    digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
+    for point, label in zip(points.round(digits), labels, strict=True):
+        names.setdefault(tuple(point + 0.0), []).append(label)
     texts = ["\n".join(same) for same in names.values()]
     radii = np.full(len(texts), _RADIUS)
     label_points(axes, np.array(list(names)), radii, texts, [INK] * len(texts), size=9)
@@ -92,14 +93,6 @@ def _principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with np.errstate(invalid="ignore"):
         points = pca.fit_transform(vectors)
         return points, np.nan_to_num(pca.explained_variance_ratio_)
-
-
-def _names_by_point(points: np.ndarray, labels: Sequence[str]) -> dict[tuple, list[str]]:
-    names: dict[tuple, list[str]] = {}
-    digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
-    for point, label in zip(points.round(digits), labels, strict=True):
-        names.setdefault(tuple(point + 0.0), []).append(label)
-    return names
 
 
 def embedding_sum(
@@ -157,16 +150,8 @@ def _draw_vector(
     axes: Axes, column: int, row: int, name: str, vector: np.ndarray, limit: float
 ) -> None:
     """Draws a name, and below it the first numbers of the vector."""
-    rows, columns = _CELLS
-    cells = np.full(rows * columns, np.nan)
+    cells = np.full(_CELLS[0] * _CELLS[1], np.nan)
     cells[: len(vector)] = vector[: len(cells)]
-    left, right, top, bottom = column - 0.44, column + 0.44, row - 0.12, row + 0.34
-    axes.imshow(
-        cells.reshape(_CELLS),
-        cmap="RdBu",
-        vmin=-limit,
-        vmax=limit,
-        extent=(left, right, bottom, top),
-        aspect="auto",
-    )
+    place = dict(extent=(column - 0.44, column + 0.44, row + 0.34, row - 0.12), aspect="auto")
+    axes.imshow(cells.reshape(_CELLS), cmap="RdBu", vmin=-limit, vmax=limit, **place)
     axes.text(column, row - 0.24, name, ha="center", va="center", fontsize=9, color=INK)

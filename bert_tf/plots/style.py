@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
 
     from bert_tf.plots.picture import Picture
 
@@ -42,6 +43,19 @@ def hide_spines(axes: Axes) -> None:
     """Removes the frame and the ticks, and keeps their labels."""
     axes.spines[:].set_visible(False)
     axes.tick_params(colors=INK, labelsize=9, length=0)
+
+
+def draw_grid(axes: Axes) -> None:
+    """Draws faint lines behind the data and around it."""
+    axes.grid(color=FAINT, lw=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=9, length=0)
+    axes.spines[:].set_color(FAINT)
+
+
+def draw_legend(axes: Axes, **place: object) -> Legend:
+    """Draws the legend, by default where there is room."""
+    return axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
 
 
 def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation: float) -> None:

@@ -105,7 +105,10 @@ def _lines(
     """Yields lines of boxes: left end, width, token before and after, and what became of it."""
     line, left = [], 0.0
     for index, (before, after) in enumerate(zip(tokens, masked_tokens, strict=True)):
-        kind = _kind(before, after) if index in positions else ""
+        kind = ""
+        if index in positions:
+            kind = "unchanged" if after == before else "random"
+            kind = "masked" if after == _MASK else kind
         width = max(map(len, (before, after, kind))) + 1.2
         if line and left + width > _LINE:
             yield line
@@ -113,12 +116,6 @@ def _lines(
         line.append((left, width, before, after, kind))
         left += width + 0.4
     yield line
-
-
-def _kind(before: str, after: str) -> str:
-    if after == _MASK:
-        return "masked"
-    return "unchanged" if after == before else "random"
 
 
 def _draw_box(

@@ -10,7 +10,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
 from bert_tf.inference.inference_options import ExplorerOptions
-from bert_tf.inference.masks import likeliest_tokens
+from bert_tf.inference.masks import guesses, likeliest_tokens
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
@@ -76,7 +76,10 @@ class Explorer:
             "text": text.decode("utf-8", "replace"),
             "tokens": [self._vocab.tokens[token] for token in line.ids],
             "segments": line.types.tolist(),
-            "sources": _sources(line),
+            "sources": [
+                "" if start == NOWHERE else line.text[start:limit].decode("utf-8", "replace")
+                for start, limit in zip(line.starts, line.limits, strict=True)
+            ],
             "truncated": line.truncated,
             "masks": self._masks(line, inputs),
             "attention": base64.b64encode(np.rint(attention * 65535).astype("<u2")).decode(),
@@ -92,18 +95,13 @@ class Explorer:
             return []
         inputs = inputs | {"masked_lm_positions": positions[None].astype(np.int32)}
         best = likeliest_tokens(self._pretrainer, inputs, len(self._vocab), self._top_k)
-        check_computed({"probabilities": best.values.numpy()})
+        (masks,) = guesses(best, self._vocab)
         return [
-            {"position": int(position), "words": self._words(ids, values)}
-            for position, ids, values in zip(
-                positions, best.indices[0].numpy(), best.values[0].numpy(), strict=True
-            )
-        ]
-
-    def _words(self, ids: np.ndarray, probabilities: np.ndarray) -> list[dict]:
-        return [
-            {"token": self._vocab.tokens[token], "probability": round(float(probability), 6)}
-            for token, probability in zip(ids, probabilities, strict=True)
+            {
+                "position": int(position),
+                "words": [{"token": token, "probability": round(p, 6)} for token, p in words],
+            }
+            for position, words in zip(positions, masks, strict=True)
         ]
 
 
@@ -114,13 +112,6 @@ def _shortened(line: EncodedLine, max_seq_length: int) -> EncodedLine:
     kept = [*range(max_seq_length - 1), -1]
     columns = {name: getattr(line, name)[kept] for name in ("ids", "types", "starts", "limits")}
     return dataclasses.replace(line, truncated=True, **columns)
-
-
-def _sources(line: EncodedLine) -> list[str]:
-    return [
-        "" if start == NOWHERE else line.text[start:limit].decode("utf-8", "replace")
-        for start, limit in zip(line.starts, line.limits, strict=True)
-    ]
 
 
 def load_explorer(options: ExplorerOptions) -> Explorer:

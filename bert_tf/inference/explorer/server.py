@@ -31,12 +31,7 @@ def page_of(
     html, css, js = (
         files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
     )
-    data = {
-        "model": model,
-        "maxSeqLength": max_seq_length,
-        "live": live,
-        "texts": list(explorations),
-    }
+    data = dict(model=model, maxSeqLength=max_seq_length, live=live, texts=list(explorations))
     # Whatever the texts hold, the data come last and have no "<": they end no element.
     parts = {
         "POLICY": _policy(css, js, live),
@@ -54,10 +49,9 @@ def _policy(css: str, js: str, live: bool) -> str:
     style, script = (
         base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (css, js)
     )
-    connect = "'self'" if live else "'none'"
     return (
         f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
-        f"connect-src {connect}; base-uri 'none'; form-action 'none'"
+        f"connect-src {repr('self' if live else 'none')}; base-uri 'none'; form-action 'none'"
     )
 
 
@@ -119,10 +113,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if len(length) > _MOST_DIGITS or int(length) > MOST_BYTES:
             return self._refuse(413, f"the text is longer than {MOST_BYTES:,} bytes")
         try:
-            text = _text(self.rfile.read(int(length)))
+            # Half of a surrogate pair is no character.
+            text = json.loads(self.rfile.read(int(length)))["text"].encode("utf-8", "replace")
         except TimeoutError:
             return self._refuse(408, f"the text did not arrive within {self.timeout} seconds")
-        if text is None:
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
             return self._refuse(400, 'send {"text": "..."}')
         with self.server.lock:
             exploration = self.server.explore(text)
@@ -142,16 +137,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send(self, code: int, kind: str, body: bytes) -> None:
         self.send_response(code)
-        headers = {
-            "Content-Type": kind,
-            "Content-Length": str(len(body)),
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
-            "Cross-Origin-Resource-Policy": "same-origin",
-        }
-        for name, value in headers.items():
-            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.end_headers()
         self.wfile.write(body)
 
@@ -160,15 +151,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """The page shows what happened."""
-
-
-def _text(body: bytes) -> bytes | None:
-    try:
-        text = json.loads(body)["text"]
-    except (ValueError, RecursionError, TypeError, KeyError):
-        return None
-    # Half of a surrogate pair is no character.
-    return text.encode("utf-8", "replace") if isinstance(text, str) else None
 
 
 def explore(options: ExplorerOptions) -> None:

@@ -71,9 +71,7 @@ def printed(model, run_folder) -> str:
     keras.config.set_dtype_policy("mixed_bfloat16")
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        encoder.run(
-            encoder.Options(checkpoint=str(run_folder), output_dir=str(run_folder / "encoder"))
-        )
+        export(run_folder, run_folder / "encoder")
     keras.config.set_dtype_policy("float32")
     return output.getvalue()
 
@@ -86,6 +84,12 @@ def folder(printed, run_folder) -> str:
 @pytest.fixture(scope="module")
 def loaded(folder):
     return hub.load(folder)
+
+
+def export(run_folder, output, **flags) -> str:
+    """Runs the command; returns the folder that it wrote."""
+    encoder.run(encoder.Options(checkpoint=str(run_folder), output_dir=str(output), **flags))
+    return str(output)
 
 
 def make_inputs(batch: int = 3, length: int = 11) -> dict[str, np.ndarray]:
@@ -116,6 +120,9 @@ def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
         outputs, expected = layer(inputs), model.encoder(inputs)
         assert len(outputs["encoder_outputs"]) == CONFIG.num_hidden_layers
         assert_equal(outputs, expected | {"default": expected["pooled_output"]})
+    tensors = {name: tf.constant(value) for name, value in inputs.items()}
+    served = loaded.signatures["serving_default"](**tensors)
+    assert_equal(served, {name: outputs[name] for name in served})
 
 
 def test_mlm_gives_the_logits_of_the_pretrainer(loaded, model):
@@ -150,17 +157,6 @@ def test_ids_may_be_int64(loaded, model):
     )
 
 
-def test_signature_has_readable_names(loaded, model):
-    inputs = make_inputs()
-    outputs = loaded.signatures["serving_default"](
-        **{name: tf.constant(value) for name, value in inputs.items()}
-    )
-    assert set(outputs) == {"default", "pooled_output", "sequence_output"}
-    expected = model.encoder(inputs)
-    assert_equal(outputs["default"], expected["pooled_output"])
-    assert_equal(outputs["sequence_output"], expected["sequence_output"])
-
-
 def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(loaded, model):
     names = {variable.path for variable in model.encoder.trainable_variables}
     assert {v.name.removesuffix(":0") for v in loaded.trainable_variables} == names
@@ -181,25 +177,16 @@ def test_fine_tuning_leaves_a_frozen_encoder_as_it_is(loaded):
     """Oracle: the weights before, bit for bit. Below, replicas train an encoder."""
     inputs = make_inputs(16)
     labels = inputs["input_mask"].sum(axis=1) > 6
-    keras_inputs = {name: tf_keras.Input([None], dtype=tf.int32, name=name) for name in inputs}
-    layer = hub.KerasLayer(loaded, trainable=False)
-    logits = tf_keras.layers.Dense(1)(layer(keras_inputs)["pooled_output"])
-    classifier = tf_keras.Model(keras_inputs, logits)
+    frozen = keras_layer_model(loaded, inputs, trainable=False)
+    logits = tf_keras.layers.Dense(1)(frozen.output["pooled_output"])
+    classifier = tf_keras.Model(frozen.input, logits)
     loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
     classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
-    before = [weight.numpy() for weight in layer.weights]
+    before = [weight.numpy() for weight in frozen.weights]
     classifier.fit(inputs, labels, epochs=2, verbose=0)
-    assert not layer.trainable_weights and len(classifier.trainable_weights) == 2
-    for weight, old in zip(layer.weights, before, strict=True):
+    assert not frozen.trainable_weights and len(classifier.trainable_weights) == 2
+    for weight, old in zip(frozen.weights, before, strict=True):
         np.testing.assert_array_equal(weight, old)
-
-
-def test_training_applies_dropout(loaded):
-    inputs = make_inputs()
-    still = [loaded(inputs)["default"], loaded(inputs, training=False)["default"]]
-    np.testing.assert_array_equal(*still)
-    drops = [loaded(inputs, training=True)["default"] for _ in range(2)]
-    assert np.abs(drops[0] - drops[1]).max() > 1e-3
 
 
 def test_weights_of_the_keras_layer_can_be_saved(folder, loaded, tmp_path):
@@ -311,25 +298,24 @@ def test_the_folder_describes_itself(folder, run_folder, run_card):
     assert run_card(folder)["outputs"]["pooled_output"].shape == [1, 16]
 
 
-def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path):
+def stored(folder: str, *types) -> list[np.ndarray]:
+    """Returns the values of these types in the variables file."""
+    reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
+    tensors = (reader.get_tensor(key) for key in reader.get_variable_to_shape_map())
+    return [x for x in tensors if getattr(x, "dtype", None) in types]
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.1), ("float16", 0.02)])
+def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path, precision, tolerance):
     """Oracle: the export in float32; its variables file has each variable once."""
-    output = str(tmp_path / "half")
-    options = dict(checkpoint=str(run_folder), output_dir=output, precision="bfloat16")
-    encoder.run(encoder.Options(**options))
-    half, inputs = hub.load(output), make_inputs()
-    outputs, expected = half(inputs), loaded(inputs)
+    output = export(run_folder, tmp_path / "half", precision=precision)
+    outputs, expected = hub.load(output)(make_inputs()), loaded(make_inputs())
     assert {x.dtype for x in tf.nest.flatten(outputs)} == {tf.float32}
     difference = np.abs(outputs["sequence_output"] - expected["sequence_output"]).max()
-    assert 0 < difference < 0.1
-
-    def weights(folder: str) -> list[np.ndarray]:
-        reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
-        tensors = (reader.get_tensor(key) for key in reader.get_variable_to_shape_map())
-        return [x for x in tensors if getattr(x, "dtype", None) in (np.float32, tf.bfloat16)]
-
-    assert len(weights(output)) == len(weights(folder)) == len(loaded.mlm.trainable_variables)
-    sizes = [sum(x.nbytes for x in weights(path)) for path in (output, folder)]
-    assert sizes[0] == sizes[1] / 2
+    assert 0 < difference < tolerance
+    halves, wholes = stored(output, np.float16, tf.bfloat16), stored(folder, np.float32)
+    assert len(halves) == len(wholes) == len(loaded.mlm.trainable_variables)
+    assert sum(x.nbytes for x in halves) == sum(x.nbytes for x in wholes) / 2
 
 
 def test_a_quarter_of_the_size(model, run_folder, tmp_path):
@@ -341,9 +327,7 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
         assert values.dtype == np.int8 and np.abs(values).max() == 127
         assert scale.shape == ((8, 1) if axis == 0 else (1, 5))
         assert np.all(np.abs(values * scale - matrix) <= scale * 0.5001)
-    output = str(tmp_path / "quarter")
-    options = dict(checkpoint=str(run_folder), output_dir=output, precision="int8")
-    encoder.run(encoder.Options(**options))
+    output = export(run_folder, tmp_path / "quarter", precision="int8")
     rounded, inputs = BertPretrainer(CONFIG), make_inputs()
     for weight, exact in zip(rounded.weights, model.weights, strict=True):
         value = exact.numpy()
@@ -353,24 +337,10 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
         weight.assign(value)
     outputs, expected = hub.load(output)(inputs), rounded.encoder(inputs)
     assert_equal(outputs["sequence_output"], expected["sequence_output"])
-    reader = tf.train.load_checkpoint(f"{output}/variables/variables")
-    stored = [reader.get_tensor(key) for key in reader.get_variable_to_shape_map()]
-    matrices = [x for x in stored if getattr(x, "dtype", None) == np.int8]
-    assert sum(x.size for x in matrices) == sum(
-        np.prod(w.shape) for w in (*model.encoder.weights, *model.masked_lm.weights)
-        if len(w.shape) == 2
-    )  # fmt: skip
-    assert max(x.size for x in stored if getattr(x, "dtype", None) == np.float32) <= 96
-
-
-def test_float16_computes_with_its_own_weights(model):
-    """Oracle: the model in float32."""
-    half, inputs = BertPretrainer(CONFIG, dtype="float16"), make_inputs()
-    for weight, value in zip(half.weights, model.weights, strict=True):
-        weight.assign(value)
-    assert half.encoder.embeddings.word_embeddings.dtype == "float16"
-    outputs, expected = half.encoder(inputs), model.encoder(inputs)
-    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=0.02)
+    weights = (*model.encoder.weights, *model.masked_lm.weights)
+    matrices = sum(np.prod(weight.shape) for weight in weights if len(weight.shape) == 2)
+    assert sum(x.size for x in stored(output, np.int8)) == matrices
+    assert max(x.size for x in stored(output, np.float32)) <= 96
 
 
 def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path, monkeypatch):
@@ -379,7 +349,7 @@ def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path
     monkeypatch.setattr(
         "export.saved_models.save_folder", lambda module, *_: modules.append(module)
     )
-    encoder.run(encoder.Options(checkpoint=folder, output_dir=str(tmp_path / "encoder")))
+    export(folder, tmp_path / "encoder")
     (module,), inputs = modules, make_inputs()
     assert not hasattr(module, "mlm")
     assert_equal(module.__call__(inputs)["pooled_output"], model.encoder(inputs)["pooled_output"])
@@ -444,38 +414,29 @@ def test_too_long_a_sequence_is_said(loaded):
         signature(**{name: tf.constant(value) for name, value in inputs.items()})
 
 
-def refuse(match: str, **changes):
-    with pytest.raises((ValueError, OSError), match=match) as caught:
-        encoder.run(encoder.Options(**changes))
-    assert "\n" not in str(caught.value)
-    assert not list(pathlib.Path(changes["output_dir"]).parent.glob("*.tmp-*"))
-
-
 def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
-    output = str(tmp_path / "out")
-    good = dict(checkpoint=str(run_folder), output_dir=output)
-    refuse("not empty", **good | {"output_dir": folder})
-    refuse("no checkpoint", **good | {"checkpoint": str(tmp_path)})
-    refuse("no checkpoint", **good | {"checkpoint": str(run_folder / "ckpt-8")})
-    refuse("nowhere", **good | {"vocab_file": "nowhere"})
+    """Oracle: the line; nothing is written."""
+
+    def refuse(match: str, checkpoint=run_folder, output=tmp_path / "out", **flags):
+        with pytest.raises((ValueError, OSError), match=match) as caught:
+            export(checkpoint, output, **flags)
+        assert "\n" not in str(caught.value)
+
+    refuse("not empty", output=folder)
+    refuse("no checkpoint", tmp_path)
+    refuse("no checkpoint", run_folder / "ckpt-8")
+    refuse("nowhere", vocab_file="nowhere")
     big = tmp_path / "big.txt"
     big.write_text("\n".join([*VOCAB, *(f"word{i}" for i in range(20))]))
-    refuse("vocabulary: .*big.txt says 51 tokens", **good | {"vocab_file": str(big)})
+    refuse("vocabulary: .*big.txt says 51 tokens", vocab_file=str(big))
     with pytest.raises(ValueError, match="has 51 tokens, more than the encoder's 40"):
-        encoder.export_encoder(model, str(big), output, do_lower_case=True)
-    refuse("do_lower_case: .*says False, but .*says True", **good, do_lower_case=False)
-    assert not pathlib.Path(output).exists()
-
-
-def test_a_configuration_of_another_shape_is_refused(run_folder, model, tmp_path):
+        encoder.export_encoder(model, str(big), str(tmp_path / "out"), do_lower_case=True)
+    refuse("do_lower_case: .*says False, but .*says True", do_lower_case=False)
     for file in run_folder.glob("ckpt-7*"):
         shutil.copy(file, tmp_path)
-    options = dict(
-        checkpoint=str(tmp_path / "ckpt-7"),
-        vocab_file=str(run_folder / "vocab.txt"),
-        output_dir=str(tmp_path / "out"),
-    )
-    refuse("bert_config.json", **options)
+    vocab_file = str(run_folder / "vocab.txt")
+    refuse("bert_config.json", tmp_path / "ckpt-7", vocab_file=vocab_file)
     other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 48})
     other.to_json_file(str(tmp_path / "bert_config.json"))
-    refuse("shapes differ from the configuration", **options)
+    refuse("shapes differ from the configuration", tmp_path / "ckpt-7", vocab_file=vocab_file)
+    assert not list(tmp_path.glob("out*")) and not list(run_folder.glob("*.tmp-*"))

@@ -73,6 +73,8 @@ def assert_equal(actual, expected):
 def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
     expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
     assert_equal(loaded(TEXTS), expected)
+    dataset = tf.data.Dataset.from_tensors(tf.constant(TEXTS)).map(loaded)
+    assert_equal(next(iter(dataset)), expected)
     text = tf_keras.Input([], dtype=tf.string)
     layer = tf_keras.Model(text, hub.KerasLayer(folder)(text))
     assert_equal(layer(tf.constant(TEXTS)), expected)
@@ -82,12 +84,6 @@ def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
     assert_equal(bert_tf.load_preprocessor(pathlib.Path(folder))(tf.constant(TEXTS)), expected)
     archive = shutil.make_archive(f"{folder}-packed", "gztar", folder)
     assert_equal(bert_tf.load_preprocessor(archive)(tf.constant(TEXTS)), expected)
-
-
-def test_works_in_an_input_pipeline(loaded, tokenizer):
-    expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
-    dataset = tf.data.Dataset.from_tensors(tf.constant(TEXTS)).map(loaded)
-    assert_equal(next(iter(dataset)), expected)
 
 
 def test_tokenize_equals_the_tokenizer(loaded, tokenizer):
@@ -108,18 +104,6 @@ def test_cased_vocabulary(vocab_file, tmp_path, monkeypatch):
     preprocessor.run(options)
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case=False)
     assert_equal(modules[0].tokenize(TEXTS), tokenizer.tokenize(TEXTS))
-
-
-def test_special_tokens(loaded):
-    tokens = loaded.tokenize.get_special_tokens_dict()
-    assert all(value.dtype == tf.int32 and value.shape == [] for value in tokens.values())
-    assert {name: int(value) for name, value in tokens.items()} == {
-        "vocab_size": len(VOCAB),
-        "padding_id": 0,
-        "start_of_sequence_id": 2,
-        "end_of_segment_id": 3,
-        "mask_id": 4,
-    }
 
 
 @pytest.mark.parametrize("flat", [False, True])
@@ -149,15 +133,6 @@ def test_pairs_in_a_functional_model(loaded, tokenizer):
     model = tf_keras.Model(inputs, pack([tokenize(text) for text in inputs]))
     segments = [tokenizer.tokenize_flat(text) for text in texts]
     assert_equal(model(texts), pack_segments(segments, 16, tokenizer.vocab))
-
-
-def test_a_worked_pair(loaded):
-    segments = [loaded.tokenize(["hello world hello"]), loaded.tokenize(["a b"])]
-    outputs = loaded.bert_pack_inputs(segments, seq_length=7)
-    hello, world, a, b = (VOCAB.index(word) for word in ("hello", "world", "a", "b"))
-    assert outputs["input_word_ids"].numpy().tolist() == [[2, hello, world, 3, a, b, 3]]
-    assert outputs["input_type_ids"].numpy().tolist() == [[0, 0, 0, 0, 1, 1, 1]]
-    assert outputs["input_mask"].numpy().tolist() == [[1] * 7]
 
 
 def test_the_folder_keeps_the_contract(folder, capsys):

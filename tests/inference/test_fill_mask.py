@@ -19,12 +19,10 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
     """Returns the model's probabilities for masked tokens of a single, unpadded sequence."""
     ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
-    inputs = {
-        "input_word_ids": ids,
-        "input_mask": tf.ones_like(ids),
-        "input_type_ids": tf.zeros_like(ids),
-        "masked_lm_positions": tf.constant([positions]) + 1,
-    }
+    inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids))
+    inputs |= dict(
+        input_type_ids=tf.zeros_like(ids), masked_lm_positions=[[p + 1 for p in positions]]
+    )
     logits = model(inputs, training=False)["mlm_logits"][0, :, : len(vocab)]
     return np.squeeze(tf.nn.softmax(logits), axis=0 if len(positions) == 1 else ())
 

@@ -64,12 +64,8 @@ def fine_tuned(pretrained, vocab, tmp_path_factory):
 def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     """Oracle: the exported module, one example at a time; batches are sorted by length."""
     folder, module = fine_tuned("rte", Head("classifier", ("entailment", "not_entailment")))
-    pairs = [
-        ("the cat sat", "on"),
-        ("a", "b"),
-        ("the mat", "the cats sat on the mat" * 9),
-        ("", "é"),
-    ]
+    long = "the cats sat on the mat" * 9
+    pairs = [("the cat sat", "on"), ("a", "b"), ("the mat", long), ("", "é")]
     texts = tuple(f"{a} ||| {b}" if a else f"{a}\t{b}" for a, b in pairs)
     run(Options(checkpoint=folder, batch_size=2, texts=texts, json=True))
     printed = capsys.readouterr()
@@ -212,21 +208,21 @@ def test_fill_mask_and_extract_features_read_tables(pretrained, tmp_path, capsys
     expected = capsys.readouterr().out
     fill_mask.run(fill_mask.Options(**flags, input_file=str(tmp_path / "a.csv")))
     assert capsys.readouterr().out == expected
-    values = {}
-    for name, flags in {
-        "a.txt": {},
-        "b.tsv": dict(text_column="a", text_b_column="B"),
-        "a.csv": dict(text_column="x"),
-    }.items():
-        out = f"{tmp_path}/{name}.npz"
-        flags |= dict(checkpoint=pretrained[0], output_file=out, max_seq_length=16, layers="-1")
-        file = str(tmp_path / name)
-        extract_features.run(extract_features.Options(**flags, input_file=file))
-        values[name] = np.load(out)
+    pairs = vectors(pretrained[0], f"{tmp_path}/b.tsv", text_column="a", text_b_column="B")
+    lines = vectors(pretrained[0], f"{tmp_path}/a.txt")
     for name in ("values", "starts", "row_splits"):
-        np.testing.assert_array_equal(values["b.tsv"][name], values["a.txt"][name])
+        np.testing.assert_array_equal(pairs[name], lines[name])
     # Not a pair: [CLS] a | | | b [SEP], not [CLS] a [SEP] b [SEP].
-    assert np.diff(values["a.csv"]["row_splits"]).tolist() == [3, 7]
+    found = vectors(pretrained[0], f"{tmp_path}/a.csv", text_column="x")
+    assert np.diff(found["row_splits"]).tolist() == [3, 7]
+
+
+def vectors(checkpoint: str, file: str, **flags):
+    """Runs extract_features, and returns its arrays."""
+    flags |= dict(output_file=f"{file}.npz", max_seq_length=16, layers="-1")
+    options = extract_features.Options(checkpoint=checkpoint, input_file=file, **flags)
+    extract_features.run(options)
+    return np.load(f"{file}.npz")
 
 
 def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
@@ -263,30 +259,20 @@ def test_extract_features_reads_the_columns_of_the_run(fine_tuned, tmp_path, tex
     (tmp_path / "a.txt").write_text("the cat ||| a b c\n" if text_b else "the cat\n")
     (tmp_path / "b.csv").write_text("y,text,b\n1,the cat,a b c\n")
     names = ("a.csv", "a.txt", "b.csv")
-    for name in names:
-        extract_features.run(
-            extract_features.Options(
-                **dict(checkpoint=folder, input_file=f"{tmp_path}/{name}", max_seq_length=16),
-                **dict(output_file=f"{tmp_path}/{name}.npz", layers="-1"),
-            )
-        )
-    found = [np.load(f"{tmp_path}/{name}.npz")["values"] for name in names]
+    found = [vectors(folder, f"{tmp_path}/{name}")["values"] for name in names]
     for values in found[1:]:
         np.testing.assert_array_equal(found[0], values)
 
 
-def test_truncated_choices_are_counted(vocab):
-    """Oracle: 2 + 3 tokens are more than 7 without the three special ones; 1 + 2 are not."""
+def test_choices_are_counted_and_belong_to_texts(vocab):
+    """Oracle: 2 + 3 tokens are more than 7 without the three special ones; 1 + 2 are not.
+
+    Without the check of their numbers, the outputs would lack the second text.
+    """
     model = types.SimpleNamespace(variables=[])
     module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
     count = tf.function(module.num_truncated, module.serving.input_signature, autograph=False)
     assert count(tf.constant(["a b", "a"]), tf.constant([["c", "c d e"], ["c d", "c"]])) == 1
-
-
-def test_choices_for_another_number_of_texts_are_an_error(vocab):
-    """Oracle: the error itself; without the check, the outputs lack the second text."""
-    model = types.SimpleNamespace(variables=[])
-    module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
     with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
         module.serving.python_function(tf.constant(["a b", "a"]), tf.constant([["c", "c d e"]]))
 
@@ -308,49 +294,38 @@ def test_tags_of_words(fine_tuned):
         np.testing.assert_allclose(shares, expected["probability"], atol=1e-5)
 
 
+TAGGED = {"tag": [b"DET", b"NOUN"], "probability": [0.8, 0.9], "start": [0, 4], "end": [3, 8]}
+# With the padding of a batch.
+ENTITIES = {
+    "tag": [b"O", b"B-X", b""],
+    "probability": [0.8, 0.9, 0.0],
+    "start": [0, 4, 0],
+    "end": [3, 8, 0],
+    "entity": [b"text", b""],
+    "entity_type": [b"X", b""],
+    "entity_probability": [0.9, 0.0],
+    "entity_start": [4, 0],
+    "entity_end": [8, 0],
+}
+
+
 @pytest.mark.parametrize(
     ("outputs", "labels", "line"),
     [
-        ({"value": np.float32(3.14159265)}, (), "3.14159\tthe text"),
-        ({"text": b"a\nb\tc", "score": np.float32(0.5)}, (), "a b c 50.0%\tthe text"),
-        (
-            {"probabilities": np.float32([0.9, 0.2, 0.6]), "labels": b"x,z"},
-            ("x", "y", "z"),
-            "x 90.0%, z 60.0%\tthe text",
-        ),
-        ({"probabilities": np.float32([0.1, 0.2]), "labels": b""}, ("x", "y"), "(none)\tthe text"),
-        ({"probabilities": np.float32([0.3, 0.7]), "index": np.int32(1)}, (), "1 70.0%\tthe text"),
-        ({"text": b"", "score": np.float32(0.5)}, (), "(no answer) 50.0%\tthe text"),
-        (
-            {
-                "tag": np.array([b"O", b"B-X", b""]),
-                "probability": np.float32([0.8, 0.9, 0]),
-                "start": np.array([0, 4, 0]),
-                "end": np.array([3, 8, 0]),
-                "entity": np.array([b"text", b""]),
-                "entity_type": np.array([b"X", b""]),
-                "entity_probability": np.float32([0.9, 0]),
-                "entity_start": np.array([4, 0]),
-                "entity_end": np.array([8, 0]),
-            },
-            ("O", "B-X"),
-            "the [text X 90.0%]",
-        ),
-        (
-            {
-                "tag": np.array([b"DET", b"NOUN"]),
-                "probability": np.float32([0.8, 0.9]),
-                "start": np.array([0, 4]),
-                "end": np.array([3, 8]),
-            },
-            ("DET", "NOUN"),
-            "[the DET 80.0%] [text NOUN 90.0%]",
-        ),
+        ({"value": 3.14159265}, "", "3.14159\tthe text"),
+        ({"text": b"a\nb\tc", "score": 0.5}, "", "a b c 50.0%\tthe text"),
+        ({"text": b"", "score": 0.5}, "", "(no answer) 50.0%\tthe text"),
+        ({"probabilities": [0.9, 0.2, 0.6], "labels": b"x,z"}, "xyz", "x 90.0%, z 60.0%\tthe text"),
+        ({"probabilities": [0.1, 0.2], "labels": b""}, "xy", "(none)\tthe text"),
+        ({"probabilities": [0.3, 0.7], "index": 1}, "", "1 70.0%\tthe text"),
+        (ENTITIES, ("O", "B-X"), "the [text X 90.0%]"),
+        (TAGGED, ("DET", "NOUN"), "[the DET 80.0%] [text NOUN 90.0%]"),
     ],
 )
 def test_answers_as_lines(outputs, labels, line):
     """Oracle: the lines; every answer can be written as JSON."""
-    answer = answer_of(outputs, labels, "the text")
+    arrays = {name: x if isinstance(x, bytes) else np.array(x)[()] for name, x in outputs.items()}
+    answer = answer_of(arrays, labels, "the text")
     assert line_of(answer, {"text": "the text"}) == line
     json.dumps(answer)
 

@@ -80,7 +80,12 @@ def _encode(
 ) -> EncodedLine:
     """Packs segments, each the ids, starts and limits [3, tokens] and where the segment begins."""
     lengths = [tokens.shape[1] for tokens, _ in segments]
-    kept = _kept(lengths, max_seq_length - len(segments) - 1)
+    kept = lengths
+    if len(lengths) == 2:
+        # The longer one of a pair is cut first.
+        room = max_seq_length - 3
+        second = min(lengths[1], max(room // 2, room - lengths[0]))
+        kept = [min(lengths[0], room - second), second]
     cls, sep = (np.array([[token], [NOWHERE], [NOWHERE]], np.int32) for token in special)
     columns, types = [cls], [0]
     for number, ((tokens, first), length) in enumerate(zip(segments, kept, strict=True)):
@@ -88,14 +93,6 @@ def _encode(
         types += [number] * (length + 1)
     ids, starts, limits = np.concatenate(columns, axis=1)
     return EncodedLine(line, ids, np.array(types, np.int32), starts, limits, kept != lengths)
-
-
-def _kept(lengths: Sequence[int], room: int) -> list[int]:
-    """Returns how many tokens of each segment stay; the longer one of a pair is cut first."""
-    if len(lengths) == 1:
-        return list(lengths)
-    second = min(lengths[1], max(room // 2, room - lengths[0]))
-    return [min(lengths[0], room - second), second]
 
 
 class Window(NamedTuple):

@@ -22,6 +22,7 @@ from tfrecords.vocabulary import Vocabulary
 CLASSIFIER = "classifier.json"
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
+_DAMAGE = (ValueError, TypeError, AttributeError, KeyError, RuntimeError)
 
 
 def open_lite(path: str) -> TextModule:
@@ -54,14 +55,7 @@ def _damage(path: str) -> Iterator[None]:
     """Turns what a changed file causes into a ValueError that names the file."""
     try:
         yield
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        RuntimeError,
-    ) as error:
+    except (*_DAMAGE, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"{path} is damaged, or export.lite did not write it ({reason}): export it again"
@@ -101,25 +95,22 @@ class LiteModel:
 
     def __init__(self, data: bytes, head: Head, length: int, pad_id: int):
         self._run, self._head = runner(data), head
-        self._length, self._padding = length, {"input_word_ids": pad_id}
+        self._length, self._pad_id = length, pad_id
 
     def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        names = [*inputs]
-
         def compute(*columns):
-            padded = [self._pad(name, x) for name, x in zip(names, columns, strict=True)]
-            rows = [dict(zip(names, row, strict=True)) for row in zip(*padded, strict=True)]
-            return np.concatenate([outputs_of(self._run(**row), self._head) for row in rows])
+            found = []
+            for row in zip(*columns, strict=True):
+                padded = np.zeros((len(row), 1, self._length), np.int32)
+                named = dict(zip(inputs, padded, strict=True))
+                named["input_word_ids"][:] = self._pad_id
+                padded[:, 0, : len(row[0])] = row
+                found.append(outputs_of(self._run(**named), self._head))
+            return np.concatenate(found)
 
         outputs = tf.numpy_function(compute, [*inputs.values()], tf.float32)
         labels = self._head.labels
         return tf.ensure_shape(outputs, [None, len(labels)] if labels else [None])
-
-    def _pad(self, name: str, rows: np.ndarray) -> np.ndarray:
-        """Pads rows [B, S]; returns them as int32 [B, 1, length]."""
-        missing = (0, self._length - rows.shape[1])
-        value = self._padding.get(name, 0)
-        return np.pad(rows, [(0, 0), missing], constant_values=value)[:, None]
 
 
 def runner(model: bytes) -> Callable[..., dict[str, np.ndarray]]:

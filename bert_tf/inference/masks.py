@@ -195,10 +195,9 @@ def _lines(text: str, masks: list[list[Guess]]) -> str:
     lines = [" ".join(text.splitlines())]
     for number, guesses in enumerate(masks, 1):
         label = f"[MASK] {number}: " if len(masks) > 1 else ""
-        words = (f"{token} {_percent(value)}" for token, value in guesses)
+        words = (
+            f"{token} {value:.1%}" if value > 0.0005 else f"{token} {100 * value:.2g}%"
+            for token, value in guesses
+        )
         lines.append(f"  {label}{', '.join(words)}")
     return "\n".join(lines)
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}" if value > 0.0005 else f"{100 * value:.2g}%"

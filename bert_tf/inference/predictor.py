@@ -143,7 +143,9 @@ class Predictor:
         """Returns the answers to examples, in their order."""
         answers: list[Answer | None] = [None] * len(examples)
         names = [spec.name for spec in self.signature]
-        sizes = [_size(example[name] for name in names) for example in examples]
+        strings = [_strings(example[name] for name in names) for example in examples]
+        # How many strings there are, which is the same in a batch, and their length.
+        sizes = [(len(texts), sum(map(len, texts))) for texts in strings]
         order = sorted(range(len(examples)), key=sizes.__getitem__)
         for _, same in itertools.groupby(order, lambda index: sizes[index][0]):
             for batch in self._batches(same, sizes):
@@ -171,10 +173,8 @@ class Predictor:
         yield batch
 
 
-def _size(inputs: Iterable[str | list[str]]) -> tuple[int, int]:
-    """Returns the number of strings, which is the same in a batch, and their length."""
-    strings = [s for value in inputs for s in ([value] if isinstance(value, str) else value)]
-    return len(strings), sum(map(len, strings))
+def _strings(inputs: Iterable[str | list[str]]) -> list[str]:
+    return [s for value in inputs for s in ([value] if isinstance(value, str) else value)]
 
 
 def predict(options: PredictOptions) -> None:

@@ -104,7 +104,10 @@ def read_rows(
     names = [name for name in (columns.text, columns.text_b) if name]
     texts = [*map(table.texts, names[: len(names) - has_choices])]
     if has_choices:
-        texts.append([_choices(table, row, names[-1]) for row in range(len(table))])
+        choices = [list(read_words(table, row, names[-1], "choice")) for row in range(len(table))]
+        if [] in choices:
+            raise ValueError(f"{table.at(choices.index([]))}: {names[-1]!r} holds no choice")
+        texts.append(choices)
     read_ids(table, columns.id)  # checks them
     ids = table.columns[columns.id] if columns.id else [None] * len(table)
     return [Row(row, id_) for row, id_ in zip(zip(*texts, strict=True), ids, strict=True)]
@@ -117,13 +120,6 @@ def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> st
     # A single text is also found under other names.
     default = saved or (name if name != "text" else None)
     return given or next((x for x in (saved, name) if x and fold(x) in known), default)
-
-
-def _choices(table: Table, row: int, name: str) -> list[str]:
-    choices = read_words(table, row, name, "choice")
-    if not choices:
-        raise ValueError(f"{table.at(row)}: {name!r} holds no choice")
-    return [*choices]
 
 
 def read_texts(

@@ -6,7 +6,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -29,27 +29,17 @@ def write_archive(folder: str, path: str) -> None:
         gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as zipped,
         tarfile.open(fileobj=zipped, mode="w|") as archive,
     ):
-        for entry, source in _entries(folder):
-            if entry.isdir():
+        for parent, folders, names in tf.io.gfile.walk(folder):
+            folders.sort()
+            if parent.rstrip("/") != folder.rstrip("/"):
+                entry = tarfile.TarInfo(os.path.relpath(parent, folder))
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(entry)
-            else:
-                with tf.io.gfile.GFile(source, "rb") as content:
+            for path in (os.path.join(parent, name) for name in sorted(names)):
+                entry = tarfile.TarInfo(os.path.relpath(path, folder))
+                entry.size = tf.io.gfile.stat(path).length
+                with tf.io.gfile.GFile(path, "rb") as content:
                     archive.addfile(entry, content)
-
-
-def _entries(folder: str) -> Iterator[tuple[tarfile.TarInfo, str]]:
-    """Yields the entries of the archive with their paths. A folder comes before its files."""
-    for parent, folders, names in tf.io.gfile.walk(folder):
-        folders.sort()
-        if parent.rstrip("/") != folder.rstrip("/"):
-            entry = tarfile.TarInfo(os.path.relpath(parent, folder))
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            yield entry, parent
-        for name in sorted(names):
-            path = os.path.join(parent, name)
-            entry = tarfile.TarInfo(os.path.relpath(path, folder))
-            entry.size = tf.io.gfile.stat(path).length
-            yield entry, path
 
 
 def check_output(path: str) -> None:

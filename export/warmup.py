@@ -19,22 +19,18 @@ WARMUP = "assets.extra/tf_serving_warmup_requests"
 
 _MESSAGES = """
 name: "warmup.proto" package: "warmup" syntax: "proto3"
-message_type { name: "ModelSpec"
-  field { name: "signature_name" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL } }
+message_type { name: "ModelSpec" field { name: "signature_name" number: 3 type: TYPE_STRING } }
 message_type { name: "PredictRequest"
-  field { name: "model_spec" number: 1 type: TYPE_MESSAGE type_name: ".warmup.ModelSpec"
-          label: LABEL_OPTIONAL }
+  field { name: "model_spec" number: 1 type: TYPE_MESSAGE type_name: ".warmup.ModelSpec" }
   field { name: "inputs" number: 2 type: TYPE_MESSAGE label: LABEL_REPEATED
           type_name: ".warmup.PredictRequest.InputsEntry" }
   nested_type { name: "InputsEntry" options { map_entry: true }
-    field { name: "key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
-    field { name: "value" number: 2 type: TYPE_BYTES label: LABEL_OPTIONAL } } }
+    field { name: "key" number: 1 type: TYPE_STRING }
+    field { name: "value" number: 2 type: TYPE_BYTES } } }
 message_type { name: "PredictLog"
-  field { name: "request" number: 1 type: TYPE_MESSAGE type_name: ".warmup.PredictRequest"
-          label: LABEL_OPTIONAL } }
+  field { name: "request" number: 1 type: TYPE_MESSAGE type_name: ".warmup.PredictRequest" } }
 message_type { name: "PredictionLog"
-  field { name: "predict_log" number: 6 type: TYPE_MESSAGE type_name: ".warmup.PredictLog"
-          label: LABEL_OPTIONAL } }
+  field { name: "predict_log" number: 6 type: TYPE_MESSAGE type_name: ".warmup.PredictLog" } }
 """
 
 

@@ -16,14 +16,13 @@ from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write, whole_file
 
+Layers = Sequence[int | str]
 Write = Callable[[int, LineVectors], None]
 _COPY_BYTES = 2**20
 
 
 @contextlib.contextmanager
-def json_lines(
-    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
-) -> Iterator[Write]:
+def json_lines(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
     """Writes google-research/bert's format, with `start` and `limit` of every token added."""
 
     def features(vectors: LineVectors) -> Iterator[dict[str, Any]]:
@@ -45,9 +44,7 @@ def json_lines(
 
 
 @contextlib.contextmanager
-def records(
-    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
-) -> Iterator[Write]:
+def records(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
     """Writes a record per line; tf.io.parse_tensor reads its `values`."""
 
     def serialize(index: int, vectors: LineVectors) -> bytes:
@@ -68,11 +65,12 @@ def records(
 
 
 @contextlib.contextmanager
-def npz(
-    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
-) -> Iterator[Write]:
+def npz(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
     """Writes arrays for np.load: all lines one after another, and `row_splits` between them."""
-    with whole_file(path) as temporary, _folder(f"{temporary}.arrays") as folder:
+    with whole_file(path) as temporary, contextlib.ExitStack() as after:
+        folder = f"{temporary}.arrays"
+        tf.io.gfile.makedirs(folder)
+        after.callback(tf.io.gfile.rmtree, folder)
         arrays: dict[str, _GrowingArray] = {}
 
         def append(name: str, rows: np.ndarray) -> None:
@@ -112,15 +110,6 @@ class _Stream:
         return len(data)
 
 
-@contextlib.contextmanager
-def _folder(path: str) -> Iterator[str]:
-    tf.io.gfile.makedirs(path)
-    try:
-        yield path
-    finally:
-        tf.io.gfile.rmtree(path)
-
-
 class _GrowingArray:
     """An array on disk, because the header of a .npy file states the final length."""
 
@@ -148,9 +137,7 @@ class _GrowingArray:
 
 
 @contextlib.contextmanager
-def projector(
-    path: str, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
-) -> Iterator[Write]:
+def projector(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
     """Writes the vectors of one layer, and beside them what TensorBoard's projector needs."""
     labels_path = f"{path.removesuffix('.tsv')}.metadata.tsv"
     with (

@@ -177,7 +177,7 @@ def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     )
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
-    assert "accuracy 0.5000 (0.7500)" in lite._evaluation(source, range(5), lambda: 0.5)
+    assert "accuracy 0.5000 (0.7500)" in lite_model._evaluation(source, range(5), lambda: 0.5)
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):

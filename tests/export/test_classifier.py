@@ -1,7 +1,6 @@
 """The SavedModel of a classifier of pairs, compared with the model on packed inputs."""
 
 import dataclasses
-import pathlib
 
 import keras
 import numpy as np
@@ -13,8 +12,6 @@ from tensorflow.python.tools import saved_model_cli
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.registry import MAKERS, TASKS, with_length
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.models.task_model import BertTaskModel
@@ -31,20 +28,23 @@ VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij")
 CONFIG = BertConfig(15, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.3)
 
 
+def packed(length: int, *texts: list[str]) -> dict[str, tf.Tensor]:
+    segments = [WordPieceTokenizer(VOCAB).tokenize_flat(x) for x in texts]
+    return pack_segments(segments, length, VOCAB)
+
+
 def test_classifies_pairs_of_any_length(tmp_path):
-    tokenizer = WordPieceTokenizer(VOCAB)
     model = BertTaskModel(CONFIG, 3)
     labels = ("entailment", "neutral", "contradiction")
     texts_a, texts_b = ["a b", "C", "", "a " * 40], ["c", "d é zz", "", "b " * 40]
-    segments = [tokenizer.tokenize_flat(texts) for texts in (texts_a, texts_b)]
-    inputs = pack_segments(segments, 12, VOCAB)
+    inputs = packed(12, texts_a, texts_b)
     # So that the labels differ.
     model.head.dense_bias.assign(-tf.reduce_mean(model(inputs), axis=0))
     expected = tf.nn.softmax(model(inputs)).numpy()
     assert len(set(expected.argmax(axis=-1))) > 1
 
     task = ClassificationTask(name="pairs", labels=labels, pairs=True)
-    module = task.serving(model, tokenizer, 12)
+    module = task.serving(model, WordPieceTokenizer(VOCAB), 12)
     save_folder(module, f"{tmp_path}/out/", {"serving_default": module.serving})
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
@@ -73,72 +73,50 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     run = save_run(tmp_path / "run", model, VOCAB, head=Head("classifier", ("LABEL_0",)))
     classifier.run(classifier.Options(checkpoint=run, output_dir=folder, pairs=True))
     outputs = run_card(folder)["outputs"]
-    tokenizer = WordPieceTokenizer(VOCAB)
-    segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
-    expected = model(pack_segments(segments, 32, VOCAB))
+    expected = model(packed(32, ["a text"], ["another"]))
     np.testing.assert_allclose(outputs["value"], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "inputs"),
-    [("classifier", [["a b"]]), ("tagger", [["a b c"]]), ("span", [["a", "c"], ["b a b", "c"]])],
-)
-def test_weights_in_16_and_8_bits(kind, inputs, tmp_path):
-    """Oracles: the export in float32; the types of the stored weights."""
-    config = dataclasses.replace(CONFIG, max_position_embeddings=128)
-    model, outputs = BertTaskModel(config, 2, kind), {}
-    run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind))
-    for precision in ("float32", "bfloat16", "float16", "int8"):
-        folder = str(tmp_path / precision)
-        options = classifier.Options(checkpoint=run, output_dir=folder, precision=precision)
-        classifier.run(options)
-        loaded = tf.saved_model.load(folder)
-        outputs[precision] = loaded(*(tf.constant(texts) for texts in inputs))
-        reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
-        types = {x.name for x in reader.get_variable_to_dtype_map().values()}
-        # The vocabulary has strings and integers; in 8 bits, biases and scales are float32.
-        assert types - {"string", "int64"} == {precision, *["float32"] * (precision == "int8")}
-    assert keras.config.dtype_policy().name == "float32"
-    for precision, tolerance in (("bfloat16", 0.03), ("float16", 0.003), ("int8", 0.03)):
-        for name, values in outputs["float32"].items():
-            assert outputs[precision][name].dtype == values.dtype
-            if values.dtype == tf.float32:
-                found = outputs[precision][name]
-                np.testing.assert_allclose(found, values, atol=tolerance)
 
 
 @pytest.mark.parametrize(
     ("kind", "size", "labels", "inputs", "outputs"),
     [
+        ("classifier", 2, (), [["a b"]], {"label", "probabilities"}),
         ("tagger", 3, ("O", "B-x", "I-x"), [["a b", "a"]], {"tag", "probability", "entity"}),
         ("span", 2, (), [["a", "b"], ["a b", "b a b"]], {"text", "start", "end", "score"}),
         ("multiple_choice", 1, (), [["a"], [["a b", "b"]]], {"index", "probabilities"}),
     ],
 )
-def test_other_heads_of_other_programs(kind, size, labels, inputs, outputs, tmp_path):
-    """Oracle: the task that the head is of, with the model that was converted."""
+def test_heads_of_other_programs_in_every_precision(kind, size, labels, inputs, outputs, tmp_path):
+    """Oracles: the task with the model that was converted; the types of the stored weights."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
-    model, other = BertTaskModel(config, size, kind), str(tmp_path / "other")
+    model, other = BertTaskModel(config, size, kind), tmp_path / "other"
     run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind, labels))
-    pathlib.Path(other).mkdir()
-    huggingface.write(open_checkpoint(run), other)
-    folder = str(tmp_path / "served")
-    classifier.run(classifier.Options(checkpoint=other, output_dir=folder))
-    task = TASKS["swag"]
-    if kind != "multiple_choice":
-        name = {"tagger": "ner", "span": "squad"}[kind]
-        options = FineTuningOptions(task=name, output_dir="x", do_predict=True)
-        task = MAKERS[name](name, with_length(options, name), Head(kind, labels))
-    module = task.serving(model, WordPieceTokenizer(VOCAB), 128)
+    other.mkdir()
+    huggingface.write(open_checkpoint(run), str(other))
+    _, task, length = open_fine_tuned(str(other), None, None, pairs=False)
+    module = task.serving(model, WordPieceTokenizer(VOCAB), length)
     inputs = [tf.constant(x) for x in inputs]
-    expected, found = module.__call__(*inputs), tf.saved_model.load(folder)(*inputs)
-    assert found.keys() == expected.keys() >= outputs
-    for name, values in expected.items():
-        if values.dtype == tf.string:
-            assert found[name].numpy().tolist() == values.numpy().tolist()
-        else:
-            np.testing.assert_allclose(found[name], values, atol=1e-6)
-    check.run(check.Options(saved_model_dir=folder))
+    expected = module.__call__(*inputs)
+    assert expected.keys() >= outputs
+    tolerances = {"float32": 1e-6, "bfloat16": 0.03, "float16": 0.003, "int8": 0.03}
+    for precision, tolerance in tolerances.items():
+        folder = str(tmp_path / precision)
+        flags = dict(checkpoint=str(other), output_dir=folder, precision=precision)
+        classifier.run(classifier.Options(**flags))
+        found = tf.saved_model.load(folder)(*inputs)
+        assert found.keys() == expected.keys()
+        for name, values in expected.items():
+            assert found[name].dtype == values.dtype
+            if values.dtype == tf.float32:
+                np.testing.assert_allclose(found[name], values, atol=tolerance)
+            elif precision == "float32":
+                assert found[name].numpy().tolist() == values.numpy().tolist()
+        reader = tf.train.load_checkpoint(f"{folder}/variables/variables")
+        types = {x.name for x in reader.get_variable_to_dtype_map().values()}
+        # The vocabulary has strings and integers; in 8 bits, biases and scales are float32.
+        assert types - {"string", "int64"} == {precision, *["float32"] * (precision == "int8")}
+    assert keras.config.dtype_policy().name == "float32"
+    check.run(check.Options(saved_model_dir=f"{tmp_path}/float32"))
 
 
 def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
@@ -194,9 +172,7 @@ def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypa
         "a copy as NAME/1, with the folder NAME as the base path"
     ]
     outputs = run_card(options["output_dir"])["outputs"]
-    tokenizer = WordPieceTokenizer(VOCAB)
-    segments = [tokenizer.tokenize_flat(texts) for texts in (["a text"], ["another"])]
-    expected = tf.nn.softmax(model(pack_segments(segments, 32, VOCAB)))
+    expected = tf.nn.softmax(model(packed(32, ["a text"], ["another"])))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     label = f"LABEL_{np.argmax(expected)}"
     assert outputs["label"][0] == label

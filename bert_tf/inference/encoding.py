@@ -28,7 +28,7 @@ class EncodedLine:
         text: the line.
         ids, types: token and segment ids.
         starts, limits: the bytes of the line that a token comes from; -1 for [CLS] and [SEP].
-        truncated: whether tokens of a pair were left out.
+        truncated: whether tokens were left out.
     """
 
     text: bytes
@@ -40,11 +40,11 @@ class EncodedLine:
 
 
 def encode_lines(
-    lines: Sequence[Line], tokenizer: WordPieceTokenizer, max_seq_length: int
+    lines: Sequence[Line], tokenizer: WordPieceTokenizer, max_seq_length: int, whole: bool = True
 ) -> list[EncodedLine]:
-    """Tokenizes lines whole; only pairs, "a ||| b", are truncated, as in `pack_segments`.
+    """Tokenizes lines; truncates pairs, "a ||| b", as in `pack_segments`.
 
-    A pair from a table is joined in the same way.
+    A pair from a table is joined in the same way. Single texts stay `whole`, or are truncated, too.
     """
     parts = [_segments(line) for line in lines]
     flat = [text for segments in parts for text, _ in segments]
@@ -58,7 +58,7 @@ def encode_lines(
             line if isinstance(line, bytes) else _SEPARATOR.join(line),
             [(next(tokens), first) for _, first in segments],
             special,
-            max_seq_length,
+            None if whole and len(segments) == 1 else max_seq_length,
         )
         for line, segments in zip(lines, parts, strict=True)
     ]
@@ -76,16 +76,16 @@ def _encode(
     line: bytes,
     segments: Sequence[tuple[np.ndarray, int]],
     special: tuple[int, int],
-    max_seq_length: int,
+    max_seq_length: int | None,
 ) -> EncodedLine:
     """Packs segments, each the ids, starts and limits [3, tokens] and where the segment begins."""
-    lengths = [tokens.shape[1] for tokens, _ in segments]
-    kept = lengths
-    if len(lengths) == 2:
+    kept = lengths = [tokens.shape[1] for tokens, _ in segments]
+    if max_seq_length:
         # The longer one of a pair is cut first.
-        room = max_seq_length - 3
-        second = min(lengths[1], max(room // 2, room - lengths[0]))
-        kept = [min(lengths[0], room - second), second]
+        room, second = max_seq_length - len(segments) - 1, []
+        if len(segments) == 2:
+            second = [min(lengths[1], max(room // 2, room - lengths[0]))]
+        kept = [min(lengths[0], room - sum(second)), *second]
     cls, sep = (np.array([[token], [NOWHERE], [NOWHERE]], np.int32) for token in special)
     columns, types = [cls], [0]
     for number, ((tokens, first), length) in enumerate(zip(segments, kept, strict=True)):

@@ -22,7 +22,8 @@ from tfrecords.vocabulary import Vocabulary
 CLASSIFIER = "classifier.json"
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
-_DAMAGE = (ValueError, TypeError, AttributeError, KeyError, RuntimeError)
+# What reading a changed file raises.
+_DAMAGE = (zipfile.BadZipFile, ValueError, TypeError, AttributeError, KeyError, RuntimeError)
 
 
 def open_lite(path: str) -> TextModule:
@@ -55,7 +56,7 @@ def _damage(path: str) -> Iterator[None]:
     """Turns what a changed file causes into a ValueError that names the file."""
     try:
         yield
-    except (*_DAMAGE, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"{path} is damaged, or export.lite did not write it ({reason}): export it again"

@@ -1,7 +1,6 @@
 """What a model does with a text: tokens, words for each [MASK], attention."""
 
 import base64
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -63,8 +62,7 @@ class Explorer:
             attention: the probabilities [L, N, S, S] as uint16 with 65535 for 1, in base64.
             layers, heads: L and N.
         """
-        (line,) = encode_lines([text], self._tokenizer, self.max_seq_length)
-        line = _shortened(line, self.max_seq_length)
+        (line,) = encode_lines([text], self._tokenizer, self.max_seq_length, whole=False)
         inputs = {
             "input_word_ids": line.ids[None],
             "input_mask": np.ones_like(line.ids)[None],
@@ -103,15 +101,6 @@ class Explorer:
             }
             for position, words in zip(positions, masks, strict=True)
         ]
-
-
-def _shortened(line: EncodedLine, max_seq_length: int) -> EncodedLine:
-    """Leaves out the tokens beyond `max_seq_length`, but not [SEP]; pairs are short enough."""
-    if len(line.ids) <= max_seq_length:
-        return line
-    kept = [*range(max_seq_length - 1), -1]
-    columns = {name: getattr(line, name)[kept] for name in ("ids", "types", "starts", "limits")}
-    return dataclasses.replace(line, truncated=True, **columns)
 
 
 def load_explorer(options: ExplorerOptions) -> Explorer:

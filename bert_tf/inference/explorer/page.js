@@ -10,6 +10,7 @@
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   // Keeps right-to-left tokens from turning the rest of a sentence around.
   const isolated = (token) => `\u2068${token}\u2069`;
+  const isAt = (place, side, index) => place?.side === side && place.index === index;
   const count = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
   // All text reaches the page through here, and so never as HTML.
@@ -76,9 +77,6 @@
       this.root.setAttribute("aria-label", `Text ${data.texts.indexOf(text) + 1}`);
       this.showTokens();
       this.showMasks();
-      for (const [kind, number] of [["layer", text.layers], ["head", text.heads]]) {
-        this.find(`.${kind}`).max = number - 1;
-      }
       this.buttons = {};
       for (const side of ["from", "to"]) this.buttons[side] = this.makeColumn(side);
       this.find("svg").setAttribute("viewBox", `0 0 100 ${text.tokens.length}`);
@@ -149,8 +147,7 @@
           button.addEventListener(event, () => this.point(null));
         }
         button.addEventListener("click", () => {
-          const same = this.kept?.side === side && this.kept.index === index;
-          this.kept = same ? null : here;
+          this.kept = isAt(this.kept, side, index) ? null : here;
           this.draw();
         });
         button.addEventListener("keydown", (event) => this.move(event, here));
@@ -200,16 +197,17 @@
       if (!this.text) return;
       const { tokens, layers, heads } = this.text;
       for (const [kind, number] of [["layer", layers], ["head", heads]]) {
-        this.find(`.${kind}`).value = head[kind];
+        const slider = this.find(`.${kind}`);
+        slider.max = number - 1;
+        slider.value = head[kind];
         this.find(`.${kind}-value`).textContent = `${head[kind]} of 0 to ${number - 1}`;
       }
       const place = this.current ?? this.kept;
       for (const side of ["from", "to"]) {
         this.buttons[side].forEach((button, index) => {
-          const isPlace = place?.side === side && place.index === index;
-          const isKept = this.kept?.side === side && this.kept.index === index;
+          const isKept = isAt(this.kept, side, index);
           const share = place && place.side !== side ? this.shareOf(place, index) : null;
-          button.classList.toggle("current", isPlace);
+          button.classList.toggle("current", isAt(place, side, index));
           button.classList.toggle("kept", isKept);
           button.classList.toggle("faint", share !== null && share < SHOWN);
           button.setAttribute("aria-pressed", isKept);

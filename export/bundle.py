@@ -14,7 +14,6 @@
 docs/exports.md says how to publish it. An archive of the same files has the same bytes.
 """
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -150,17 +149,15 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
 def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> None:
     """Writes the exported encoder without a pooler that is random because the source has none."""
     from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.inference.models import parts_of, with_parts
     from bert_tf.weights.formats import huggingface
-    from bert_tf.weights.names import part_of
     from tfrecords.writer import make_folder
 
     source = open_checkpoint(
         options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
     )
-    known = {part_of(path) for path in source.tensors}
-    tensors = {path: x for path, x in encoder.tensors.items() if part_of(path) in known}
     make_folder(folder)
-    huggingface.write(dataclasses.replace(encoder, tensors=tensors), folder)
+    huggingface.write(with_parts(encoder, parts_of(source)), folder)
 
 
 if __name__ == "__main__":

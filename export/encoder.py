@@ -16,7 +16,6 @@ Together with the SavedModel of export.preprocessor, in a tf_keras model:
 hub.load("encoder").mlm(inputs) also takes masked_lm_positions and returns mlm_logits.
 """
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from bert_tf.models.pretrainer import BertPretrainer
     from tfrecords.vocabulary import Vocabulary
 
-_UNUSED = "next_sentence"
 _EXAMPLE = """
 import tensorflow as tf
 
@@ -82,6 +80,7 @@ def run(options: Options) -> None:
 def write(options: Options) -> str:
     """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
     from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.inference.models import parts_of, with_parts
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
@@ -94,7 +93,7 @@ def write(options: Options) -> str:
     checkpoint = open_checkpoint(
         options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
     )
-    parts = {part_of(name) for name in checkpoint.tensors}
+    parts = parts_of(checkpoint)
     if "head" in parts:
         raise ValueError(
             f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "
@@ -110,9 +109,8 @@ def write(options: Options) -> str:
     int8 = options.precision == "int8"
     model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
     # The next-sentence head is not exported.
-    weights = [weight for weight in model.weights if part_of(weight.path) != _UNUSED]
-    tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) != _UNUSED}
-    random = load_or_warn(dataclasses.replace(checkpoint, tensors=tensors), weights)
+    weights = [weight for weight in model.weights if part_of(weight.path) != "next_sentence"]
+    random = load_or_warn(with_parts(checkpoint, parts - {"next_sentence"}), weights)
     source = f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None
     if "pooler" in random:
         source = f"{source or options.checkpoint}, which has no pooler: pooled_output is random"

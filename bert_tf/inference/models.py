@@ -1,5 +1,6 @@
-"""Opens the parts of a checkpoint that a command computes with."""
+"""Opens the parts of a checkpoint that a command computes with; see `weights.names.PARTS`."""
 
+import dataclasses
 from collections.abc import Collection
 from typing import TypeVar
 
@@ -14,22 +15,28 @@ from bert_tf.weights.names import part_of
 Model = TypeVar("Model", bound=keras.Model)
 
 
+def parts_of(checkpoint: Checkpoint) -> set[str]:
+    """Returns the parts that a checkpoint has."""
+    return {part_of(path) for path in checkpoint.tensors}
+
+
+def with_parts(checkpoint: Checkpoint, parts: Collection[str]) -> Checkpoint:
+    """Returns a checkpoint without other parts."""
+    tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) in parts}
+    return dataclasses.replace(checkpoint, tensors=tensors)
+
+
 def load_model(checkpoint: Checkpoint, model_class: type[Model], parts: Collection[str]) -> Model:
-    """Builds a model and loads some parts of it (`weights.names.PARTS`); the others are random."""
+    """Builds a model and loads some parts of it; the others are random."""
     model = model_class(checkpoint.spec.config)
     weights = [weight for weight in model.weights if part_of(weight.path) in parts]
-    tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) in parts}
-    load_weights(checkpoint.path, tensors, weights)
+    load_weights(checkpoint.path, with_parts(checkpoint, parts).tensors, weights)
     return model
 
 
 def load_tokenizer(
     checkpoint: Checkpoint, options: VocabularyOptions, **arguments: bool
 ) -> WordPieceTokenizer:
-    """Builds the tokenizer of a checkpoint.
-
-    Args:
-        arguments: others of `WordPieceTokenizer`.
-    """
+    """Builds the tokenizer of a checkpoint; `arguments` are others of `WordPieceTokenizer`."""
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
     return WordPieceTokenizer(vocab, lower_case, **arguments)

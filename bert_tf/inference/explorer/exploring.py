@@ -10,13 +10,12 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
 from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import guesses, likeliest_tokens
-from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.models import load_model, load_tokenizer, parts_of
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.names import part_of
 
 Exploration = dict[str, Any]
 
@@ -109,7 +108,7 @@ def load_explorer(options: ExplorerOptions) -> Explorer:
     length = options.max_seq_length or min(64, checkpoint.spec.config.max_position_embeddings)
     check_length(checkpoint.spec.config, length)
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    head = "masked_lm" in {part_of(name) for name in checkpoint.tensors}
+    head = "masked_lm" in parts_of(checkpoint)
     parts = ["encoder", "projection", *["masked_lm"] * head]
     model = load_model(checkpoint, BertPretrainer if head else BertEncoder, parts)
     return Explorer(model, tokenizer, length, options.top_k)

@@ -47,7 +47,7 @@ def read_examples(
         yield from _read_table(options.input_file, signature, given, trained)
         return
     source = options.input_file or ("the arguments" if options.texts else "standard input")
-    number, not_utf8, problem = 0, 0, None
+    number = not_utf8 = 0
     for lines in read_chunks(options.texts, options.input_file):
         examples = []
         for line in lines:
@@ -57,11 +57,9 @@ def read_examples(
                 examples.append(_parse_line(line.decode("utf-8", "ignore"), signature))
             except ValueError as error:
                 # What was read so far is still predicted.
-                problem = f"{source}, line {number}: {error}"
-                break
+                yield examples
+                raise ValueError(f"{source}, line {number}: {error}") from None
         yield examples
-        if problem:
-            raise ValueError(problem)
     _warn_about_bytes(not_utf8, number)
 
 
@@ -82,19 +80,13 @@ def _read_table(
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
     if given.text_b and len(names) == 1:
         raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    rows, not_utf8 = read_rows(path, given, trained, names, has_choices), 0
-    for part in in_chunks(rows, CHUNK_LINES):
-        not_utf8 += sum(
-            not is_utf8(b"".join(row.texts[: len(names) - has_choices])) for row in part
-        )
-        yield [
-            ({"id": row.id} if row.id not in (None, "") else {})
-            | {
-                name: text.decode("utf-8", "ignore") if isinstance(text, bytes) else text
-                for name, text in zip(names, row.texts, strict=True)
-            }
-            for row in part
-        ]
+    rows, examples, not_utf8 = read_rows(path, given, trained, names, has_choices), [], 0
+    for texts, id_ in rows:
+        not_utf8 += not is_utf8(b"".join(texts[: len(names) - has_choices]))
+        decoded = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in texts]
+        example = {} if id_ in (None, "") else {"id": id_}
+        examples.append(example | dict(zip(names, decoded, strict=True)))
+    yield from in_chunks(examples, CHUNK_LINES)
     _warn_about_bytes(not_utf8, len(rows))
 
 

@@ -2,10 +2,9 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,38 +142,32 @@ class Predictor:
         """Returns the answers to examples, in their order."""
         answers: list[Answer | None] = [None] * len(examples)
         names = [spec.name for spec in self.signature]
-        strings = [_strings(example[name] for name in names) for example in examples]
-        # How many strings there are, which is the same in a batch, and their length.
-        sizes = [(len(texts), sum(map(len, texts))) for texts in strings]
-        order = sorted(range(len(examples)), key=sizes.__getitem__)
-        for _, same in itertools.groupby(order, lambda index: sizes[index][0]):
-            for batch in self._batches(same, sizes):
-                columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
-                if self.truncates:
-                    self.num_truncated += int(self._count(*columns))
-                outputs = self._serve(*columns)
-                outputs = {name: values.numpy() for name, values in outputs.items()}
-                check_computed(outputs)
-                for row, index in enumerate(batch):
-                    own = {name: values[row] for name, values in outputs.items()}
-                    answers[index] = answer_of(own, self._labels, examples[index][names[0]])
+        strings = [tf.nest.flatten([example[name] for name in names]) for example in examples]
+        for batch in self._batches([(len(texts), sum(map(len, texts))) for texts in strings]):
+            columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
+            if self.truncates:
+                self.num_truncated += int(self._count(*columns))
+            outputs = self._serve(*columns)
+            outputs = {name: values.numpy() for name, values in outputs.items()}
+            check_computed(outputs)
+            for row, index in enumerate(batch):
+                own = {name: values[row] for name, values in outputs.items()}
+                answers[index] = answer_of(own, self._labels, examples[index][names[0]])
         return answers
 
-    def _batches(
-        self, order: Iterable[int], sizes: Sequence[tuple[int, int]]
-    ) -> Iterator[list[int]]:
+    def _batches(self, sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
+        """Yields indices of examples with as many strings, given this number and their length."""
         batch = []
-        for index in order:
-            longest = max(sizes[index][1], _CHARACTERS)
-            if batch and (len(batch) + 1) * longest > self._batch_size * _CHARACTERS:
+        for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+            count, length = sizes[index]
+            characters = (len(batch) + 1) * max(length, _CHARACTERS)
+            is_full = characters > self._batch_size * _CHARACTERS
+            if batch and (is_full or count != sizes[batch[0]][0]):
                 yield batch
                 batch = []
             batch.append(index)
-        yield batch
-
-
-def _strings(inputs: Iterable[str | list[str]]) -> list[str]:
-    return [s for value in inputs for s in ([value] if isinstance(value, str) else value)]
+        if batch:
+            yield batch
 
 
 def predict(options: PredictOptions) -> None:

@@ -50,6 +50,7 @@ def pool(pooling: str, line: EncodedLine, values: np.ndarray) -> LineVectors:
     numbers = np.searchsorted(spans[:, 0], line.starts[tokens], side="right") - 1
     # The words that have tokens; the first of them among `tokens`; how many they are.
     numbers, first, counts = np.unique(numbers, return_index=True, return_counts=True)
+    # Without any words, reduceat may fail.
     if pooling == "word_first" or not len(first):
         words = values[tokens[first]]
     else:

@@ -63,15 +63,19 @@ def file(pretrained, tmp_path_factory) -> str:
     return path
 
 
+@pytest.fixture(scope="module")
+def expected(pretrained, file) -> dict:
+    """The exploration of the first text."""
+    options = Options(checkpoint=pretrained[0], texts=("a",), output_file=file, top_k=3)
+    return load_explorer(options).explore(b"the [MASK] sat ||| on the mat")
+
+
 def column(panel, side: str):
     return panel.locator(f".{side} button")
 
 
-def test_the_page_shows_what_the_model_does(page, file, pretrained):
+def test_the_page_shows_what_the_model_does(page, file, expected):
     """Oracle: the exploration that the page was made from."""
-    expected = load_explorer(
-        Options(checkpoint=pretrained[0], texts=("a",), output_file=file, top_k=3)
-    ).explore(b"the [MASK] sat ||| on the mat")
     page.goto(f"file://{file}")
     left, right = page.locator("article").all()
     assert left.locator(".tokens li").all_inner_texts() == expected["tokens"]
@@ -91,13 +95,11 @@ def test_the_page_shows_what_the_model_does(page, file, pretrained):
     assert right.locator(".no-masks").inner_text() == "The text has no [MASK]."
 
 
-def test_attention_by_keyboard(page, file, pretrained):
+def test_attention_by_keyboard(page, file, expected):
     """Oracle: the probabilities, in percent, beside each token."""
-    exploration = load_explorer(
-        Options(checkpoint=pretrained[0], texts=("a",), output_file=file)
-    ).explore(b"the [MASK] sat ||| on the mat")
-    size = len(exploration["tokens"])
-    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
+    tokens = expected["tokens"]
+    size = len(tokens)
+    values = np.frombuffer(base64.b64decode(expected["attention"]), "<u2") / 65535
     values = values.reshape(3, 2, size, size)
     page.goto(f"file://{file}")
     panel = page.locator("article").first
@@ -114,14 +116,13 @@ def test_attention_by_keyboard(page, file, pretrained):
     page.keyboard.press("ArrowDown")
     row = values[2, 1, 1]
     assert column(panel, "to").all_inner_texts() == [
-        f"{token}\n{share * 100:.1f}%"
-        for token, share in zip(exploration["tokens"], row, strict=True)
+        f"{token}\n{share * 100:.1f}%" for token, share in zip(tokens, row, strict=True)
     ]
     assert lines.count() == (row >= 0.02).sum()
     best = row.argmax()
     summary = panel.locator(".summary").inner_text()
     assert re.sub(r"[\u2068\u2069]", "", summary).startswith(
-        f"the (1) attends most to {exploration['tokens'][best]} ({best}) {row[best] * 100:.1f}%"
+        f"the (1) attends most to {tokens[best]} ({best}) {row[best] * 100:.1f}%"
     )
     page.keyboard.press("Enter")
     assert column(panel, "from").nth(1).get_attribute("aria-pressed") == "true"

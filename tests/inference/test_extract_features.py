@@ -97,6 +97,11 @@ def extract(pretrained, tmp_path):
     return call
 
 
+def arrays(path: str) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as found:
+        return dict(found)
+
+
 def words_of(tokens: str) -> list[list[int]]:
     """Returns the tokens of every word; "." ends the word before it."""
     words = []
@@ -110,8 +115,7 @@ def words_of(tokens: str) -> list[list[int]]:
 
 def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, capsys):
     """Oracles: the encoder on every line alone; the tokens and the text they span, by hand."""
-    with np.load(extract(".npz"), allow_pickle=False) as found:
-        found = dict(found)
+    found = arrays(extract(".npz"))
     assert found["values"].dtype == np.float32
     assert found["layers"].tolist() == ["embeddings", "-1", "0"]
     np.testing.assert_array_equal(found["row_splits"], np.cumsum([0, *map(len, oracle)]))
@@ -136,8 +140,7 @@ def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, caps
 @pytest.mark.parametrize("pooling", ["word_first", "word_mean", "cls", "mean"])
 def test_pooled_vectors(extract, oracle, pooling):
     """Oracles: means over the encoder's outputs; the words, by hand."""
-    with np.load(extract(".npz", pooling=pooling)) as found:
-        found = dict(found)
+    found = arrays(extract(".npz", pooling=pooling))
     assert "ids" not in found
     expected, texts = [], []
     for values, tokens, words, line in zip(oracle, TOKENS, WORDS, LINES, strict=True):
@@ -240,8 +243,7 @@ def test_what_users_do_wrong(extract, tmp_path, monkeypatch, flags, line):
 def test_the_projector_of_tensorboard_shows_words(extract, tmp_path):
     """Oracles: the numbers of the arrays; the words by hand; what TensorBoard itself answers."""
     flags = {"pooling": "word_first", "layers": "-1"}
-    with np.load(extract(".npz", **flags)) as found:
-        expected = found["values"][:, 0]
+    expected = arrays(extract(".npz", **flags))["values"][:, 0]
     path = extract(".tsv", **flags)
     np.testing.assert_allclose(np.loadtxt(path, delimiter="\t"), expected, rtol=1e-5)
     labels = (tmp_path / "vectors.metadata.tsv").read_text().splitlines()

@@ -11,11 +11,10 @@ from bert_tf.plots.style import (
     FAINT,
     INK,
     check_shape,
-    hide_spines,
+    finish,
     name_cells,
     new_axes,
     new_figure,
-    set_title,
 )
 
 if TYPE_CHECKING:
@@ -49,10 +48,7 @@ def attention(
     axes = ax or new_axes(size + 0.8, size)
     image = axes.imshow(values, cmap=_COLORMAP, vmin=0)
     name_cells(axes, tokens, tokens, rotation=90)
-    axes.set_xlabel("attended to", color=INK)
-    axes.set_ylabel("attending", color=INK)
-    set_title(axes, title)
-    hide_spines(axes)
+    finish(axes, title, "attended to", "attending")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, format="{x:.0%}")
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=INK, labelsize=9, length=0)

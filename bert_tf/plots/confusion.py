@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import INK, hide_spines, name_cells, new_axes, set_title
+from bert_tf.plots.style import INK, finish, name_cells, new_axes
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -47,10 +47,7 @@ def confusion_matrix(
     axes = ax or new_axes(size + 1, size)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     name_cells(axes, names, names, rotation=30)
-    axes.set_xlabel("prediction", color=INK)
-    axes.set_ylabel("label", color=INK)
-    set_title(axes, counted(len(labels), "example"))
-    hide_spines(axes)
+    finish(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"

@@ -13,10 +13,9 @@ from bert_tf.plots.style import (
     INK,
     check_shape,
     draw_legend,
-    hide_spines,
+    finish,
     label_points,
     new_axes,
-    set_title,
 )
 
 if TYPE_CHECKING:
@@ -63,10 +62,8 @@ def embedding_map(
         axes.scatter(
             *members.T, (2 * _RADIUS) ** 2, color=color, marker=marker, label=group, zorder=3
         )
-    for number, (axis, share) in enumerate(zip((axes.xaxis, axes.yaxis), shares, strict=True), 1):
-        axis.set_label_text(f"component {number} ({share:.0%} of the variance)", color=INK)
-    set_title(axes, title)
-    hide_spines(axes)
+    names = (f"component {number} ({x:.0%} of the variance)" for number, x in enumerate(shares, 1))
+    finish(axes, title, *names)
     axes.grid(color=FAINT, lw=0.6)
     axes.margins(0.15)
     axes.set_aspect("equal", adjustable="datalim")
@@ -74,13 +71,13 @@ def embedding_map(
         # Beside the axes, where there are no points.
         for text in draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1)).get_texts():
             text.set_parse_math(False)
-    names: dict[tuple, list[str]] = {}
+    places: dict[tuple, list[str]] = {}
     digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
     for point, label in zip(points.round(digits), labels, strict=True):
-        names.setdefault(tuple(point + 0.0), []).append(label)
-    texts = ["\n".join(same) for same in names.values()]
+        places.setdefault(tuple(point + 0.0), []).append(label)
+    texts = ["\n".join(same) for same in places.values()]
     radii = np.full(len(texts), _RADIUS)
-    label_points(axes, np.array(list(names)), radii, texts, [INK] * len(texts), size=9)
+    label_points(axes, np.array(list(places)), radii, texts, [INK] * len(texts), size=9)
     return axes.figure
 
 
@@ -141,8 +138,7 @@ def embedding_sum(
                 axes.text(column, row - 0.5, sign, ha="center", va="center", color=INK)
     axes.set(xlim=(-0.5, length - 0.5), ylim=(len(rows) - 0.45, -0.45), xticks=[])
     axes.set_yticks(range(len(rows)), rows)
-    set_title(axes, title)
-    hide_spines(axes)
+    finish(axes, title)
     return axes.figure
 
 

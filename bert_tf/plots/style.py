@@ -39,8 +39,13 @@ def set_title(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
 
 
-def hide_spines(axes: Axes) -> None:
-    """Removes the frame and the ticks, and keeps their labels."""
+def finish(axes: Axes, title: str, x: str = "", y: str = "") -> None:
+    """Writes the title and names of axes; removes the frame and the ticks, but not their labels."""
+    set_title(axes, title)
+    if x:
+        axes.set_xlabel(x, color=INK)
+    if y:
+        axes.set_ylabel(y, color=INK)
     axes.spines[:].set_visible(False)
     axes.tick_params(colors=INK, labelsize=9, length=0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bert_tf.plots.style import COLORS, INK, check_shape, hide_spines, new_axes, set_title
+from bert_tf.plots.style import COLORS, INK, check_shape, finish, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,11 +43,9 @@ def word_probabilities(
     axes.bar_label(bars, [f"{p:.1%}" for p in values], padding=4, fontsize=9, color=INK)
     axes.set_yticks(range(len(words)), words, parse_math=False)
     axes.invert_yaxis()
-    axes.set_xlabel("probability", color=INK)
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.margins(x=0.15)
-    set_title(axes, title)
-    hide_spines(axes)
+    finish(axes, title, "probability")
     return axes.figure
 
 
@@ -83,8 +81,7 @@ def masked_example(
     axes.set(xlim=(0, _LINE), ylim=(3 * len(lines), -0.2), xticks=[])
     ticks = [3 * line + row for line in range(len(lines)) for row in (0.5, 1.6)]
     axes.set_yticks(ticks, ["before", "after"] * len(lines))
-    set_title(axes, title)
-    hide_spines(axes)
+    finish(axes, title)
     # The width of a character of the font is 0.6 of its size.
     inches = axes.get_window_extent().width / axes.figure.dpi
     size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)

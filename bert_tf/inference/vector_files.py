@@ -5,7 +5,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import tensorflow as tf
@@ -25,22 +25,22 @@ _COPY_BYTES = 2**20
 def json_lines(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
     """Writes google-research/bert's format, with `start` and `limit` of every token added."""
 
-    def features(vectors: LineVectors) -> Iterator[dict[str, Any]]:
-        values = np.round(vectors.values.astype(np.float64), 6).tolist()
-        for index, rows in enumerate(values):
-            yield {
-                "token": _name(vectors, index, vocab),
-                "start": int(vectors.starts[index]),
-                "limit": int(vectors.limits[index]),
-                "layers": [
-                    {"index": layer, "values": row} for layer, row in zip(layers, rows, strict=True)
-                ],
-            }
-
     with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "w") as file:
-        yield lambda index, vectors: file.write(
-            json.dumps({"linex_index": index, "features": [*features(vectors)]}) + "\n"
-        )
+
+        def write(index: int, vectors: LineVectors) -> None:
+            features = []
+            for number, rows in enumerate(np.round(vectors.values.astype(np.float64), 6).tolist()):
+                pairs = zip(layers, rows, strict=True)
+                feature = {
+                    "token": _name(vectors, number, vocab),
+                    "start": int(vectors.starts[number]),
+                    "limit": int(vectors.limits[number]),
+                    "layers": [{"index": layer, "values": row} for layer, row in pairs],
+                }
+                features.append(feature)
+            file.write(json.dumps({"linex_index": index, "features": features}) + "\n")
+
+        yield write
 
 
 @contextlib.contextmanager
@@ -48,9 +48,7 @@ def records(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> It
     """Writes a record per line; tf.io.parse_tensor reads its `values`."""
 
     def serialize(index: int, vectors: LineVectors) -> bytes:
-        columns = {"line_index": [index], "starts": vectors.starts, "limits": vectors.limits}
-        if vectors.ids is not None:
-            columns["ids"] = vectors.ids
+        columns = {"line_index": [index]} | _columns(vectors)
         feature = {
             name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
             for name, values in columns.items()
@@ -80,10 +78,8 @@ def npz(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterat
 
         def write(index: int, vectors: LineVectors) -> None:
             append("values", vectors.values.astype(dtype))
-            append("starts", vectors.starts)
-            append("limits", vectors.limits)
-            if vectors.ids is not None:
-                append("ids", vectors.ids)
+            for name, rows in _columns(vectors).items():
+                append(name, rows)
             append("row_splits", np.array([arrays["starts"].length]))
 
         append("layers", np.array([str(layer) for layer in layers]))
@@ -94,6 +90,11 @@ def npz(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterat
                 for name, array in arrays.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         array.copy_to(member)
+
+
+def _columns(vectors: LineVectors) -> dict[str, np.ndarray]:
+    columns = {"starts": vectors.starts, "limits": vectors.limits}
+    return columns if vectors.ids is None else columns | {"ids": vectors.ids}
 
 
 class _Stream:

@@ -91,8 +91,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     import keras
 
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-    from bert_tf.resolution import resolve_vocab
-    from bert_tf.text.tokenizer import WordPieceTokenizer
+    from bert_tf.inference.models import load_tokenizer
     from export.card import CARD, CardFacts, model_card
     from export.int8_weights import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
@@ -107,19 +106,19 @@ def _export(options: Options, task: "Task | None" = None) -> str:
         options.null_score_diff_threshold,
         options.vocab_file,
     )
-    vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
+    tokenizer = load_tokenizer(checkpoint, options)
     int8, before, stored = options.precision == "int8", keras.config.dtype_policy(), ""
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else options.precision)
     model = load_task_model(task, checkpoint, allow_non_finite=True)
     keras.config.set_dtype_policy(before)
     served = Int8Model(model) if int8 else model
-    module = task.serving(served, WordPieceTokenizer(vocab, lower_case), length)
+    module = task.serving(served, tokenizer, length)
     if int8:
         module.stored, stored = served.stored, " Its matrices are in 8 bits."
     elif options.precision != "float32":
         stored = f" It computes in {options.precision}; its outputs are float32."
-    add_vocab(module, vocab, lower_case)
+    add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
     facts = CardFacts(
         license=options.license,
         config=checkpoint.spec.config,
@@ -133,8 +132,8 @@ def _export(options: Options, task: "Task | None" = None) -> str:
         f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
         f"signature `serving_default`.{stored}",
         _EXAMPLE.format(call=task.example_call()),
-        vocab,
-        lower_case,
+        tokenizer.vocab,
+        tokenizer.lower_case,
         facts,
     )
     files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}

@@ -14,7 +14,7 @@ from bert_tf.inference.models import load_model, load_tokenizer, parts_of
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, fitting_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Exploration = dict[str, Any]
@@ -105,7 +105,7 @@ class Explorer:
 def load_explorer(options: ExplorerOptions) -> Explorer:
     """Loads the model and its tokenizer."""
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    length = options.max_seq_length or min(64, checkpoint.spec.config.max_position_embeddings)
+    length = options.max_seq_length or fitting_length(checkpoint.spec.config, 64)
     check_length(checkpoint.spec.config, length)
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
     head = "masked_lm" in parts_of(checkpoint)

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.windows import make_windows
+from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # As in google-research/bert's extract_features.
@@ -93,6 +94,18 @@ def _encode(
         types += [number] * (length + 1)
     ids, starts, limits = np.concatenate(columns, axis=1)
     return EncodedLine(line, ids, np.array(types, np.int32), starts, limits, kept != lengths)
+
+
+def padded_inputs(
+    ids: Sequence[np.ndarray], types: Sequence[np.ndarray], pad_id: int
+) -> dict[str, np.ndarray]:
+    """Returns the inputs of an encoder, int32 [B, S], for rows of token and segment ids."""
+    shape = len(ids), max(map(len, ids))
+    words, mask, segments = np.full(shape, pad_id, np.int32), *np.zeros((2, *shape), np.int32)
+    for row, (tokens, kinds) in enumerate(zip(ids, types, strict=True)):
+        length = len(tokens)
+        words[row, :length], segments[row, :length], mask[row, :length] = tokens, kinds, 1
+    return dict(zip(INPUTS, (words, mask, segments), strict=True))
 
 
 class Window(NamedTuple):

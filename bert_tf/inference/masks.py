@@ -11,9 +11,11 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
+from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer, parts_of
 from bert_tf.inference.texts import in_chunks, read_texts
+from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
@@ -119,14 +121,9 @@ class MaskFiller:
         filled = [[] for _ in texts]
         for batch in in_chunks(rows, _BATCH_SIZE):
             owners, windows, positions = zip(*batch, strict=True)
-            word_ids = tf.ragged.constant(windows, tf.int32)
-            mask = tf.ones_like(word_ids).to_tensor()
-            inputs = {
-                "input_word_ids": word_ids.to_tensor(self._vocab.pad_id),
-                "input_mask": mask,
-                "input_type_ids": tf.zeros_like(mask),
-                "masked_lm_positions": tf.ragged.constant(positions, tf.int32).to_tensor(),
-            }
+            types = [np.zeros_like(window) for window in windows]
+            inputs = padded_inputs(windows, types, self._vocab.pad_id)
+            inputs[POSITIONS] = tf.ragged.constant(positions, tf.int32).to_tensor().numpy()
             found = guesses(self._predict(inputs), self._vocab)
             for owner, places, masks in zip(owners, positions, found, strict=True):
                 filled[owner] += masks[: len(places)]

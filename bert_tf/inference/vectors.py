@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finite import check_computed
-from bert_tf.inference.encoding import NOWHERE, EncodedLine, Window, make_line_windows
+from bert_tf.inference.encoding import NOWHERE, EncodedLine, make_line_windows, padded_inputs
 from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import BertEncoder
@@ -126,7 +126,9 @@ class VectorExtractor:
         windows.sort(key=lambda window: len(window.tokens))
         values: dict[int, np.ndarray] = {}
         for batch in in_chunks(windows, self._options.batch_size):
-            computed = self._compute(self._inputs(batch, lines)).numpy()
+            ids = [lines[window.line].ids[window.tokens] for window in batch]
+            types = [lines[window.line].types[window.tokens] for window in batch]
+            computed = self._compute(padded_inputs(ids, types, self._pad_id)).numpy()
             check_computed({"vectors": computed})
             for (index, tokens, own), rows in zip(batch, computed, strict=True):
                 if index not in values:
@@ -136,14 +138,3 @@ class VectorExtractor:
             values[index][[0, -1]] /= count
         pooling = self._options.pooling
         return [pool(pooling, line, values[index]) for index, line in enumerate(lines)]
-
-    def _inputs(
-        self, windows: Sequence[Window], lines: Sequence[EncodedLine]
-    ) -> dict[str, np.ndarray]:
-        shape = len(windows), max(len(window.tokens) for window in windows)
-        ids, mask, types = np.full(shape, self._pad_id, np.int32), *np.zeros((2, *shape), np.int32)
-        for row, (index, tokens, _) in enumerate(windows):
-            line, length = lines[index], len(tokens)
-            ids[row, :length], types[row, :length] = line.ids[tokens], line.types[tokens]
-            mask[row, :length] = 1
-        return {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}

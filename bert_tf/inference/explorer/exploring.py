@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
-from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines
+from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import guesses, likeliest_tokens
 from bert_tf.inference.models import load_model, load_tokenizer, parts_of
@@ -62,11 +62,7 @@ class Explorer:
             layers, heads: L and N.
         """
         (line,) = encode_lines([text], self._tokenizer, self.max_seq_length, whole=False)
-        inputs = {
-            "input_word_ids": line.ids[None],
-            "input_mask": np.ones_like(line.ids)[None],
-            "input_type_ids": line.types[None],
-        }
+        inputs = padded_inputs([line.ids], [line.types], self._vocab.pad_id)
         attention = attention_probabilities(self._encoder, inputs).numpy()[:, 0]
         check_computed({"attention": attention})
         return {

@@ -467,3 +467,17 @@ def test_batches_of_long_texts_are_small():
     predictor = Predictor(types.SimpleNamespace(serving=serve, labels=tf.constant(["a"])), 4)
     predictor.predict([{"text": "x" * length} for length in lengths])
     assert sizes == [[1, 9, 4096, 4096], [10_000], [10_000]]
+
+
+def test_batches_have_as_many_choices():
+    """Oracle: the shapes, by hand; other numbers of choices would be no tensor."""
+    shapes = []
+
+    def serve(text, choices):
+        shapes.append(choices.shape.as_list())
+        return {"index": tf.zeros(len(text), tf.int32)}
+
+    serve.input_signature = CHOICE
+    examples = [{"text": "a", "choices": ["b"] * count} for count in (2, 3, 2)]
+    Predictor(types.SimpleNamespace(serving=serve), 4).predict(examples)
+    assert shapes == [[2, 2], [1, 3]]

@@ -79,6 +79,19 @@ def test_a_wrong_encoder(point, found, change):
     assert found in wrong(Subject("", Encoder(change)), points)[point]
 
 
+def test_a_signature_with_other_outputs():
+    """Oracle: the outputs of the model, under any name, or twice as large."""
+    model, points = Encoder(), [p for p in encoder.POINTS if p.name == "serving"]
+    for factor, found in ((1, {}), (2, {"serving": "no output that equals pooled_output"})):
+        model.signatures = {
+            "serving_default": lambda factor=factor, **inputs: {
+                "a": factor * model(inputs)["pooled_output"],
+                "b": model(inputs)["sequence_output"],
+            }
+        }
+        assert wrong(Subject("", model), points) == found
+
+
 def test_wrong_variables(tmp_path):
     """Oracle: the lists, by hand."""
     model, points = Encoder(), encoder.POINTS

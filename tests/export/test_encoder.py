@@ -296,6 +296,7 @@ def test_the_folder_describes_itself(folder, run_folder, run_card):
     copy = pathlib.Path(folder, "assets.extra", "bert_config.json").read_text()
     assert copy == (run_folder / "bert_config.json").read_text()
     assert run_card(folder)["outputs"]["pooled_output"].shape == [1, 16]
+    assert "\n# encoder: uncased BERT encoder\n" in pathlib.Path(folder, "README.md").read_text()
 
 
 def stored(folder: str, *types) -> list[np.ndarray]:

@@ -21,7 +21,7 @@ from bert_tf.finetuning.lists import (
 )
 from bert_tf.finetuning.tables import Table, as_number, fold, shown
 from tfrecords.input_files import shortened, similar
-from tfrecords.progress import say
+from tfrecords.progress import counted, say
 
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}
@@ -32,11 +32,6 @@ _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Programs write whole numbers as 1.0 in columns with empty cells.
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-
-
-def are_flags(names: Collection[str]) -> bool:
-    """Returns whether names of classes are rather those of yes and no."""
-    return {name.lower() for name in names} <= _FLAGS.keys()
 
 
 def is_empty(value: Any) -> bool:
@@ -120,16 +115,14 @@ def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...
     values = table.columns[column][row]
     if isinstance(values, str):
         values = _parse_list(table, row, values)
-    if not isinstance(values, list) or not all(map(_is_word, values)):
+    # Tags may also be numbers.
+    if not isinstance(values, list) or not all(
+        type(x) is int or (isinstance(x, str) and is_unicode(x)) for x in values
+    ):
         raise ValueError(f"{table.at(row)}: {column!r} is not a list of strings")
     if "" in values:
         raise ValueError(f"{table.at(row)}: {kind} {values.index('') + 1:,} of {column!r} is empty")
     return tuple(map(str, values))
-
-
-def _is_word(value: Any) -> bool:
-    # Tags may also be numbers.
-    return type(value) is int or (isinstance(value, str) and is_unicode(value))
 
 
 def _parse_list(table: Table, row: int, text: str) -> list | None:
@@ -160,21 +153,28 @@ def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> li
     Args:
         names: the names of the classes.
     """
-    cells = [table.column(column) for column in columns]
-    return [
-        tuple(
-            name
-            for name, values in zip(names, cells, strict=True)
-            if _flag(table, row, name, values[row])
-        )
-        for row in range(len(table))
-    ]
+    rows: list[tuple[str, ...]] = [()] * len(table)
+    for column, name in zip(columns, names, strict=True):
+        for row, value in enumerate(table.column(column)):
+            key = str(value).strip().lower()
+            if key not in _FLAGS:
+                raise ValueError(f"{table.at(row)}: {name!r} is {shown(value)}, neither 0 nor 1")
+            if _FLAGS[key]:
+                rows[row] += (name,)
+    return rows
 
 
 def read_numbers(table: Table, column: str) -> np.ndarray:
     """Returns the numbers of a column, float64 [N]."""
-    values = table.column(column)
-    return np.array([_number(table, row, value) for row, value in enumerate(values)], np.float64)
+    numbers = []
+    for row, value in enumerate(table.column(column)):
+        check_label(table, row, value)
+        numbers.append(as_number(value))
+        if math.isnan(numbers[-1]):
+            raise ValueError(f"{table.at(row)}: label {shown(value)} is not a number")
+        if abs(numbers[-1]) > _FLOAT32_MAX:
+            raise ValueError(f"{table.at(row)}: label {shown(value)} is too large for float32")
+    return np.array(numbers, np.float64)
 
 
 def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
@@ -215,6 +215,25 @@ def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[
     return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
 
+def find_classes(
+    table: Table, column: str, rows: Sequence[tuple[str, ...]], kind: str
+) -> tuple[str, ...]:
+    """Returns the names of the classes in a training file, in order; `kind` is --label_type."""
+    found = {name for names in rows for name in names}
+    if len(found) < 2:
+        raise ValueError(
+            f"{table.path} has {counted(len(found), 'label')} in {column!r}"
+            f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
+        )
+    if kind == "classes" and {name.lower() for name in found} <= _FLAGS.keys():
+        raise ValueError(
+            f"{table.path}: {column!r} holds {' and '.join(sorted(found))} instead of class names: "
+            "use --label_type=class, or list the columns of all classes in --label_column"
+        )
+    warn_about_names(table.path, found)
+    return sorted_classes(found)
+
+
 def warn_about_names(path: str, names: Collection[str]) -> None:
     """Warns of class names that are easily confused, or that may stand for a missing label."""
     groups = {}
@@ -240,10 +259,13 @@ def sorted_classes(names: Collection[str]) -> tuple[str, ...]:
         return tuple(names)
 
 
-def class_indices(
-    table: Table, rows: Sequence[tuple[str, ...]], labels: Sequence[str]
-) -> list[list[int]]:
-    """Returns the classes of each row as indices in `labels`."""
+def class_targets(
+    table: Table, rows: Sequence[tuple[str, ...]], labels: Sequence[str], several: bool
+) -> np.ndarray:
+    """Returns the classes of each row as indices in `labels`, int32 [N].
+
+    With `several`, returns 1 where a row has a class and 0 elsewhere, float32 [N, C].
+    """
     # A model may have been trained with decomposed names.
     indices = {class_name(name): index for index, name in enumerate(labels)}
     for row, names in enumerate(rows):
@@ -253,14 +275,11 @@ def class_indices(
                     f"{table.at(row)}: label {name!r} is not one of the training labels: "
                     f"{shortened(labels, 20)}{similar(name, labels)}"
                 )
-    return [[indices[name] for name in names] for names in rows]
-
-
-def class_matrix(rows: Sequence[Sequence[int]], num_classes: int) -> np.ndarray:
-    """Returns 1 where a row has a class and 0 elsewhere, float32 [N, C]."""
-    matrix = np.zeros((len(rows), num_classes), np.float32)
-    for row, classes in enumerate(rows):
-        matrix[row, classes] = 1
+    if not several:
+        return np.array([indices[name] for (name,) in rows], np.int32)
+    matrix = np.zeros((len(rows), len(labels)), np.float32)
+    for row, names in enumerate(rows):
+        matrix[row, [indices[name] for name in names]] = 1
     return matrix
 
 
@@ -278,20 +297,3 @@ def _class_name(table: Table, row: int, value: Any) -> str:
     if not is_unicode(name):
         raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")
     return name
-
-
-def _flag(table: Table, row: int, name: str, value: Any) -> bool:
-    key = str(value).strip().lower()
-    if key not in _FLAGS:
-        raise ValueError(f"{table.at(row)}: {name!r} is {shown(value)}, neither 0 nor 1")
-    return _FLAGS[key]
-
-
-def _number(table: Table, row: int, value: Any) -> float:
-    check_label(table, row, value)
-    number = as_number(value)
-    if math.isnan(number):
-        raise ValueError(f"{table.at(row)}: label {shown(value)} is not a number")
-    if abs(number) > _FLOAT32_MAX:
-        raise ValueError(f"{table.at(row)}: label {shown(value)} is too large for float32")
-    return number

@@ -14,8 +14,26 @@ import tensorflow as tf
 Tensors = Mapping[str, tf.Tensor]
 
 
+class _PerExample:
+    """Measures the mean loss of the examples, and predicts what the model returns as `logits`."""
+
+    measures = losses = ("loss",)
+
+    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"loss": tf.reduce_sum(batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"logits": model(batch, training=False)}
+
+
+def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the cross-entropy of each label, and 1 where its logit is the largest, else 0."""
+    losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+    return losses, tf.cast(tf.equal(tf.argmax(logits, -1, labels.dtype), labels), tf.float32)
+
+
 @dataclass(frozen=True)
-class ClassificationObjective:
+class ClassificationObjective(_PerExample):
     """Cross-entropy and accuracy for the target `labels`, int [B]; predicts `logits` [B, C].
 
     Serves classifiers and models for multiple choice.
@@ -30,37 +48,27 @@ class ClassificationObjective:
     class_weights: tuple[float, ...] | None = None
 
     measures = ("loss", "accuracy")
-    losses = ("loss",)
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        examples = batch["example_weights"]
-        return {
-            "loss": tf.reduce_sum(self._weights(batch)),
-            "accuracy": tf.reduce_sum(examples),
-        }
+        examples = tf.reduce_sum(batch["example_weights"])
+        return {"loss": tf.reduce_sum(self._weights(batch)), "accuracy": examples}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        logits, labels = model(batch, training=training), batch["labels"]
-        losses = keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-        correct = tf.cast(tf.equal(tf.argmax(logits, -1, labels.dtype), labels), tf.float32)
+        losses, hits = _losses_and_hits(model(batch, training=training), batch["labels"])
         return {
             "loss": tf.reduce_sum(losses * self._weights(batch)),
-            "accuracy": tf.reduce_sum(correct * batch["example_weights"]),
+            "accuracy": tf.reduce_sum(hits * batch["example_weights"]),
         }
-
-    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"logits": model(batch, training=False)}
 
     def _weights(self, batch: Tensors) -> tf.Tensor:
         if self.class_weights is None:
             return batch["example_weights"]
-        return (
-            tf.gather(tf.constant(self.class_weights), batch["labels"]) * batch["example_weights"]
-        )
+        weights = tf.gather(tf.constant(self.class_weights), batch["labels"])
+        return weights * batch["example_weights"]
 
 
 @dataclass(frozen=True)
-class RegressionObjective:
+class RegressionObjective(_PerExample):
     """Squared error for the target `values`, float [B]; predicts `values` [B].
 
     Args:
@@ -69,11 +77,6 @@ class RegressionObjective:
     """
 
     deviation: float = 1.0
-
-    measures = losses = ("loss",)
-
-    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(batch["example_weights"])}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         differences = model(batch, training=training) - batch["values"]
@@ -85,28 +88,20 @@ class RegressionObjective:
 
 
 @dataclass(frozen=True)
-class MultiLabelObjective:
+class MultiLabelObjective(_PerExample):
     """Binary cross-entropy, the mean over classes, for the target `labels`, float [B, C] of 0 or 1.
 
     Predicts `logits` [B, C].
     """
-
-    measures = losses = ("loss",)
-
-    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(batch["example_weights"])}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         logits = model(batch, training=training)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["labels"], logits)
         return {"loss": tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * batch["example_weights"])}
 
-    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"logits": model(batch, training=False)}
-
 
 @dataclass(frozen=True)
-class TaggingObjective:
+class TaggingObjective(_PerExample):
     """Cross-entropy and accuracy per token for the target `tags`, int [B, S].
 
     Tokens whose tag is -1 do not count. In training, the loss of a batch is not divided by its own
@@ -118,34 +113,24 @@ class TaggingObjective:
     """
 
     measures = ("loss", "accuracy")
-    losses = ("loss",)
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        tokens = tf.reduce_sum(self._weights(batch))
-        expected = tokens
+        tokens = expected = tf.reduce_sum(self._weights(batch))
         if "mean_tags" in batch:
             expected = tf.reduce_sum(batch["mean_tags"] * batch["example_weights"])
         return {"loss": expected, "accuracy": tokens}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        logits, weights = model(batch, training=training), self._weights(batch)
-        tags = tf.maximum(batch["tags"], 0)
-        losses = keras.losses.sparse_categorical_crossentropy(tags, logits, from_logits=True)
-        correct = tf.cast(tf.equal(tf.argmax(logits, -1, tags.dtype), tags), tf.float32)
-        return {
-            "loss": tf.reduce_sum(losses * weights),
-            "accuracy": tf.reduce_sum(correct * weights),
-        }
-
-    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"logits": model(batch, training=False)}
+        tags, weights = tf.maximum(batch["tags"], 0), self._weights(batch)
+        losses, hits = _losses_and_hits(model(batch, training=training), tags)
+        return {"loss": tf.reduce_sum(losses * weights), "accuracy": tf.reduce_sum(hits * weights)}
 
     def _weights(self, batch: Tensors) -> tf.Tensor:
         return tf.cast(batch["tags"] >= 0, tf.float32) * batch["example_weights"][:, tf.newaxis]
 
 
 @dataclass(frozen=True)
-class SpanObjective:
+class SpanObjective(_PerExample):
     """The mean cross-entropy of the targets `start` and `end`, int [B], over all positions.
 
     Padding takes no part in the softmax, so the loss does not depend on it. Predicts `logits`
@@ -153,11 +138,6 @@ class SpanObjective:
 
     Source: google-research/bert run_squad.py `model_fn_builder`.
     """
-
-    measures = losses = ("loss",)
-
-    def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(batch["example_weights"])}
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         logits = model(batch, training=training)
@@ -169,9 +149,6 @@ class SpanObjective:
         )
         losses = -tf.reduce_mean(picked, axis=1)
         return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
-
-    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
-        return {"logits": model(batch, training=False)}
 
 
 OBJECTIVES = (

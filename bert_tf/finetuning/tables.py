@@ -98,6 +98,14 @@ def read_file(path: str) -> bytes:
     return b"".join(checked_content(path))
 
 
+def find_file(data_dir: str, *names: str, advice: str = "name their folder as --data_dir") -> str:
+    """Returns the path of the first of these files that exists in a folder."""
+    for name in names:
+        if tf.io.gfile.exists(f"{data_dir}/{name}"):
+            return f"{data_dir}/{name}"
+    raise FileNotFoundError(f"{data_dir} contains neither {' nor '.join(names)}: {advice}")
+
+
 def shown(value: Any) -> str:
     """Returns the beginning of a cell, for messages."""
     return json.dumps(value, default=repr)[:50]

@@ -3,15 +3,16 @@
 import abc
 import copy
 import re
-from collections.abc import Collection, Mapping, Sized
-from types import MappingProxyType
-from typing import NamedTuple, Self
+from collections.abc import Callable, Collection, Mapping, Sized
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
+from bert_tf.finetuning.examples import TfdsSource
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
 from bert_tf.models.task_model import BertTaskModel
@@ -37,18 +38,29 @@ class DataFiles(NamedTuple):
         """Returns the values of the flags."""
         return cls(*(getattr(options, name) for name in cls._fields))
 
+    def missing(self, task: str, split: str, *names: str) -> Exception:
+        """Returns the error for a split without a file; `names` are those in a `data_dir`."""
+        flag = f"--{split}_file"
+        if self.data_dir and names:
+            return FileNotFoundError(
+                f"{self.data_dir} has none of {', '.join(names)}: give {flag} if it has another "
+                "name"
+            )
+        others = f", or --data_dir with {names[0]}" if names else ""
+        return ValueError(f"--task={task} needs {flag}{others}")
 
+
+@dataclass(kw_only=True, eq=False)
 class Task(abc.ABC):
     """What to fine-tune an encoder for: data, model, objective, metrics and serving.
 
     Attributes:
         name: the value of --task.
-        head: what the model predicts: the kind of its head, and the names of classes or tags; None
-            for a model that is not a `BertTaskModel`.
-        objective: what to minimize, and which outputs to predict.
         metric: the key of `score` that chooses the best weights; higher is better, except for
             `loss` and `mean_squared_error`.
-        metrics: the metrics that --metric accepts.
+        read_files: maps a folder and a split to the examples in the official files, for `read`.
+        tfds: where `read` finds the examples if no folder is given; None if there is no such place.
+        read_own: maps the user's files and a split to the examples; replaces `read_files`.
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
@@ -56,27 +68,35 @@ class Task(abc.ABC):
         test_has_targets: whether `test_splits` have targets.
         has_dev: whether there is a dev set; otherwise the first of `dev_splits` is a tenth of
             "train" that is held out.
+        flags: names of the `TaskOptions` that the task reads.
+        columns: the flags for columns that were found in the training file, with their values.
+        head: what the model predicts: the kind of its head, and the names of classes or tags; None
+            for a model that is not a `BertTaskModel`.
+        objective: what to minimize, and which outputs to predict.
+        metrics: the metrics that --metric accepts.
         token_outputs: names of the outputs that have an entry per token.
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
-        flags: names of the `TaskOptions` that the task reads.
-        columns: the flags for columns that were found in the training file, with their values.
     """
 
     name: str
-    head: Head | None = None
-    objective: Objective
     metric: str
-    metrics: tuple[str, ...] = ()
+    read_files: Callable[[str, str], Sized] | None = None
+    tfds: TfdsSource | None = None
+    read_own: Callable[[DataFiles, str], Sized] | None = None
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
     test_has_targets: bool = False
     has_dev: bool = True
-    token_outputs: tuple[str, ...] = ()
-    long_inputs: str = "Examples are truncated to {} tokens."
-    flags: tuple[str, ...] = ()
-    columns: Mapping[str, str] = MappingProxyType({})
+    flags: tuple[str, ...] = ("data_dir",)
+    columns: Mapping[str, str] | None = None
+
+    head: ClassVar[Head | None] = None
+    objective: ClassVar[Objective]
+    metrics: ClassVar[tuple[str, ...]] = ()
+    token_outputs: ClassVar[tuple[str, ...]] = ()
+    long_inputs: ClassVar[str] = "Examples are truncated to {} tokens."
 
     @property
     def dev_set(self) -> str:
@@ -104,13 +124,22 @@ class Task(abc.ABC):
                 f"{shortened([*kinds], most=20)}{similar(name, metrics)}"
             )
         task = copy.copy(self)
-        # Some tasks are frozen dataclasses.
-        object.__setattr__(task, "metric", name)
+        task.metric = name
         return task
 
     def read(self, files: DataFiles, split: str) -> Sized:
         """Reads the examples of a split, for `read_splits`."""
-        raise NotImplementedError
+        if self.read_own:
+            return self.read_own(files, split)
+        if files.data_dir:
+            examples, source = self.read_files(files.data_dir, split), files.data_dir
+        elif self.tfds:
+            examples, source = self.tfds.read(split), self.tfds.name
+        else:
+            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
+        if not len(examples):
+            raise ValueError(f"{source}: no examples in {split} of {self.name}")
+        return examples
 
     def hold_out(self, examples: Sized, seed: int) -> tuple[Sized, Sized]:
         """Holds out a tenth of "train", for `read_splits`; returns the rest and the tenth."""

@@ -21,13 +21,12 @@ from bert_tf.plots.confusion import draw_confusion
 _MOSTLY = 0.9
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class ClassificationTask(TextTask):
     """Assigns one of several classes to a text or a pair of texts.
 
     Attributes:
         labels: the names of the classes, in the order of the model's outputs.
-        metric: see `Task`.
     """
 
     labels: tuple[str, ...]
@@ -55,7 +54,7 @@ class ClassificationTask(TextTask):
             return (f"none of {missing:,} of the {len(counts):,} classes",) if missing else ()
         return tuple(f'{n:,} "{name}"' for n, name in zip(counts, self.labels, strict=True))
 
-    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """See `metrics.of_classes`."""
         logits = outputs["logits"].astype(np.float64)
         return of_classes(features.targets["labels"], logits, self.labels)
@@ -74,7 +73,7 @@ class ClassificationTask(TextTask):
             "chooses the best epoch."
         )
 
-    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
         """Reports (nearly) constant predictions, unless most labels are that class."""
         return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 

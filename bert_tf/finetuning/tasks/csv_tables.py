@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -17,14 +16,12 @@ from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.tagged_files import make_tagging
-from tfrecords.progress import counted
 
 NAME = "csv"
 _FLAGS = (
     *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
     *("label_column", "label_type", "label_separator"),
 )
-_TEST = "test"
 
 
 def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
@@ -39,8 +36,10 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     """
     if options.label_type == "tags":
         return make_tagging(name, options, head)
+    if options.label_separator and options.label_type != "classes":
+        raise ValueError("--label_separator is only for --label_type=classes: omit it")
     reader = _Reader(options)
-    head = head or reader.head(options.train_file)
+    head = head or reader.learn(DataFiles.of(options))
     shared = dict(
         name=name,
         pairs=bool(options.text_b_column),
@@ -60,6 +59,10 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     return ClassificationTask(labels=head.labels, **shared)
 
 
+# The classes of each row, or the numbers [N].
+_Rows = list[tuple[str, ...]] | np.ndarray
+
+
 class _Reader:
     """Reads the user's tables.
 
@@ -69,24 +72,23 @@ class _Reader:
     """
 
     def __init__(self, options: FineTuningOptions):
-        if options.label_separator and options.label_type != "classes":
-            raise ValueError("--label_separator is only for --label_type=classes: omit it")
-        self._type, self.separator = options.label_type, options.label_separator or ","
+        self._type, self._stated_separator = options.label_type, options.label_separator
+        self.separator = options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
-        self._stated_separator = options.label_separator
-        # Tables with their columns and parsed labels.
-        self._tables: dict[str, tuple[Table, Columns, Any]] = {}
+        # The training table, until it is read.
+        self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: Mapping[str, str] = {}
 
-    def head(self, train_file: str | None) -> Head:
+    def learn(self, files: DataFiles) -> Head:
         """Returns a head with the classes of the training file, or the scale of its numbers.
 
         Classes are sorted, or the names of their columns.
         """
-        table, columns = self._open(train_file, TRAIN)
-        rows = self._parse(table, columns)
-        self._tables[train_file] = table, columns, rows
+        if not files.train_file:
+            raise files.missing(NAME, TRAIN)
+        table, columns, rows = opened = self._open(files.train_file, TRAIN)
+        self._opened[files.train_file] = opened
         if len(columns.labels) > 1:
             return Head("classifier", self._wanted.labels)
         (column,) = columns.labels
@@ -98,20 +100,7 @@ class _Reader:
             return Head("classifier", mean=mean, deviation=deviation)
         if self._type == "classes":
             labels.check_separator(table, column, self._stated_separator)
-        found = {name for names in rows for name in names}
-        if len(found) < 2:
-            raise ValueError(
-                f"{table.path} has {counted(len(found), 'label')} in {column!r}"
-                f"{f', {min(found)!r}' if found else ''}: a classifier needs two or more"
-            )
-        if self._type == "classes" and labels.are_flags(found):
-            raise ValueError(
-                f"{table.path}: {column!r} holds {' and '.join(sorted(found))} instead of class "
-                "names: use --label_type=class, or list the columns of all classes in "
-                "--label_column"
-            )
-        labels.warn_about_names(table.path, found)
-        return Head("classifier", labels.sorted_classes(found))
+        return Head("classifier", labels.find_classes(table, column, rows, self._type))
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
         """Reads the examples of a split.
@@ -119,41 +108,32 @@ class _Reader:
         Args:
             names: the classes of the model.
         """
-        path = getattr(files, f"{split}_file")
-        table, columns, rows = self._tables.pop(path, None) or (*self._open(path, split), None)
+        if not (path := getattr(files, f"{split}_file")):
+            raise files.missing(NAME, split)
+        table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
         ids, notes = labels.read_ids(table, columns.id)
-        targets = {}
-        if split != _TEST or labels.has_labels(table, columns.labels):
-            targets = self._targets(
-                names, table, self._parse(table, columns) if rows is None else rows
-            )
-        else:
-            notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
         texts_b = table.texts(columns.text_b) if columns.text_b else None
+        if rows is None:
+            targets = {}
+            notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
+        elif self._type == "number":
+            targets = {"values": rows.astype(np.float32)}
+        else:
+            several = self._type == "classes"
+            targets = {"labels": labels.class_targets(table, rows, names, several)}
         return TextExamples(table.texts(columns.text), texts_b, targets, ids, notes)
 
-    def _open(self, path: str | None, split: str) -> tuple[Table, Columns]:
-        if not path:
-            raise ValueError(f"--task={NAME} needs --{split}_file")
-        return open_table(path, self._wanted, labelled=split != _TEST)
-
-    def _parse(self, table: Table, columns: Columns) -> list[tuple[str, ...]] | np.ndarray:
-        """Returns the classes of each row, or the numbers [N]."""
+    def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
+        """Returns a table, its columns and its labels; None if a test file has none."""
+        tests = split == "test"
+        table, columns = open_table(path, self._wanted, labelled=not tests)
+        if tests and not labels.has_labels(table, columns.labels):
+            return table, columns, None
         if len(columns.labels) > 1:
-            return labels.read_flags(table, columns.labels, self._wanted.labels)
+            return table, columns, labels.read_flags(table, columns.labels, self._wanted.labels)
         (column,) = columns.labels
         if self._type == "number":
-            return labels.read_numbers(table, column)
+            return table, columns, labels.read_numbers(table, column)
         if self._type == "classes":
-            return labels.read_several(table, column, self.separator)
-        return labels.read_single(table, column)
-
-    def _targets(
-        self, names: tuple[str, ...], table: Table, rows: list[tuple[str, ...]] | np.ndarray
-    ) -> dict[str, np.ndarray]:
-        if self._type == "number":
-            return {"values": rows.astype(np.float32)}
-        indices = labels.class_indices(table, rows, names)
-        if self._type == "classes":
-            return {"labels": labels.class_matrix(indices, len(names))}
-        return {"labels": np.array([index for (index,) in indices], np.int32)}
+            return table, columns, labels.read_several(table, column, self.separator)
+        return table, columns, labels.read_single(table, column)

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
-from bert_tf.finetuning.tables import as_number, read_file
+from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from tfrecords.progress import counted, say
@@ -50,53 +49,50 @@ class GlueFiles:
         Args:
             data_dir: the folder of the files, or its parent.
         """
-        path = self.find(data_dir, split)
         names = [name for name in (self.text_a, self.text_b) if name]
         labelled = split in _LABELLED
-        table = _Table(path, self.headers.get(split))
-        columns = [*names, self.label] if labelled else names
-        rows, notes = table.rows(columns, self.index, self.skips_short_lines and labelled)
-        ids, id_notes = table.ids(self.index, rows)
-        places = [table.header.index(name) for name in names]
-        texts = [[fields[place] for _, fields in rows] for place in places]
-        targets = self._targets(table, rows) if labelled else {}
-        return TextExamples(
-            texts[0], texts[1] if self.text_b else None, targets, ids, (*notes, *id_notes)
+        table, notes = _read_table(
+            self.find(data_dir, split),
+            self.headers.get(split),
+            [*names, self.label] if labelled else names,
+            self.index,
+            self.skips_short_lines and labelled,
         )
+        ids = None
+        if self.index in table.columns:
+            ids = [value.decode(errors="replace") for value in table.columns[self.index]]
+            if repeated := len(ids) - len(set(ids)):
+                notes.append(f"{repeated:,} with a repeated {self.index}")
+        texts_a, texts_b = (name and table.columns[name] for name in (self.text_a, self.text_b))
+        targets = self._targets(table) if labelled else {}
+        return TextExamples(texts_a, texts_b, targets, ids, tuple(notes))
 
     def find(self, data_dir: str, split: str) -> str:
         """Returns the path of a split's file."""
         names = self.names.get(split, (f"{split}.tsv",))
-        candidates = [*names, *(f"{self.folder}/{name}" for name in names if "/" not in name)]
-        for candidate in candidates:
-            if tf.io.gfile.exists(f"{data_dir}/{candidate}"):
-                return f"{data_dir}/{candidate}"
-        advice = "name their folder as --data_dir"
-        if split == "ax":
+        names = [*names, *(f"{self.folder}/{name}" for name in names if "/" not in name)]
+        if split == _AX:
             advice = "save the diagnostic test set, a file of its own at gluebenchmark.com, there"
-        raise FileNotFoundError(f"{data_dir} contains neither {' nor '.join(candidates)}: {advice}")
+            return find_file(data_dir, *names, advice=advice)
+        return find_file(data_dir, *names)
 
-    def _targets(self, table: "_Table", rows: "_Rows") -> dict[str, np.ndarray]:
-        place = table.header.index(self.label)
+    def _targets(self, table: Table) -> dict[str, np.ndarray]:
         targets = []
-        for line, fields in rows:
+        for row, label in enumerate(table.columns[self.label]):
             try:
-                targets.append(self.target(fields[place].decode(errors="replace")))
+                targets.append(self.target(label.decode(errors="replace")))
             except ValueError as error:
-                raise ValueError(f"{table.path}, line {line}: {self.label} {error}") from None
+                raise ValueError(f"{table.at(row)}: {self.label} {error}") from None
         if self.labels:
             return {"labels": np.array(targets, np.int32)}
-        self._warn_about_range(table.path, rows, targets)
-        return {"values": np.array(targets, np.float32)}
-
-    def _warn_about_range(self, path: str, rows: "_Rows", values: list[float]) -> None:
         low, high = self.limits
-        lines = [line for (line, _), x in zip(rows, values, strict=True) if not low <= x <= high]
-        if lines:
+        if outside := [row for row, value in enumerate(targets) if not low <= value <= high]:
             say(
-                f"WARNING: {path}: {len(lines):,} of {len(values):,} values of {self.label} are "
-                f"not from {low} to {high}, the first in line {lines[0]}. They stay as they are."
+                f"WARNING: {table.path}: {len(outside):,} of {len(targets):,} values of "
+                f"{self.label} are not from {low} to {high}, the first in line "
+                f"{table.lines[outside[0]]}. They stay as they are."
             )
+        return {"values": np.array(targets, np.float32)}
 
     def submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
         """Returns predictions as the server expects them, like the labels in the files."""
@@ -115,65 +111,47 @@ class GlueFiles:
         return self.labels.index(label)
 
 
-# Line numbers, and the fields of each line.
-_Rows = list[tuple[int, list[bytes]]]
-
-
-class _Table:
-    """The lines of a TSV file that are not blank.
+def _read_table(
+    path: str, header: tuple[str, ...] | None, columns: list[str], index: str, skips_short: bool
+) -> tuple[Table, list[str]]:
+    """Reads the lines that have all of the columns; returns notes on the others, too.
 
     Args:
-        header: the names of the columns, if the first line does not state them.
+        header: the names of all columns, if the first line does not state them.
+        columns: the columns to read, as bytes.
+        index: a further column, which need not exist.
+        skips_short: whether to skip lines that lack columns.
     """
-
-    def __init__(self, path: str, header: tuple[str, ...] | None):
-        # The csv module and splitlines also split at a lone carriage return, which is text.
-        lines = read_file(path).split(b"\n")
-        fields = [line.rstrip(b"\r").split(b"\t") for line in lines]
-        self.path, self._first = path, 1 if header else 2
-        self.header = list(header or (name.decode(errors="replace") for name in fields[0]))
-        self._fields = fields[self._first - 1 :]
-
-    def rows(self, columns: list[str], index: str, skips_short: bool) -> tuple[_Rows, list[str]]:
-        """Returns the lines that have all of the columns, and notes on the others."""
-        for column in columns:
-            if column not in self.header:
-                raise ValueError(
-                    f"{self.path}: the first line has no column {column!r}, only {self.header}"
-                )
-        # The index is read, too, where there is one.
-        columns = [*columns, *[index] * (index in self.header)]
-        needed = max(map(self.header.index, columns))
-        rows, short, long = [], 0, []
-        for line, fields in enumerate(self._fields, self._first):
-            if not b"".join(fields).strip():
-                continue
-            long += [line] * (len(fields) > len(self.header))
-            if len(fields) > needed:
-                rows.append((line, fields))
-            elif skips_short:
-                short += 1
-            else:
-                raise ValueError(
-                    f"{self.path}, line {line}: {counted(len(fields), 'column')}, but there must "
-                    f"be {len(self.header)}"
-                )
-        notes = [f"skipped lines that lack columns: {short:,}"] if short else []
-        if long:
-            notes.append(
-                f"lines with too many columns, whose extra columns are ignored: {len(long):,}, the "
-                f"first is line {long[0]:,}"
+    # The csv module and splitlines also split at a lone carriage return, which is text.
+    lines = [line.rstrip(b"\r").split(b"\t") for line in read_file(path).split(b"\n")]
+    first = 0 if header else 1
+    header = list(header or (name.decode(errors="replace") for name in lines[0]))
+    for column in columns:
+        if column not in header:
+            raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
+    places = {name: header.index(name) for name in [*columns, index] if name in header}
+    rows, short, long = [], 0, []
+    for number, fields in enumerate(lines[first:], first + 1):
+        if not b"".join(fields).strip():
+            continue
+        long += [number] * (len(fields) > len(header))
+        if len(fields) > max(places.values()):
+            rows.append((number, fields))
+        elif skips_short:
+            short += 1
+        else:
+            raise ValueError(
+                f"{path}, line {number}: {counted(len(fields), 'column')}, but there must be "
+                f"{len(header)}"
             )
-        return rows, notes
-
-    def ids(self, column: str, rows: _Rows) -> tuple[list[str] | None, list[str]]:
-        """Returns the values of the column that numbers the examples, if any, and notes on it."""
-        if column not in self.header:
-            return None, []
-        place = self.header.index(column)
-        ids = [fields[place].decode(errors="replace") for _, fields in rows]
-        repeated = len(ids) - len(set(ids))
-        return ids, [f"{repeated:,} with a repeated {column}"] if repeated else []
+    notes = [f"skipped lines that lack columns: {short:,}"] if short else []
+    if long:
+        notes.append(
+            f"lines with too many columns, whose extra columns are ignored: {len(long):,}, the "
+            f"first is line {long[0]:,}"
+        )
+    cells = {name: [fields[place] for _, fields in rows] for name, place in places.items()}
+    return Table(path, [number for number, _ in rows], cells), notes
 
 
 # The split of GLUE's diagnostic test set, which belongs to MNLI.

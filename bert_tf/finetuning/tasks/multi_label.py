@@ -16,7 +16,7 @@ from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class MultiLabelTask(TextTask):
     """Assigns any number of classes to a text or a pair of texts.
 
@@ -25,7 +25,6 @@ class MultiLabelTask(TextTask):
     Attributes:
         labels: the names of the classes, two or more, in the order of the model's outputs.
         separator: goes between the names of predicted classes; see `join_classes`.
-        metric: see `Task`.
     """
 
     labels: tuple[str, ...]
@@ -54,7 +53,7 @@ class MultiLabelTask(TextTask):
         pairs = zip(counts, self.labels, strict=True)
         return tuple(f'{words.get(n, f"{n:,}")} "{name}"' for n, name in pairs)
 
-    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the `loss`, the `subset_accuracy`, and precision, recall and F1.
 
         The loss is the mean binary cross-entropy, and the subset accuracy is the share of examples
@@ -76,7 +75,7 @@ class MultiLabelTask(TextTask):
             **precision_recall_f1(labels, predicted, self.labels),
         }
 
-    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
         """Reports that no class is predicted for any example, unless there is none."""
         true = int(np.sum(features.targets["labels"].any(axis=1)))
         if not true or np.any(outputs["logits"] >= 0):

@@ -1,7 +1,7 @@
 """Multiple choice: which of several texts continues a text."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +14,8 @@ from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
 from bert_tf.finetuning.serving import ChoiceModule
-from bert_tf.finetuning.tables import Table, read_table
-from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.tables import Table, find_file, read_table
+from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
@@ -53,50 +53,37 @@ class ChoiceExamples:
         return TextExamples(texts, choices, {}, notes=self.notes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class MultipleChoiceTask(Task):
     """Chooses one of K texts that may continue a text.
 
     Every choice is a row of its own, [CLS] text [SEP] choice [SEP]; the softmax is over the K rows.
 
     Attributes:
-        name: the value of --task.
         labels: the names of the choices.
-        read_files: maps a folder and a split to its examples.
 
     Source: BERT (arXiv:1810.04805) section 4.4.
     """
 
-    name: str
     labels: tuple[str, ...]
-    read_files: Callable[[str, str], ChoiceExamples]
+    metric: str = "accuracy"
 
-    metric = "accuracy"
     metrics = ("accuracy", "loss")
     objective = ClassificationObjective()
-    flags = ("data_dir",)
 
     @property
     def head(self) -> Head:
         return Head("multiple_choice", self.labels)
-
-    def read(self, files: DataFiles, split: str) -> ChoiceExamples:
-        if not files.data_dir:
-            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
-        return self.read_files(files.data_dir, split)
 
     def featurize(
         self, examples: ChoiceExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
         """Tokenizes all choices; ids and types are [N, K, (length)]."""
         rows = encode_texts(examples.flatten(), tokenizer, max_seq_length)
-        count = len(self.labels)
-        cut, notes = rows.num_truncated, rows.notes
-        if cut:
-            notes = (
-                f"{cut:,} of {len(rows):,} choices truncated to {max_seq_length} tokens",
-                *notes,
-            )
+        count, notes = len(self.labels), rows.notes
+        if cut := rows.num_truncated:
+            cut = f"{cut:,} of {len(rows):,} choices truncated to {max_seq_length} tokens"
+            notes = (cut, *notes)
         if "labels" in examples.targets:
             labels = examples.targets["labels"]
             notes = (*notes, *note_constant(labels, lambda label: f'"{self.labels[label]}"'))
@@ -110,7 +97,7 @@ class MultipleChoiceTask(Task):
             notes=notes,
         )
 
-    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the mean cross-entropy, `loss`, and the `accuracy`."""
         logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
         return {
@@ -118,12 +105,12 @@ class MultipleChoiceTask(Task):
             "accuracy": accuracy(labels, logits.argmax(axis=-1)),
         }
 
-    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
         """Reports that (nearly) all predictions are the choice in one position."""
         return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 
     def write_predictions(
-        self, folder: str, split: str, outputs: Mapping[str, np.ndarray], features: Features
+        self, folder: str, split: str, outputs: Outputs, features: Features
     ) -> list[str]:
         """Writes the predictions of a split.
 
@@ -165,7 +152,8 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
     Args:
         data_dir: the folder of the files, or its parent.
     """
-    table = read_table(_find_swag(data_dir, f"{'val' if split == 'dev' else split}.csv"))
+    name = f"{'val' if split == 'dev' else split}.csv"
+    table = read_table(find_file(data_dir, name, f"data/{name}"))
     texts, beginnings = map(table.texts, ("sent1", "sent2"))
     endings = [*zip(*map(table.texts, ENDINGS), strict=True)]
     choices = [
@@ -180,15 +168,6 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
         choices,
         {"labels": _endings_chosen(table)} if labelled else {},
         (f"{counted(empty, 'empty ending')}",) if empty else (),
-    )
-
-
-def _find_swag(data_dir: str, name: str) -> str:
-    for path in (f"{data_dir}/{name}", f"{data_dir}/data/{name}"):
-        if tf.io.gfile.exists(path):
-            return path
-    raise FileNotFoundError(
-        f"{data_dir} contains neither {name} nor data/{name}: name their folder as --data_dir"
     )
 
 

@@ -23,7 +23,7 @@ def number_head(head: Head) -> Head:
     return Head("classifier", mean=head.mean, deviation=head.deviation)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class RegressionTask(TextTask):
     """Predicts a number for a text or a pair of texts. The target is `values`, float [N].
 
@@ -31,7 +31,6 @@ class RegressionTask(TextTask):
         head: holds the mean and the deviation of the numbers. Without them, the dense layer has to
             learn the numbers themselves, which takes many steps if they are far from 0 or from each
             other.
-        metric: see `Task`.
     """
 
     head: Head = Head("classifier")
@@ -47,7 +46,7 @@ class RegressionTask(TextTask):
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         return note_constant(targets["values"], "{:g}".format)
 
-    def score(self, outputs: Mapping[str, np.ndarray], features: Features) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the `loss`, the `mean_squared_error` and the correlation coefficients.
 
         The coefficients are `pearson`, `spearman` and their mean, `pearson_spearman_mean`. The
@@ -65,7 +64,7 @@ class RegressionTask(TextTask):
             "pearson_spearman_mean": (linear + by_rank) / 2,
         }
 
-    def problem(self, outputs: Mapping[str, np.ndarray], features: Features) -> str | None:
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
         """Reports (nearly) constant predictions of values that are not constant."""
         predictions, values = outputs["values"], features.targets["values"]
         if np.std(predictions) >= _NEARLY_CONSTANT * np.std(values):

@@ -62,18 +62,13 @@ class SquadTask(Task):
         self.flags = (*_FLAGS, "null_score_diff_threshold") if self._nulls else _FLAGS
 
     def read(self, files: DataFiles, split: str) -> SquadExamples:
-        path = getattr(files, f"{split}_file")
-        if not path and files.data_dir:
-            path = f"{files.data_dir}/{split}-{self._version}.json"
-        if path:
-            return read_file(path, split, self._nulls)
+        path, name = getattr(files, f"{split}_file"), f"{split}-{self._version}.json"
+        if path or files.data_dir:
+            return read_file(path or f"{files.data_dir}/{name}", split, self._nulls)
         if split == "test":
             raise ValueError("SQuAD's test set is not public: give --test_file")
         if files.train_file or files.dev_file:
-            raise ValueError(
-                f"--task={self.name} needs --{split}_file, or --data_dir with "
-                f"{split}-{self._version}.json"
-            )
+            raise files.missing(self.name, split, name)
         return read_tfds(f"squad/{self._version}", split, self._nulls)
 
     def featurize(

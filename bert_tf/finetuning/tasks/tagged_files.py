@@ -40,7 +40,7 @@ def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> Ta
     return TaggingTask(
         name=name,
         labels=labels,
-        read=reader.read,
+        read_own=reader.read,
         flags=(*_FLAGS, *_OWN_FLAGS[name]),
         columns=reader.columns,
         has_dev=bool(name == _NER or options.dev_file or not options.train_file),
@@ -75,12 +75,12 @@ class _Reader:
         """Reads a split."""
         if split == TRAIN and self._training:
             return self._training
-        path = self.find(files, split)
-        if not path and self._name == _NER and not any(files):
+        path, is_ner = self.find(files, split), self._name == _NER
+        if not path and is_ner and not any(files):
             text = read_tfds(split)
         elif not path:
-            raise self._missing(files, split)
-        elif self._name == "csv" or is_json(path):
+            raise files.missing(self._name, split, *(_NAMES[split] if is_ner else ()))
+        elif not is_ner or is_json(path):
             return _read_lists(path, self.columns, labelled=split != "test")
         else:
             text = read_conll(path, *map(self._number, ("text_column", "label_column")), learn)
@@ -94,16 +94,6 @@ class _Reader:
         names = _NAMES[split] if self._name == _NER and files.data_dir else ()
         paths = [f"{files.data_dir}/{name}" for name in names]
         return getattr(files, f"{split}_file") or next(filter(tf.io.gfile.exists, paths), None)
-
-    def _missing(self, files: DataFiles, split: str) -> Exception:
-        flag = f"--{split}_file"
-        if self._name == _NER and files.data_dir:
-            return FileNotFoundError(
-                f"{files.data_dir} has none of {', '.join(_NAMES[split])}: give {flag} if it has "
-                "another name"
-            )
-        others = f", or --data_dir with {_NAMES[split][0]}" if self._name == _NER else ""
-        return ValueError(f"--task={self._name} needs {flag}{others}")
 
     def _number(self, flag: str) -> int:
         number = self.columns.get(flag, "")

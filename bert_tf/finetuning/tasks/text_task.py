@@ -1,4 +1,4 @@
-"""Tasks on a text or a pair of texts, from files or from tensorflow-datasets."""
+"""Tasks on a text or a pair of texts."""
 
 import abc
 import dataclasses
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
+from bert_tf.finetuning.examples import TextExamples, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import Tensors, TextModule
-from bert_tf.finetuning.task import DataFiles, Outputs, Task
+from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -28,52 +28,21 @@ IGNORES_INPUT = (
 _NEARLY_ALL = 0.99
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class TextTask(Task):
     """Predicts one thing for a text or a pair of texts; subclasses say what.
 
     Attributes:
-        name: the value of --task.
-        read_files: maps a folder and a split to the examples of the split in the official files;
-            None for a task that is only served.
-        read_own: maps the user's files and a split to its examples; replaces `read_files`.
-        tfds: the source if no folder is given; None if there is none.
         pairs: whether an example is two texts.
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
-        has_dev, dev_splits, test_splits, optional_splits, test_has_targets, flags, columns: see
-            `Task`.
     """
 
-    name: str
-    read_files: Callable[[str, str], TextExamples] | None = None
-    read_own: Callable[[DataFiles, str], TextExamples] | None = None
-    tfds: TfdsSource | None = None
     pairs: bool = False
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     submitted: Callable[[Outputs], list[str]] | None = None
-    has_dev: bool = True
-    dev_splits: tuple[str, ...] = ("dev",)
-    test_splits: tuple[str, ...] = ("test",)
-    optional_splits: tuple[str, ...] = ()
-    test_has_targets: bool = False
-    flags: tuple[str, ...] = ("data_dir",)
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     hold_out = staticmethod(hold_out)
-
-    def read(self, files: DataFiles, split: str) -> TextExamples:
-        if self.read_own:
-            return self.read_own(files, split)
-        if data_dir := files.data_dir:
-            examples, source = self.read_files(data_dir, split), data_dir
-        elif self.tfds:
-            examples, source = self.tfds.read(split), self.tfds.name
-        else:
-            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
-        if not len(examples):
-            raise ValueError(f"{source}: no examples in {split} of {self.name}")
-        return examples
 
     def featurize(
         self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int

@@ -156,7 +156,13 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
     missing |= {"label": names[1]} if labelled and not known.labels else {}
     flags = " and ".join(f"--{what}_column" for what in missing)
     for name in found.values() or rest:
-        _check_is_name(table, name, flags)
+        is_name = name.isdecimal() or math.isnan(as_number(name))
+        if not is_name or name in table.columns[name]:
+            raise ValueError(
+                f"{table.path}: the first line must name the columns, such as text and label, but "
+                f"{shortened(name)} looks like a value: add such a line, or give {flags} if it is "
+                "a name"
+            )
     if not found:
         raise ValueError(
             f"{table.path} has no column {' or '.join(map(repr, missing.values()))}, only "
@@ -180,13 +186,3 @@ def _by_content(table: Table, *names: str) -> dict[str, str]:
         if numeric[label] and not numeric[text] or (larger and numeric[text] == numeric[label]):
             return {"text": names[text], "label": names[label]}
     return {}
-
-
-def _check_is_name(table: Table, name: str, flags: str) -> None:
-    """Checks that the first line of a file is not an example; `flags` name the columns."""
-    if name in table.columns[name] or not (name.isdecimal() or math.isnan(as_number(name))):
-        raise ValueError(
-            f"{table.path}: the first line must name the columns, such as text and label, but "
-            f"{shortened(name)} looks like a value: add such a line, or give {flags} if it is a "
-            "name"
-        )

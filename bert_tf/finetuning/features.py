@@ -82,6 +82,7 @@ def encode_texts(
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
     pack = _packer(tokenizer, max_seq_length, len(columns))
     ids, types, truncated = zip(*_pack_in_parallel(pack, columns), strict=True)
+    empty = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
     return Features(
         ids=tf.concat(ids, 0),
         types=tf.concat(types, 0),
@@ -91,7 +92,7 @@ def encode_texts(
         max_seq_length=max_seq_length,
         num_truncated=int(sum(truncated)),
         num_not_utf8=sum(not is_utf8(text) for texts in columns for text in texts),
-        notes=(*examples.notes, *_note_empty(columns)),
+        notes=(*examples.notes, *[f"{empty:,} with an empty text"] * bool(empty)),
     )
 
 
@@ -113,11 +114,6 @@ def _pack_in_parallel(pack: Callable, columns: list[list[bytes]]) -> Iterator[tu
                 bar.update(int(part[0].nrows()))
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _note_empty(columns: list[list[bytes]]) -> tuple[str, ...]:
-    count = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
-    return (f"{count:,} with an empty text",) if count else ()
 
 
 @functools.lru_cache(maxsize=2)

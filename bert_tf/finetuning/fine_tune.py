@@ -101,7 +101,9 @@ def _fine_tune(
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
-    reported = _reported_splits(options, task)
+    reported = list(task.dev_splits) if options.do_eval else []
+    if options.do_predict or (options.do_eval and task.test_has_targets):
+        reported += task.test_splits
     compared = compared_splits(options, run, task)
     read = list(dict.fromkeys([*compared, *reported]))
     splits = read_features(options, training, spec, read, say)
@@ -166,14 +168,6 @@ def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
     # Predictions for the test set replace the earlier ones, whose metrics they need not have.
     replaced = ("eval_",) * options.do_eval + ("test_",) * (other_test or options.do_predict)
     return {name: value for name, value in results.items() if not name.startswith(replaced)}
-
-
-def _reported_splits(options: FineTuningOptions, task: Task) -> list[str]:
-    """Returns the splits whose predictions are written, in their order."""
-    splits = list(task.dev_splits) if options.do_eval else []
-    if options.do_predict or (options.do_eval and task.test_has_targets):
-        splits += task.test_splits
-    return splits
 
 
 def _train(

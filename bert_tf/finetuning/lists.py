@@ -75,11 +75,7 @@ def _parse_value(text: str) -> Any:
     try:
         return parse_json(text)
     except (ValueError, RecursionError):
-        return _parse_python(text)
-
-
-def _parse_python(text: str) -> Any:
-    """Returns the value of a Python literal; None if the text is not one."""
+        pass
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes

@@ -34,18 +34,19 @@ def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
     return _without_warnings(matthews_corrcoef, labels, predictions)
 
 
-def pearson(values: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns Pearson's linear correlation coefficient, both float [N]."""
-    from scipy.stats import pearsonr
+def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Returns the linear and the rank correlation coefficient, `pearson` and `spearman`.
 
-    return _correlation(pearsonr, values, predictions)
+    Both arguments are float [N].
+    """
+    from scipy.stats import pearsonr, spearmanr
 
-
-def spearman(values: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns Spearman's rank correlation coefficient, both float [N]."""
-    from scipy.stats import spearmanr
-
-    return _correlation(spearmanr, values, predictions)
+    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
+        return {"pearson": 0.0, "spearman": 0.0}
+    return {
+        name: _without_warnings(lambda *x, of=function: of(*x).statistic, values, predictions)
+        for name, function in (("pearson", pearsonr), ("spearman", spearmanr))
+    }
 
 
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
@@ -101,12 +102,6 @@ def precision_recall_f1(
         for metric, column in columns.items()
         for key, value in zip(keys, column, strict=True)
     }
-
-
-def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray) -> float:
-    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
-        return 0.0
-    return _without_warnings(lambda *arrays: function(*arrays).statistic, values, predictions)
 
 
 def _without_warnings(function: Callable, *arrays: np.ndarray) -> float:

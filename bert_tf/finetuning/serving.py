@@ -1,6 +1,6 @@
 """Modules to export: strings -> predictions for texts, pairs of texts, and choices."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -11,7 +11,32 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 Tensors = Mapping[str, tf.Tensor]
 
 
-class TextModule(tf.Module):
+class ServingModule(tf.Module):
+    """A module to export. A call, and the signature `serving`, take strings and return outputs.
+
+    Args:
+        model: a float32 model.
+        labels: names for the user, in the variable `labels`; omitted if there are none.
+
+    Attributes:
+        truncates: what `num_truncated` counts, and the flag that sets how many tokens are read;
+            None if nothing is truncated.
+    """
+
+    truncates: tuple[str, str] | None = None
+
+    def __init__(
+        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, labels: Sequence[str] = ()
+    ):
+        super().__init__()
+        if labels:
+            self.labels = tf.Variable(labels, trainable=False, name="labels")
+        # Only the variables: Keras layers would be saved together with functions nobody calls.
+        self._weights = [variable.value for variable in model.variables]
+        self._tokenizer = tokenizer
+
+
+class TextModule(ServingModule):
     """Maps strings `text` [B], and `text_b` [B] for pairs, to a dict of outputs [B, ...].
 
     A call, and the signature `serving`, return what `outputs` makes of the model's output. A call
@@ -22,10 +47,7 @@ class TextModule(tf.Module):
         max_seq_length: longer texts are truncated.
         pairs: whether an example is two texts.
         outputs: maps what the model returns to the outputs by name, in the graph.
-        labels: names for the user, in the variable `labels`; omitted if there are none.
-
-    Attributes:
-        truncates: what `num_truncated` counts, and the flag that sets how many tokens are read.
+        labels: see `ServingModule`.
     """
 
     truncates = ("example", "--max_seq_length")
@@ -40,12 +62,8 @@ class TextModule(tf.Module):
         outputs: Callable[[tf.Tensor], Tensors],
         labels: tuple[str, ...] = (),
     ):
-        super().__init__()
-        if labels:
-            self.labels = tf.Variable(labels, trainable=False, name="labels")
-        # Only the variables: Keras layers would be saved together with functions nobody calls.
-        self._weights = [variable.value for variable in model.variables]
-        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
+        super().__init__(model, tokenizer, labels)
+        self._max_seq_length = max_seq_length
         names = ("text", "text_b") if pairs else ("text",)
 
         @tf.function(
@@ -91,7 +109,7 @@ def without_shared_padding(inputs: Tensors) -> dict[str, tf.Tensor]:
     return {name: values[:, :longest] for name, values in inputs.items()}
 
 
-class ChoiceModule(tf.Module):
+class ChoiceModule(ServingModule):
     """Maps strings `text` [B] and `choices` [B, K] to `probabilities` [B, K] and `index` [B].
 
     A call also takes a text of any other shape in place of [B].
@@ -99,18 +117,13 @@ class ChoiceModule(tf.Module):
     Args:
         model: a float32 model for multiple choice.
         max_seq_length: longer pairs of a text and a choice are truncated.
-
-    Attributes:
-        truncates: as in `TextModule`.
     """
 
     truncates = ("example", "--max_seq_length")
 
     def __init__(self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int):
-        super().__init__()
-        # Only the variables: Keras layers would be saved together with functions nobody calls.
-        self._weights = [variable.value for variable in model.variables]
-        self._tokenizer, self._max_seq_length = tokenizer, max_seq_length
+        super().__init__(model, tokenizer)
+        self._max_seq_length = max_seq_length
 
         @tf.function(
             autograph=False,

@@ -71,11 +71,6 @@ class Table:
         """Returns the names of the columns, for messages."""
         return ", ".join(map(shortened, self.columns))
 
-    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the number of the line and the cells of each row."""
-        for line, *cells in zip(self.lines, *self.columns.values(), strict=True):
-            yield line, dict(zip(self.columns, cells, strict=True))
-
     def texts(self, name: str) -> list[bytes]:
         """Returns the texts of a column.
 
@@ -347,11 +342,8 @@ def _parse(path: str, line: int, text: str) -> Any:
 
 def parse_json(line: str) -> Any:
     """Returns the value of a line of JSON; NaN is None."""
-    return json.loads(line, object_pairs_hook=_object, parse_constant=_missing)
-
-
-def _missing(constant: str) -> None:
-    """Replaces NaN, which programs write for empty cells, and Infinity; neither is JSON."""
+    # Programs write NaN for empty cells; it is not JSON, and neither is Infinity.
+    return json.loads(line, object_pairs_hook=_object, parse_constant=lambda constant: None)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -51,12 +51,12 @@ def test_of_each_class_equal_the_report_of_scikit_learn():
 
 def test_of_numbers_against_a_worked_example():
     """Oracle: covariance 7 and variances 14 and 5; ranks 1 2 3 4 and 2 1 3 4; SciPy."""
-    assert metrics.pearson(VALUES, GUESSES) == pytest.approx(7 / math.sqrt(14 * 5))
-    assert metrics.spearman(VALUES, GUESSES) == pytest.approx(1 - 6 * 2 / (4 * 15))
+    expected = {"pearson": 7 / math.sqrt(14 * 5), "spearman": 1 - 6 * 2 / (4 * 15)}
+    assert metrics.correlations(VALUES, GUESSES) == pytest.approx(expected)
     tied = np.array([1.0, 1.0, 2.0, 3.0])
-    for name in ("pearson", "spearman"):
+    for name, found in metrics.correlations(VALUES, tied).items():
         expected = getattr(scipy.stats, f"{name}r")(VALUES, tied).statistic
-        assert getattr(metrics, name)(VALUES, tied) == pytest.approx(expected)
+        assert found == pytest.approx(expected)
 
 
 def test_undefined_is_zero_without_a_warning():
@@ -65,8 +65,9 @@ def test_undefined_is_zero_without_a_warning():
         for constant in (np.zeros(8, int), np.ones(8, int)):
             assert metrics.matthews(labels, constant) == 0
     assert metrics.f1(np.zeros(3, int), np.zeros(3, int)) == 0
-    for function in (metrics.pearson, metrics.spearman):
-        assert function(VALUES, np.full(4, 2.5)) == function(np.full(4, 2.5), VALUES) == 0
-        assert function(np.ones(1), np.zeros(1)) == 0
-        # Predictions that are not finite must not look like constant ones.
-        assert math.isnan(function(VALUES, np.array([np.nan, 1, 2, 3])))
+    pairs = ((VALUES, np.full(4, 2.5)), (np.full(4, 2.5), VALUES), (np.ones(1), np.zeros(1)))
+    for pair in pairs:
+        assert metrics.correlations(*pair) == {"pearson": 0, "spearman": 0}
+    # Predictions that are not finite must not look like constant ones.
+    found = metrics.correlations(VALUES, np.array([np.nan, 1, 2, 3]))
+    assert np.isnan([*found.values()]).all() and len(found) == 2

@@ -31,6 +31,7 @@ GRID = {
     "learning_rate": (5e-5, 3e-5, 2e-5),
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
+_NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
 _OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
@@ -77,7 +78,13 @@ def sweep(
     """
     options = dataclasses.replace(options, task=task_name(options.task))
     settings = list_settings(options)
-    _check_folder(options.output_dir)
+    path = options.output_dir
+    names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
+    if others := sorted(name for name in names if not _OURS.match(name)):
+        raise ValueError(
+            f"{path} holds {others[0]}, which --num_seeds and --grid do not write: "
+            "choose another --output_dir"
+        )
     task = make_task(options)
     runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
     finished = {folder: _finished_results(flags, task) for folder, flags in runs.items()}
@@ -101,42 +108,25 @@ def sweep(
 
 def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try."""
-    if not options.grid:
-        return [_setting(options, "", {})]
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
-    for name in GRID:
-        if getattr(options, name) != defaults[name]:
-            raise ValueError(f"--grid tries several values of --{name}: omit that flag")
-    name = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
-    return [
-        _setting(options, name.format(**flags), flags)
-        for values in itertools.product(*GRID.values())
-        for flags in [dict(zip(GRID, values, strict=True))]
-    ]
-
-
-def _setting(options: FineTuningOptions, name: str, flags: Mapping[str, float]) -> Setting:
-    runs = {}
-    for seed in range(options.random_seed, options.random_seed + options.num_seeds):
-        folder = f"{name}/seed-{seed}".lstrip("/")
-        runs[folder] = dataclasses.replace(
-            options,
-            **flags,
-            random_seed=seed,
-            output_dir=f"{options.output_dir.rstrip('/')}/{folder}",
-            num_seeds=1,
-            grid=False,
-        )
-    return Setting(name, flags, runs)
-
-
-def _check_folder(path: str) -> None:
-    names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
-    if others := sorted(name for name in names if not _OURS.match(name)):
-        raise ValueError(
-            f"{path} holds {others[0]}, which --num_seeds and --grid do not write: "
-            "choose another --output_dir"
-        )
+    combinations = [{}]
+    if options.grid:
+        defaults = {field.name: field.default for field in dataclasses.fields(options)}
+        for name in GRID:
+            if getattr(options, name) != defaults[name]:
+                raise ValueError(f"--grid tries several values of --{name}: omit that flag")
+        products = itertools.product(*GRID.values())
+        combinations = [dict(zip(GRID, values, strict=True)) for values in products]
+    folder = options.output_dir.rstrip("/")
+    settings = []
+    for flags in combinations:
+        name = _NAME.format(**flags) if flags else ""
+        runs = {}
+        for seed in range(options.random_seed, options.random_seed + options.num_seeds):
+            run = f"{name}/seed-{seed}".lstrip("/")
+            changes = flags | dict(random_seed=seed, output_dir=f"{folder}/{run}")
+            runs[run] = dataclasses.replace(options, **changes, num_seeds=1, grid=False)
+        settings.append(Setting(name, flags, runs))
+    return settings
 
 
 def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from scipy.special import softmax
 
 from bert_tf.finetuning.squad.features import SquadFeatures, Windows, has_most_context
@@ -54,20 +55,20 @@ class Answer(NamedTuple):
     candidates: list[Candidate]
 
 
-class _Spans(NamedTuple):
+class Spans(NamedTuple):
     """Valid spans [N].
 
     Attributes:
-        question: the index of the question.
+        question: the index of the question; ascending.
         start, end: the first and the last token in the context.
-        start_logit, end_logit: float64.
+        start_logit, end_logit: their logits.
     """
 
-    question: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    start_logit: np.ndarray
-    end_logit: np.ndarray
+    question: tf.Tensor
+    start: tf.Tensor
+    end: tf.Tensor
+    start_logit: tf.Tensor
+    end_logit: tf.Tensor
 
 
 def find_answers(
@@ -80,52 +81,56 @@ def find_answers(
         unanswerable: whether a question may have no answer.
     """
     windows, total = features.windows, len(features.examples)
-    most_context = has_most_context(windows).to_tensor().numpy()
     nulls = _null_logits(logits, windows.question) if unanswerable else {}
     answers = []
     for begin in range(0, total, _QUESTIONS_PER_PART):
         questions = range(begin, min(begin + _QUESTIONS_PER_PART, total))
         rows = slice(*np.searchsorted(windows.question, (questions.start, questions.stop)))
-        part = Windows(*(values[rows] for values in windows))
-        spans = _sorted(_spans(logits[rows], part, most_context[rows], limits))
+        dense = np.full((len(logits[rows]), max(map(len, logits[rows])), 2), -np.inf)
+        for row, values in zip(dense, logits[rows], strict=True):
+            row[: len(values)] = values
+        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), limits)
+        spans = Spans(*(values.numpy() for values in spans))
+        # By question and, within a question, the best first.
+        order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
+        spans = Spans(*(values[order] for values in spans))
         found = _distinct(spans, questions, features, limits.n_best_size)
         for question, best in zip(questions, found, strict=True):
             answers.append(_answer(best, nulls.get(question), limits.n_best_size))
     return answers
 
 
-def _sorted(spans: _Spans) -> _Spans:
-    """Sorts by question and, within a question, by score, the best first."""
-    order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
-    return _Spans(*(values[order] for values in spans))
+def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits) -> Spans:
+    """Returns the valid spans between the best starts and the best ends of each window.
 
+    Works eagerly and in graphs.
 
-def _spans(
-    logits: Sequence[np.ndarray], windows: Windows, most_context: np.ndarray, limits: Limits
-) -> _Spans:
-    """Returns the spans between the best starts and the best ends of each window."""
-    dense = np.full((len(logits), max(map(len, logits)), 2), -np.inf)
-    for row, values in zip(dense, logits, strict=True):
-        row[: len(values)] = values
-    best = np.argsort(-dense, axis=1, kind="stable")[:, : limits.n_best_size]
-    first, length = windows.first[:, np.newaxis], windows.length[:, np.newaxis]
-    starts, ends = best[:, :, 0] - first, best[:, :, 1] - first
-    columns = np.clip(starts, 0, max(0, most_context.shape[1] - 1))
-    may_start = (starts >= 0) & (starts < length)
-    if most_context.size:
-        may_start &= np.take_along_axis(most_context, columns, axis=1)
-    may_end = (ends >= 0) & (ends < length)
-    widths = ends[:, np.newaxis, :] - starts[:, :, np.newaxis] + 1
+    Args:
+        logits: those of starts and ends, [W, S, 2], with -inf for padding.
+    """
+    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
+    (start_logits, starts), (end_logits, ends) = (
+        tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
+    )
+    first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
+    before = tf.ragged.range(windows.first)
+    before = before.with_values(tf.fill(tf.shape(before.values), False))
+    most_context = tf.concat([before, has_most_context(windows)], 1)
+    shape = tf.shape(logits, tf.int64)[:2]
+    may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
+    may_end = (ends >= first) & (ends < first + length)
+    widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
     valid = (widths > 0) & (widths <= limits.max_answer_length)
-    valid &= may_start[:, :, np.newaxis] & may_end[:, np.newaxis, :]
-    row, i, j = np.nonzero(valid)
-    start, end = starts[row, i], ends[row, j]
-    return _Spans(
-        windows.question[row],
-        start + windows.offset[row],
-        end + windows.offset[row],
-        dense[row, start + windows.first[row], 0],
-        dense[row, end + windows.first[row], 1],
+    valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
+    row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
+    skipped = tf.gather(windows.offset - windows.first, row)
+    start, end = tf.stack([row, i], 1), tf.stack([row, j], 1)
+    return Spans(
+        tf.gather(windows.question, row),
+        tf.gather_nd(starts, start) + skipped,
+        tf.gather_nd(ends, end) + skipped,
+        tf.gather_nd(start_logits, start),
+        tf.gather_nd(end_logits, end),
     )
 
 
@@ -142,7 +147,7 @@ def _null_logits(
 
 
 def _distinct(
-    spans: _Spans, questions: range, features: SquadFeatures, count: int
+    spans: Spans, questions: range, features: SquadFeatures, count: int
 ) -> Iterator[dict[str, tuple[float, float]]]:
     """Yields for each question its first `count` different texts with their logits."""
     examples, splits = features.examples, features.starts.row_splits.numpy()

@@ -88,14 +88,12 @@ def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
 
     builder = tfds.builder(name)
     prepare(builder)
-    rows = tfds.as_numpy(builder.as_dataset(split="validation" if split == "dev" else split))
-    return _examples(map(_tfds_row, rows), split, unanswerable)
-
-
-def _tfds_row(row: Mapping[str, Any]) -> _Row:
-    texts = [text.decode() for text in row["answers"]["text"]]
-    answers = list(zip(texts, map(int, row["answers"]["answer_start"]), strict=False))
-    return _Row(*(row[key].decode() for key in ("id", "question", "context")), answers)
+    rows = []
+    for row in tfds.as_numpy(builder.as_dataset(split={"dev": "validation"}.get(split, split))):
+        texts = [text.decode() for text in row["answers"]["text"]]
+        answers = list(zip(texts, map(int, row["answers"]["answer_start"]), strict=False))
+        rows.append(_Row(*(row[key].decode() for key in ("id", "question", "context")), answers))
+    return _examples(rows, split, unanswerable)
 
 
 def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:

@@ -8,14 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.serving import in_any_shape
-from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits
-from bert_tf.finetuning.squad.features import (
-    Windows,
-    check_lengths,
-    has_most_context,
-    make_windows,
-)
+from bert_tf.finetuning.serving import ServingModule, in_any_shape
+from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits, Spans, best_spans
+from bert_tf.finetuning.squad.features import check_lengths, make_windows
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -32,7 +27,7 @@ class WindowOptions(NamedTuple):
     max_query_length: int
 
 
-class AnswerModule(tf.Module):
+class AnswerModule(ServingModule):
     """Maps strings `question` and `context` [B] to the answers, [B] each.
 
     The outputs are `text`; `start` and `end`, int64, its byte offsets in the context; and `score`,
@@ -47,9 +42,6 @@ class AnswerModule(tf.Module):
         model: a float32 model.
         max_seq_length: the length of the windows.
         threshold: questions with larger null odds get no answer; None if all have one.
-
-    Attributes:
-        truncates: as in `TextModule`.
     """
 
     truncates = ("question", "the --max_query_length of the run")
@@ -63,11 +55,9 @@ class AnswerModule(tf.Module):
         limits: Limits,
         threshold: float | None,
     ):
-        super().__init__()
+        super().__init__(model, tokenizer)
         check_lengths(max_seq_length, windows.max_query_length)
-        # Only the variables: Keras layers would be saved together with functions nobody calls.
-        self._weights = [variable.value for variable in model.variables]
-        self._tokenizer, self._max_query_length = tokenizer, windows.max_query_length
+        self._max_query_length = windows.max_query_length
 
         @tf.function(autograph=False, input_signature=_SIGNATURE)
         def serve(question, context):
@@ -90,7 +80,7 @@ class AnswerModule(tf.Module):
             if threshold is None:
                 nulls = tf.fill(tf.shape(nulls), _IMPOSSIBLE)
             padding = inputs["input_mask"][:, :, tf.newaxis] == 0
-            spans = _spans(tf.where(padding, -np.inf, logits), places, limits)
+            spans = best_spans(tf.where(padding, -np.inf, logits), places, limits)
             return _choose(
                 spans, nulls, (starts, token_limits), context, limits.n_best_size, threshold
             )
@@ -104,50 +94,8 @@ class AnswerModule(tf.Module):
         return tf.math.count_nonzero(tokens > self._max_query_length)
 
 
-class _Spans(NamedTuple):
-    """Valid spans [N].
-
-    Attributes:
-        question: the index of the question; ascending.
-        start, end: the first and the last token in the context.
-        score: the sum of their logits.
-    """
-
-    question: tf.Tensor
-    start: tf.Tensor
-    end: tf.Tensor
-    score: tf.Tensor
-
-
-def _spans(logits: tf.Tensor, windows: Windows, limits: Limits) -> _Spans:
-    """Returns the spans between the best starts and the best ends of each window."""
-    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
-    (start_logits, starts), (end_logits, ends) = (
-        tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
-    )
-    first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
-    before = tf.ragged.range(windows.first)
-    before = before.with_values(tf.fill(tf.shape(before.values), False))
-    most_context = tf.concat([before, has_most_context(windows)], 1)
-    shape = tf.shape(logits, tf.int64)[:2]
-    may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
-    may_end = (ends >= first) & (ends < first + length)
-    widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
-    valid = (widths > 0) & (widths <= limits.max_answer_length)
-    valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
-    row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
-    skipped = tf.gather(windows.offset - windows.first, row)
-    start, end = tf.stack([row, i], 1), tf.stack([row, j], 1)
-    return _Spans(
-        tf.gather(windows.question, row),
-        tf.gather_nd(starts, start) + skipped,
-        tf.gather_nd(ends, end) + skipped,
-        tf.gather_nd(start_logits, start) + tf.gather_nd(end_logits, end),
-    )
-
-
 def _choose(
-    spans: _Spans,
+    spans: Spans,
     nulls: tf.Tensor,
     offsets: tuple[tf.RaggedTensor, tf.RaggedTensor],
     context: tf.Tensor,
@@ -169,7 +117,8 @@ def _choose(
     def by_question(values):
         return tf.RaggedTensor.from_value_rowids(values, spans.question, count, validate=False)
 
-    rows = (by_question(spans.score), by_question(starts), by_question(limits), nulls, context)
+    scores = spans.start_logit + spans.end_logit
+    rows = (*map(by_question, (scores, starts, limits)), nulls, context)
     start, end, score, odds = tf.map_fn(
         lambda row: _choose_one(*row, n_best_size, threshold),
         rows,

@@ -58,7 +58,7 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
         tags = f" and tags in {found['label_column']}" if columns[1] is not None else ""
         flags = ", ".join(f"--{flag}" for flag in found)
         notes.insert(0, f"words in column {columns[0] + 1}{tags} of {width} ({flags})")
-    texts = [[_sentence(path, rows, columns, prefix) for rows in x] for x in documents]
+    texts = [[_sentence(path, rows, *columns, prefix) for rows in x] for x in documents]
     if not (marked := len(documents) > 1):
         texts = [[sentence] for sentence in texts[0]]
     return TaggedText(path, [text for text in texts if text], marked, tuple(notes), found)
@@ -156,12 +156,9 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
         for sentence in document:
             columns = filter(None, (sentence.words, sentence.tags, next(tags)))
             rows = zip(*columns, strict=True)
-            lines += [*(" ".join(map(_without_spaces, row)) for row in rows), ""]
+            cells = (["_".join(cell.split()) or "_" for cell in row] for row in rows)
+            lines += [*map(" ".join, cells), ""]
     atomic_write(path, "\n".join(lines) + "\n")
-
-
-def _without_spaces(cell: str) -> str:
-    return "_".join(cell.split()) or "_"
 
 
 def _rows(path: str) -> Iterator[_Row]:
@@ -177,25 +174,17 @@ def _rows(path: str) -> Iterator[_Row]:
                 "line ends of Unix or Windows"
             )
         try:
-            yield number, _columns(line.decode(), tabs)
+            line = line.decode().rstrip("\r")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8: {error.reason}") from None
+        # Not split(): it also splits at characters that may be part of a word, such as U+00A0.
+        if tabs and "\t" in line and line.strip(" \t"):
+            yield number, [column.strip(" ") for column in line.split("\t")]
+        else:
+            yield number, [column for column in line.strip("\t ").split(" ") if column]
 
 
-def _columns(line: str, tabs: bool) -> list[str]:
-    # Not split(): it also splits at characters that may be part of a word, such as U+00A0.
-    line = line.rstrip("\r")
-    if not line.strip(" \t"):
-        return []
-    if tabs and "\t" in line:
-        return [column.strip(" ") for column in line.split("\t")]
-    return [column for column in line.strip("\t ").split(" ") if column]
-
-
-def _sentence(
-    path: str, rows: list[_Row], columns: tuple[int, int | None], prefix: str
-) -> Sentence:
-    word, tag = columns
+def _sentence(path: str, rows: list[_Row], word: int, tag: int | None, prefix: str) -> Sentence:
     # A prefix alone is a word.
     found = {"word": [cells[word].removeprefix(prefix) or cells[word] for _, cells in rows]}
     found["tag"] = [] if tag is None else [normalize("NFC", cells[tag]) for _, cells in rows]

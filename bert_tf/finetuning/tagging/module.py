@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.finetuning.serving import Tensors, in_any_shape
+from bert_tf.finetuning.serving import ServingModule, Tensors, in_any_shape
 from bert_tf.finetuning.tagging.tags import BEGINS, ENDS, tag_entities
 from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
 
 _PUNCTUATION = r"[\p{P}!-/:-@\[-`{-~]"
 # Stays inside a word if a letter or a digit is on both sides, as in U.N or Jean-Luc.
@@ -105,7 +106,7 @@ def following(values: tf.Tensor, last: object) -> tf.Tensor:
     ]
 
 
-class TaggingModule(tf.Module):
+class TaggingModule(ServingModule):
     """Maps strings `text` [B] to the tags of their words, and to entities.
 
     Texts of any length are predicted in overlapping windows. A call, and the signature `serving`,
@@ -133,11 +134,7 @@ class TaggingModule(tf.Module):
         max_seq_length: int,
         labels: Sequence[str],
     ):
-        super().__init__()
-        self.labels = tf.Variable(labels, trainable=False, name="labels")
-        # Only the variables: Keras layers would be saved together with functions nobody calls.
-        self._weights = [variable.value for variable in model.variables]
-        self._tokenizer = tokenizer
+        super().__init__(model, tokenizer, labels)
         names = tf.constant(labels)
 
         @tf.function(
@@ -145,7 +142,16 @@ class TaggingModule(tf.Module):
         )
         def serve(text):
             words = split_words(text, tokenizer)
-            logits = _word_logits(model, words.ids, words.first.values, tokenizer, max_seq_length)
+            vocab = tokenizer.vocab
+            rows, predicted = word_windows(words.ids, words.first.values, max_seq_length, vocab)
+            ids = rows.to_tensor(vocab.pad_id)
+            inputs = {
+                "input_word_ids": ids,
+                "input_mask": tf.ones_like(rows).to_tensor(),
+                "input_type_ids": tf.zeros_like(ids),
+            }
+            logits = model(inputs, training=False)
+            logits = tf.boolean_mask(logits, predicted.to_tensor(False))
             number = tf.argmax(logits, axis=-1)
             probability = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
             flat = {
@@ -163,35 +169,30 @@ class TaggingModule(tf.Module):
         self.serving = serve
 
 
-def _word_logits(
-    model: BertTaskModel,
-    ids: tf.RaggedTensor,
-    first: tf.Tensor,
-    tokenizer: WordPieceTokenizer,
-    max_seq_length: int,
-) -> tf.Tensor:
-    """Returns the logits of all words of all texts, [words, C].
+def word_windows(
+    ids: tf.RaggedTensor, first: tf.Tensor, max_seq_length: int, vocab: Vocabulary
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Lays windows over the words of texts, [CLS] and [SEP] around each.
 
     Args:
         ids: the tokens of each text, [B, (tokens)].
         first: the first token of each word, among all tokens.
+
+    Returns:
+        the ids of the windows, [W, (length)], and which of their outputs are the predictions of all
+        words, in order, bool [W, (length)]: the first token of each word, in one window.
     """
     windows = make_windows(ids.row_splits, max_seq_length - 2)
     is_first = tf.scatter_nd(
         first[:, tf.newaxis], tf.ones_like(first), tf.shape(ids.values, tf.int64)
     )
     positions = windows.positions.values
-    chosen = windows.central.values & (tf.gather(is_first, positions) > 0)
-    chosen = surround(windows.central.with_values(chosen), False, False)
+    predicted = windows.central.values & (tf.gather(is_first, positions) > 0)
     tokens = windows.positions.with_values(tf.gather(ids.values, positions))
-    tokens = surround(tokens, tokenizer.vocab.cls_id, tokenizer.vocab.sep_id)
-    word_ids = tokens.to_tensor(tokenizer.vocab.pad_id)
-    inputs = {
-        "input_word_ids": word_ids,
-        "input_mask": tf.ones_like(tokens).to_tensor(),
-        "input_type_ids": tf.zeros_like(word_ids),
-    }
-    return tf.boolean_mask(model(inputs, training=False), chosen.to_tensor(False))
+    return (
+        surround(tokens, vocab.cls_id, vocab.sep_id),
+        surround(windows.central.with_values(predicted), False, False),
+    )
 
 
 def _entities(

@@ -146,7 +146,12 @@ def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
         text, messages = _in_bio(text)
         for message in messages:
             say(message)
-    _warn_about_words(text)
+    odd = [word for word in text.words if not any(map(str.isalpha, word))]
+    if 2 * len(odd) > len(text.words):
+        say(
+            f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
+            f'as "{odd[0]}": is --text_column the column of words?'
+        )
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
         raise ValueError(
@@ -191,15 +196,6 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
     rest = iter(tags if scheme == "BIO" else map(to_bio, tags))
     documents = [[s._replace(tags=next(rest)) for s in document] for document in text.documents]
     return replace(text, documents=documents), messages
-
-
-def _warn_about_words(text: TaggedText) -> None:
-    odd = [word for word in text.words if not any(map(str.isalpha, word))]
-    if 2 * len(odd) > len(text.words):
-        say(
-            f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
-            f'as "{odd[0]}": is --text_column the column of words?'
-        )
 
 
 def hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:

@@ -14,7 +14,7 @@ from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
 from bert_tf.finetuning.serving import ChoiceModule
-from bert_tf.finetuning.tables import Table, find_file, read_table
+from bert_tf.finetuning.tables import find_file, read_table
 from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
@@ -160,24 +160,21 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
         [(beginning + b" " + ending).strip() for ending in row]
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
-    labelled = split != "test" or any(map(str.strip, table.columns.get("label", [])))
+    labels = []
+    if split != "test" or any(map(str.strip, table.columns.get("label", []))):
+        labels = table.column("label")
+    known = [str(number) for number in range(len(ENDINGS))]
+    for row, label in enumerate(labels):
+        if label not in known:
+            raise ValueError(f"{table.at(row)}: label {label!r} is not one of {', '.join(known)}")
     # The choices start with the beginnings, so the counts of empty texts miss empty endings.
     empty = sum(not ending.strip() for row in endings for ending in row)
     return ChoiceExamples(
         texts,
         choices,
-        {"labels": _endings_chosen(table)} if labelled else {},
+        {"labels": np.array(labels, np.int32)} if labels else {},
         (f"{counted(empty, 'empty ending')}",) if empty else (),
     )
-
-
-def _endings_chosen(table: Table) -> np.ndarray:
-    known = [str(number) for number in range(len(ENDINGS))]
-    labels = table.column("label")
-    for row, label in enumerate(labels):
-        if label not in known:
-            raise ValueError(f"{table.at(row)}: label {label!r} is not one of {', '.join(known)}")
-    return np.array(labels, np.int32)
 
 
 TASKS = (MultipleChoiceTask(name="swag", labels=ENDINGS, read_files=read_swag),)

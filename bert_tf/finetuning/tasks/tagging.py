@@ -15,12 +15,11 @@ from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.predictions import cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
-from bert_tf.finetuning.tagging.module import TaggingModule
+from bert_tf.finetuning.tagging.module import TaggingModule, word_windows
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out, prepare
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
-from bert_tf.finetuning.windows import make_windows, surround
 from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
@@ -108,29 +107,25 @@ class TaggingTask(Task):
     ) -> TaggingFeatures:
         ids, word_splits = tokenize_words(examples.words, tokenizer)
         text_splits = word_splits[examples.word_splits(self.document_context)]
-        windows = make_windows(tf.constant(text_splits), max_seq_length - 2)
-        tokens, central = windows.positions.values, windows.central.values
-        first = np.zeros(len(ids), bool)
-        first[word_splits[:-1]] = True
-        # Of every token; -1 for all but the first one of a word.
-        tags = np.full(len(ids), -1, np.int32)
+        packed, predicted = word_windows(
+            tf.RaggedTensor.from_row_splits(ids, text_splits),
+            tf.constant(word_splits[:-1]),
+            max_seq_length,
+            tokenizer.vocab,
+        )
+        # Of every token; -1 for all but the one of a word that predicts.
+        tags = np.full(predicted.values.shape[0], -1, np.int32)
         if examples.tags:
-            tags[first] = [self._index.get(tag, -1) for tag in examples.tags]
-
-        def pack(values: tf.Tensor, left: int, right: int) -> tf.RaggedTensor:
-            return surround(windows.positions.with_values(values), left, right)
-
-        packed = pack(tf.gather(ids, tokens), tokenizer.vocab.cls_id, tokenizer.vocab.sep_id)
-        targets = pack(tf.where(central, tf.gather(tags, tokens), -1), -1, -1)
+            tags[predicted.values.numpy()] = [self._index.get(tag, -1) for tag in examples.tags]
         return TaggingFeatures(
             ids=packed,
             types=tf.zeros_like(packed),
-            targets={"tags": targets} if examples.tags else {},
+            targets={"tags": packed.with_values(tf.constant(tags))} if examples.tags else {},
             examples=examples,
             pad_id=tokenizer.vocab.pad_id,
             max_seq_length=max_seq_length,
             notes=examples.notes,
-            predicted=pack(central & tf.gather(first, tokens), False, False),
+            predicted=predicted,
         )
 
     def score(self, outputs: Logits, features: TaggingFeatures) -> dict[str, float]:

@@ -33,7 +33,7 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Writes the zip file and prints what is in it and what is missing."""
-    from bert_tf.finetuning.runs.submission import write_submission
+    from bert_tf.finetuning.tasks.glue import write_submission
 
     files, missing = write_submission(options.runs, options.output_file)
     print(f"Wrote {options.output_file}: {', '.join(files)}.")

@@ -38,8 +38,7 @@ def train_batches(
     Args:
         batch_size: examples per step, over all replicas.
         num_batches: number of batches, including skipped ones.
-        group_by_length: whether examples of similar length share a batch, so that little padding is
-            computed.
+        group_by_length: whether examples of similar length share a batch, to save padding.
         skip: number of batches to skip, to resume training.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
         context: input context from `distribute_datasets_from_function`.
@@ -71,10 +70,8 @@ def train_order(
 
     Every epoch holds every example once, in random order. With `group_by_length`, the examples of 4
     batches at a time are then sorted by length, and these batches are shuffled. Without it, only
-    the examples within a batch are sorted. A batch may span two epochs.
-
-    Args:
-        lengths: lengths of the examples [N].
+    the examples within a batch are sorted. A batch may span two epochs. `lengths` are those of the
+    examples [N].
     """
     count, total = len(lengths), num_batches * batch_size
     pool_size = _BATCHES_PER_POOL if group_by_length else 1

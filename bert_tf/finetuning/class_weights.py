@@ -21,7 +21,6 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
 
     Args:
         value: "balanced", or `label=weight` separated by commas; other classes weigh 1.
-        labels: the names of the classes.
         targets: the classes of the training examples, int [N].
     """
     if value != BALANCED:

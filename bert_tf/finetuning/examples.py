@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,14 +90,9 @@ class TfdsSource(NamedTuple):
         Raises:
             OSError: it cannot be downloaded.
         """
-        # Slow to import, and not needed for local files.
-        import tensorflow_datasets as tfds
-
         name, _, split = self.splits.get(split, split).rpartition(":")
-        builder = tfds.builder(name or self.name)
-        prepare(builder)
-        rows = list(tfds.as_numpy(builder.as_dataset(split=split)))
-        numbered = "idx" in builder.info.features
+        rows, features = read_tfds(name or self.name, split)
+        numbered = "idx" in features
         if numbered:
             rows.sort(key=lambda row: row["idx"])
         return TextExamples(
@@ -106,6 +101,19 @@ class TfdsSource(NamedTuple):
             _targets(np.array([row["label"] for row in rows])),
             [str(row["idx"]) for row in rows] if numbered else None,
         )
+
+
+def read_tfds(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """Returns the rows of a dataset of tensorflow-datasets, and its features.
+
+    Downloads the dataset if necessary.
+    """
+    # Slow to import, and not needed for local files.
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name)
+    prepare(builder)
+    return list(tfds.as_numpy(builder.as_dataset(split=split))), builder.info.features
 
 
 def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -150,10 +158,8 @@ def choose_held_out(
     Args:
         groups: the group of each example, int [N].
         only: whether an example is the only one of a class, bool [N]; it then stays in training.
-        seed: determines the choice.
 
-    Returns:
-        whether each example was chosen, bool [N], and notes on their number.
+    Returns whether each example was chosen, bool [N], and notes on their number.
     """
     random = np.random.default_rng(seed)
     found, sizes = np.unique(groups[~only], return_counts=True)

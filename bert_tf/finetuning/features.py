@@ -118,12 +118,10 @@ def _pack_in_parallel(pack: Callable, columns: list[list[bytes]]) -> Iterator[tu
 
 @functools.lru_cache(maxsize=2)
 def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int) -> Callable:
-    """Returns a function that packs texts; all splits share it, because tracing it takes seconds.
+    """Returns a function that maps `num_columns` string tensors [B] to ids and types [B, (length)].
 
-    So do the runs of one process whose tokenizers are equal.
-
-    It maps `num_columns` string tensors [B] to ids and types [B, (length)] and the number of
-    examples that were truncated.
+    It also returns how many examples it truncated. All splits, and runs of one process with equal
+    tokenizers, share it, because tracing it takes seconds.
     """
 
     def pack(*texts):

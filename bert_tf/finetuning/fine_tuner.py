@@ -169,11 +169,7 @@ class FineTuner:
     """
 
     def __init__(
-        self,
-        session: Session,
-        training: Training,
-        config: BertConfig,
-        splits: dict[str, Features],
+        self, session: Session, training: Training, config: BertConfig, splits: dict[str, Features]
     ):
         self._session, self._training, self._examples = session, training, splits[TRAIN]
         task = training.task

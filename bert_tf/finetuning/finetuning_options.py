@@ -4,7 +4,6 @@ They have the names and defaults of google-research/bert's run_classifier and ru
 those in docs/differences.md. `absent_flags` lists the flags that are missing here.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -290,10 +289,3 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
                 "a smaller batch"
             )
         return steps
-
-
-def check_task_flags(options: TaskOptions, flags: tuple[str, ...]) -> None:
-    """Checks that only flags are set which the task reads."""
-    for field in dataclasses.fields(TaskOptions):
-        if getattr(options, field.name) != field.default and field.name not in flags:
-            raise ValueError(f"--{field.name} has no effect with --task={options.task}: omit it")

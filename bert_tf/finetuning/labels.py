@@ -12,13 +12,7 @@ import numpy as np
 
 from bert_tf.corpus.content import is_unicode
 from bert_tf.finetuning.columns import ID
-from bert_tf.finetuning.lists import (
-    class_name,
-    other_separator,
-    parse_list,
-    resembles_list,
-    split,
-)
+from bert_tf.finetuning.lists import class_name, other_separator, parse_list, resembles_list, split
 from bert_tf.finetuning.tables import Table, as_number, fold, shown
 from tfrecords.input_files import shortened, similar
 from tfrecords.progress import counted, say
@@ -87,8 +81,7 @@ def read_several(table: Table, column: str, separator: str) -> list[tuple[str, .
 def check_separator(table: Table, column: str, separator: str | None) -> None:
     """Checks that names of classes are not separated by something else.
 
-    Args:
-        separator: that of the flag; None for the default, a comma.
+    `separator` is that of the flag; None for the default, a comma.
     """
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
     if not (found := other_separator(cells, separator or ",")):
@@ -107,11 +100,7 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
 
 
 def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...]:
-    """Returns the words or tags in a cell.
-
-    Args:
-        kind: "word" or "tag".
-    """
+    """Returns the words or tags in a cell; `kind` is "word" or "tag", for messages."""
     values = table.columns[column][row]
     if isinstance(values, str):
         values = _parse_list(table, row, values)
@@ -148,11 +137,7 @@ def _split(table: Table, row: int, text: str, separator: str) -> list[str]:
 
 
 def read_flags(table: Table, columns: Sequence[str], names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Returns the classes of each row, from a column with 0 or 1 for each class.
-
-    Args:
-        names: the names of the classes.
-    """
+    """Returns the classes of each row, from a column of 0 or 1 for each of `names`."""
     rows: list[tuple[str, ...]] = [()] * len(table)
     for column, name in zip(columns, names, strict=True):
         for row, value in enumerate(table.column(column)):

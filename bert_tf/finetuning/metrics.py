@@ -55,12 +55,7 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
     They are `loss` (the mean cross-entropy), `accuracy`, `matthews` and those of
     `precision_recall_f1`. With two classes, there are also `f1`, that of the second class, and
     `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
-    left out.
-
-    Args:
-        labels: int [N].
-        logits: [N, C].
-        names: the names of the classes.
+    left out. `labels` are int [N], and `logits` [N, C].
     """
     from sklearn.metrics import roc_auc_score
 
@@ -83,11 +78,8 @@ def precision_recall_f1(
     """Returns the metrics of each class, such as `f1/spam`, and their means, such as `macro_f1`.
 
     A ratio without any example is 0. If every example has one class, classes that are neither a
-    label nor a prediction are left out, as in scikit-learn's `classification_report`.
-
-    Args:
-        labels, predictions: one class each, int [N], or any number of classes, 0 or 1 [N, C].
-        names: the names of the classes.
+    label nor a prediction are left out, as in scikit-learn's `classification_report`. Labels and
+    predictions are one class each, int [N], or any number of classes, 0 or 1 [N, C].
     """
     from sklearn.metrics import precision_recall_fscore_support
 

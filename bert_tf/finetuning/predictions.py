@@ -20,11 +20,7 @@ def class_columns(
 ) -> dict[str, Sequence[Any]]:
     """Returns the columns label (if known), prediction, and p(NAME), the probability of each class.
 
-    Args:
-        logits: [N, C].
-        labels: int [N].
-        classes: how to write each class as a label or prediction.
-        names: the names of the classes.
+    `labels` are int [N], `logits` [N, C], and `classes` how to write each label or prediction.
     """
     columns = {} if labels is None else {"label": [classes[label] for label in labels]}
     columns["prediction"] = [classes[label] for label in logits.argmax(axis=-1)]
@@ -33,13 +29,10 @@ def class_columns(
 
 
 def write_table(folder: str, name: str, columns: Mapping[str, Sequence[Any]]) -> str:
-    """Writes a TSV file with a header, whole or not at all; returns its name.
+    """Writes a TSV file of equally long columns, whole or not at all; returns its name.
 
-    Numbers that are not whole have six significant digits. Tabs and line ends in strings become
-    spaces.
-
-    Args:
-        columns: equally long columns by name.
+    The header has their names. Numbers that are not whole have six significant digits. Tabs and
+    line ends in strings become spaces.
     """
     rows = zip(*columns.values(), strict=True)
     return write_rows(folder, name, [list(columns), *rows])

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.finetuning_options import FineTuningOptions, check_task_flags
+from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
@@ -73,7 +73,9 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
         if head and isinstance(task, RegressionTask):
             # With the mean and the deviation of the numbers that the model learned.
             task = dataclasses.replace(task, head=number_head(head))
-    check_task_flags(options, task.flags)
+    for field in dataclasses.fields(TaskOptions):
+        if getattr(options, field.name) != field.default and field.name not in task.flags:
+            raise ValueError(f"--{field.name} has no effect with --task={options.task}: omit it")
     return task.with_metric(options.metric) if options.metric else task
 
 

@@ -234,8 +234,7 @@ def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
 def _is_quoted(content: str, plain: list[list[str]]) -> bool:
     """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout.
 
-    Args:
-        plain: its rows if quotes are read as text.
+    `plain` are its rows if quotes are read as text.
     """
     rows, end = [[]], 0
     for match in _FIELD.finditer(content):

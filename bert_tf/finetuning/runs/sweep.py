@@ -68,13 +68,9 @@ def sweep(
     counts as diverged, and the others go on.
 
     Each run has a process of its own, which imports the main module: protect the code of a script
-    with `if __name__ == "__main__"`.
+    with `if __name__ == "__main__"`. `run` names the function that makes a run; see `run_apart`.
 
-    Args:
-        run: the function that makes a run; see `run_apart`.
-
-    Returns:
-        the results of the best run.
+    Returns the results of the best run.
     """
     options = dataclasses.replace(options, task=task_name(options.task))
     settings = list_settings(options)

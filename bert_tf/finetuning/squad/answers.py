@@ -12,27 +12,22 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
-from bert_tf.finetuning.squad.features import SquadFeatures, Windows, has_most_context
+from bert_tf.finetuning.squad.features import (
+    SquadFeatures,
+    SquadOptions,
+    Windows,
+    has_most_context,
+)
 
 _QUESTIONS_PER_PART = 1024
 # The null odds of a question without any valid span.
 CERTAINLY_NULL = 1e6
 
 
-class Limits(NamedTuple):
-    """The flags of the same names."""
-
-    n_best_size: int
-    max_answer_length: int
-
-
 class Candidate(NamedTuple):
-    """A possible answer to a question; the empty text stands for none.
+    """A possible answer to a question, its probability, and the logits of its ends.
 
-    Attributes:
-        text: the answer.
-        probability: among the candidates for the question.
-        start_logit, end_logit: of its first and last token.
+    The empty text stands for no answer.
     """
 
     text: str
@@ -56,12 +51,9 @@ class Answer(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Valid spans [N].
+    """Valid spans [N]: the first and the last token in the context, and their logits.
 
-    Attributes:
-        question: the index of the question; ascending.
-        start, end: the first and the last token in the context.
-        start_logit, end_logit: their logits.
+    `question` is the index of the question; ascending.
     """
 
     question: tf.Tensor
@@ -72,16 +64,16 @@ class Spans(NamedTuple):
 
 
 def find_answers(
-    logits: Sequence[np.ndarray], features: SquadFeatures, limits: Limits, unanswerable: bool
+    logits: Sequence[np.ndarray], features: SquadFeatures, options: SquadOptions
 ) -> list[Answer]:
     """Finds the answers to all questions.
 
-    Args:
-        logits: the start and end logits of each window, [length, 2].
-        unanswerable: whether a question may have no answer.
+    `logits` are the start and end logits of each window, [length, 2].
     """
     windows, total = features.windows, len(features.examples)
-    nulls = _null_logits(logits, windows.question) if unanswerable else {}
+    nulls = {}
+    if options.null_score_diff_threshold is not None:
+        nulls = _null_logits(logits, windows.question)
     answers = []
     for begin in range(0, total, _QUESTIONS_PER_PART):
         questions = range(begin, min(begin + _QUESTIONS_PER_PART, total))
@@ -89,26 +81,23 @@ def find_answers(
         dense = np.full((len(logits[rows]), max(map(len, logits[rows])), 2), -np.inf)
         for row, values in zip(dense, logits[rows], strict=True):
             row[: len(values)] = values
-        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), limits)
+        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), options)
         spans = Spans(*(values.numpy() for values in spans))
         # By question and, within a question, the best first.
         order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
         spans = Spans(*(values[order] for values in spans))
-        found = _distinct(spans, questions, features, limits.n_best_size)
+        found = _distinct(spans, questions, features, options.n_best_size)
         for question, best in zip(questions, found, strict=True):
-            answers.append(_answer(best, nulls.get(question), limits.n_best_size))
+            answers.append(_answer(best, nulls.get(question), options.n_best_size))
     return answers
 
 
-def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits) -> Spans:
+def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadOptions) -> Spans:
     """Returns the valid spans between the best starts and the best ends of each window.
 
-    Works eagerly and in graphs.
-
-    Args:
-        logits: those of starts and ends, [W, S, 2], with -inf for padding.
+    Works eagerly and in graphs. `logits` are those of starts and ends, [W, S, 2], -inf for padding.
     """
-    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
+    count = tf.minimum(options.n_best_size, tf.shape(logits)[1])
     (start_logits, starts), (end_logits, ends) = (
         tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
     )
@@ -120,7 +109,7 @@ def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits)
     may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
     may_end = (ends >= first) & (ends < first + length)
     widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
-    valid = (widths > 0) & (widths <= limits.max_answer_length)
+    valid = (widths > 0) & (widths <= options.max_answer_length)
     valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
     row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
     skipped = tf.gather(windows.offset - windows.first, row)
@@ -273,10 +262,8 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """Returns the best mean score over all thresholds, and the lowest threshold with it.
 
-    The threshold is 0 if it is best to answer no question.
-
-    Args:
-        gains: what answering each question adds to the score of giving the empty answer.
+    The threshold is 0 if it is best to answer no question. `gains` are what answering each question
+    adds to the score of giving the empty answer.
     """
     order = np.argsort(odds, kind="stable")
     # The sums over questions if none, the first, the first two, ... are answered.

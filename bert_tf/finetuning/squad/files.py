@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_tf.corpus.content import is_unicode
-from bert_tf.corpus.tfds import prepare
+from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 from tfrecords.files import read_json
 
@@ -83,17 +83,14 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
 
 def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
     """Reads "train" or "dev" of tensorflow-datasets' "squad/v1.1" or "squad/v2.0"."""
-    # Slow to import, and not needed for local files.
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder(name)
-    prepare(builder)
-    rows = []
-    for row in tfds.as_numpy(builder.as_dataset(split={"dev": "validation"}.get(split, split))):
+    rows, _ = examples.read_tfds(name, {"dev": "validation"}.get(split, split))
+    questions = []
+    for row in rows:
         texts = [text.decode() for text in row["answers"]["text"]]
         answers = list(zip(texts, map(int, row["answers"]["answer_start"]), strict=False))
-        rows.append(_Row(*(row[key].decode() for key in ("id", "question", "context")), answers))
-    return _examples(rows, split, unanswerable)
+        id_, text, context = (row[key].decode() for key in ("id", "question", "context"))
+        questions.append(_Row(id_, text, context, answers))
+    return _examples(questions, split, unanswerable)
 
 
 def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
@@ -163,12 +160,7 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     notes = tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text])
     if not questions:
         raise ValueError("; ".join([f"no usable questions for {split}", *notes]))
-    return SquadExamples(
-        [context.encode() for context in contexts],
-        questions,
-        not unknown,
-        notes,
-    )
+    return SquadExamples([context.encode() for context in contexts], questions, not unknown, notes)
 
 
 _MOVED = "answers moved from a wrong offset to the nearest occurrence of their text: {}"
@@ -180,10 +172,7 @@ _UNMARKED = 'questions without answers, treated as unanswerable despite "is_impo
 _SAME_ID = "questions with a repeated id: {}"
 _UNKNOWN = 'questions without "answers", so no question is scored: {}'
 _EMPTY = "empty questions: {}"
-_NOTES = (
-    *(_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY),
-    _UNKNOWN,
-)
+_NOTES = (*(_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY), _UNKNOWN)
 
 
 def _check(row: _Row, split: str, unanswerable: bool) -> None:

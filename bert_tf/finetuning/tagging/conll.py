@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from unicodedata import normalize
 
-from bert_tf.corpus.tfds import prepare as prepare_tfds
+from bert_tf.finetuning import examples
 from bert_tf.finetuning.tables import CONLL_FORM, read_file
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
@@ -125,14 +125,9 @@ def read_tfds(split: str) -> TaggedText:
 
     It does not say where documents begin.
     """
-    # Slow to import, and not needed for local files.
-    import tensorflow_datasets as tfds
-
-    builder = tfds.builder("conll2003")
-    prepare_tfds(builder)
-    name = builder.info.features["ner"].feature.int2str
-    documents = []
-    for number, row in enumerate(tfds.as_numpy(builder.as_dataset(split=split)), start=1):
+    rows, features = examples.read_tfds("conll2003", split)
+    name, documents = features["ner"].feature.int2str, []
+    for number, row in enumerate(rows, start=1):
         words = tuple(word.decode() for word in row["tokens"])
         # The blank line at the end of a file makes an empty example.
         if words:
@@ -144,10 +139,7 @@ def read_tfds(split: str) -> TaggedText:
 def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
     """Writes word, tag if known, and predicted tag, the input of conlleval, whole or not at all.
 
-    Spaces in words and tags become underscores.
-
-    Args:
-        predicted: the tags of all words.
+    Spaces in words and tags become underscores. `predicted` are the tags of all words.
     """
     tags, lines = iter(text.by_sentence(predicted)), []
     for document in text.documents:

@@ -64,12 +64,8 @@ def split_words(text: tf.Tensor, tokenizer: WordPieceTokenizer) -> RawWords:
 def slices(text: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
     """Returns parts of texts, strings [N], in memory that grows with the texts only.
 
-    `tf.strings.substr` needs a copy of the whole text for each part.
-
-    Args:
-        text: strings [B].
-        rows: the text of each part, int64 [N].
-        starts, limits: the byte offsets of each part in its text, int64 [N].
+    `tf.strings.substr` needs a copy of the whole text for each part. `rows` are the text of each
+    part, and `starts` and `limits` its byte offsets there, int64 [N].
     """
     characters = tf.strings.bytes_split(text)
     first = tf.gather(characters.row_starts(), rows)
@@ -200,12 +196,8 @@ def _entities(
 ) -> dict[str, tf.RaggedTensor]:
     """Joins words to entities as conlleval does: I-X after another tag begins an entity.
 
-    The tags may be of any scheme.
-
-    Args:
-        rows: the text of each word, int64 [words].
-        number: the tag of each word, [words].
-        words: what is known of each word, [words] each.
+    The tags may be of any scheme. `rows` are the text of each word, `number` its tag, and `words`
+    what else is known of it, [words] each.
     """
     inside = tf.gather([label != "O" for label in labels], number)
     begins = tf.gather([label[0] in BEGINS for label in labels], number)

@@ -98,10 +98,7 @@ def entity_scores(
     """Returns `precision`, `recall` and `f1` of entities as conlleval counts them.
 
     An entity is correct if its words and its type are. `f1_TYPE` is the score of a type. A ratio
-    without any entity is 0.
-
-    Args:
-        gold, predicted: the tags of every sentence, in BIO.
+    without any entity is 0. The arguments are the tags of every sentence, in BIO.
     """
     # Slow to import.
     from seqeval.metrics import classification_report

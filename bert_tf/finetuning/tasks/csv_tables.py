@@ -103,11 +103,7 @@ class _Reader:
         return Head("classifier", labels.find_classes(table, column, rows, self._type))
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
-        """Reads the examples of a split.
-
-        Args:
-            names: the classes of the model.
-        """
+        """Reads the examples of a split; `names` are the classes of the model."""
         if not (path := getattr(files, f"{split}_file")):
             raise files.missing(NAME, split)
         table, columns, rows = self._opened.pop(path, None) or self._open(path, split)

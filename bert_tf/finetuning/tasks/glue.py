@@ -1,15 +1,22 @@
-"""The tasks of GLUE, and readers of their official files, TSV without quoting."""
+"""The tasks of GLUE: their official files, TSV without quoting, and those for its server."""
 
-from collections.abc import Mapping
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
+from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.runs.run import Run
+from tfrecords import files as whole_files
 from tfrecords.progress import counted, say
+from tfrecords.writer import atomic_write
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 
@@ -44,11 +51,7 @@ class GlueFiles:
     skips_short_lines: bool = False
 
     def read(self, data_dir: str, split: str) -> TextExamples:
-        """Reads the examples of a split.
-
-        Args:
-            data_dir: the folder of the files, or its parent.
-        """
+        """Reads the examples of a split; `data_dir` is the folder of the files, or its parent."""
         names = [name for name in (self.text_a, self.text_b) if name]
         labelled = split in _LABELLED
         table, notes = _read_table(
@@ -94,7 +97,7 @@ class GlueFiles:
             )
         return {"values": np.array(targets, np.float32)}
 
-    def submitted(self, outputs: Mapping[str, np.ndarray]) -> list[str]:
+    def submitted(self, outputs: Outputs) -> list[str]:
         """Returns predictions as the server expects them, like the labels in the files."""
         if self.labels:
             return [self.labels[label] for label in outputs["logits"].argmax(axis=-1)]
@@ -230,7 +233,7 @@ _WNLI = GlueFiles(folder="WNLI", **_SENTENCES, labels=_BINARY)
 
 _FILES = (_COLA, _SST2, _MRPC, _STSB, _QQP, _QNLI, _RTE, _WNLI)
 # The official files whose labels the server takes, by the name of its file.
-OFFICIAL = {f"{files.folder}.tsv": files for files in _FILES} | dict.fromkeys(
+_OFFICIAL = {f"{files.folder}.tsv": files for files in _FILES} | dict.fromkeys(
     ("MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"), _MNLI
 )
 
@@ -263,3 +266,53 @@ TASKS = (
     ClassificationTask(**_options(_RTE), labels=_ENTAILMENT),
     ClassificationTask(**_options(_WNLI), labels=("not_entailment", "entailment")),
 )
+
+
+def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:
+    """Zips the files for GLUE's server in the output folders of run_finetuning.
+
+    Returns the names of the files in the zip file and of those that are missing.
+    """
+    paths = {}
+    for run in runs:
+        found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
+        if not found:
+            if best := Run(run).best_of_several():
+                raise ValueError(
+                    f"{run} holds several runs: use one of them, such as the best, {best}"
+                )
+            raise ValueError(
+                f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK "
+                f"--do_predict --output_dir={run} writes them"
+            )
+        for name in found:
+            path = f"{run}/{name}"
+            if name in paths:
+                raise ValueError(f"{paths[name]} and {path} are for the same task: choose one")
+            paths[name] = path
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for name in filter(paths.get, SUBMISSION):
+            zipped.writestr(name, _read_whole(paths[name], name))
+    atomic_write(output_file, archive.getvalue())
+    return [*filter(paths.get, SUBMISSION)], [name for name in SUBMISSION if name not in paths]
+
+
+def _read_whole(path: str, name: str) -> str:
+    """Returns the text of a file that predicts every example of its test set once."""
+    text = whole_files.read_file(path).decode(errors="replace")
+    lines, count = text.splitlines()[1:], SUBMISSION[name]
+    for number, line in enumerate(lines, start=2):
+        where, label = f"{path}, line {number:,}", line.partition("\t")[2]
+        if not label.strip():
+            raise ValueError(f"{where} has no prediction: predict the test set")
+        try:
+            _OFFICIAL[name].target(label)
+        except ValueError as error:
+            raise ValueError(f"{where}: prediction {error}") from None
+    if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
+        raise ValueError(
+            f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "
+            f"{count:,} examples with the indices 0 to {count - 1}: predict the whole official file"
+        )
+    return text

@@ -14,8 +14,7 @@ LABELS = ("neg", "pos")
 def read_files(data_dir: str, split: str) -> TextExamples:
     """Reads `aclImdb/<split>/{neg,pos}/*.txt`, or `aclImdb/test/*.txt` without labels.
 
-    Args:
-        data_dir: the folder aclImdb, or its parent.
+    `data_dir` is the folder aclImdb, or its parent.
     """
     root = f"{data_dir}/aclImdb" if tf.io.gfile.isdir(f"{data_dir}/aclImdb") else data_dir
     folders = [f"{split}/{label}" for label in LABELS]

@@ -147,10 +147,7 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
     """Reads `train.csv`, `val.csv` or `test.csv`; the column `label` of the latter may be empty.
 
     As in the paper, the text is the first sentence, `sent1`, and a choice is the second one, the
-    beginning `sent2` with an ending.
-
-    Args:
-        data_dir: the folder of the files, or its parent.
+    beginning `sent2` with an ending. `data_dir` is the folder of the files, or its parent.
     """
     name = f"{'val' if split == 'dev' else split}.csv"
     table = read_table(find_file(data_dir, name, f"data/{name}"))

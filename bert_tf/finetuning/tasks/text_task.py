@@ -113,10 +113,7 @@ def constant_predictions(
 ) -> str | None:
     """Describes (nearly) constant predictions; None if there are none, or if most are right.
 
-    Args:
-        logits: [N, C].
-        labels: the right classes, int [N].
-        names: the names of the classes.
+    `logits` are [N, C], and `labels` the right classes, int [N].
     """
     predicted = logits.argmax(axis=-1)
     label = np.bincount(predicted).argmax()

@@ -125,10 +125,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
         (_file(_question(id=...)), r'data\[0\].paragraphs\[0\].qas\[0\] has no "id"'),
         (_file(_question(question=None)), 'question 1 has an invalid "question": None'),
         (_file(_question(is_impossible="false")), "question 1 has an invalid .is_impossible."),
-        (
-            _file(_question(answers=[{"text": "Ann"}])),
-            'an answer of question 1 has no "answer_start"',
-        ),
+        (_file(_question(answers=[{"text": "Ann"}])), '.* of question 1 has no "answer_start"'),
         (_file(_question(question="\ud800")), '"question" of question 1 holds half a surrogate'),
         (_file(_question(answers=[5])), "an answer of question 1 is not an object, but 5"),
         (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is not an object, but 'Who"),
@@ -163,7 +160,7 @@ def test_broken_and_missing_files_are_named(tmp_path):
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
 def test_tfds_has_the_fields_that_we_read(version, monkeypatch):
     """Oracle: mock_data makes random examples that follow the dataset's own definition."""
-    monkeypatch.setattr("bert_tf.finetuning.squad.files.prepare", lambda builder: None)
+    monkeypatch.setattr("bert_tf.finetuning.examples.prepare", lambda builder: None)
     with tfds.testing.mock_data(num_examples=5):
         examples = read_tfds(f"squad/{version}", "dev", True)
     assert len(examples) == 5 and examples.has_answers

@@ -8,10 +8,14 @@ from support import save_run
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from tfrecords.vocabulary import Vocabulary
+from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
+from bert_tf.weights.checkpoint import load_weights
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 WORDS = ("good", "bad", *"abcdefgh")
-VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *WORDS))
 CONFIG = BertConfig(20, 16, 1, 2, 32, max_position_embeddings=32, initializer_range=0.1)
 CONFIG_TRAINED = BertConfig.from_dict(CONFIG.to_dict() | {"hidden_dropout_prob": 0.2})
 
@@ -30,6 +34,18 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
 @pytest.fixture(scope="module", autouse=True)
 def quick(quick_runs):
     pass
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function (name, text or bytes) -> the path of a file with it."""
+
+    def write(name: str, data: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    return write
 
 
 @pytest.fixture(scope="session")
@@ -60,6 +76,25 @@ def files(tmp_path_factory) -> pathlib.Path:
             path = folder / "aclImdb" / split / ("neg", "pos")[label] / f"{index}_1.txt"
             path.write_text(text)
     return folder
+
+
+@pytest.fixture(scope="session")
+def pack(files):
+    """A function from texts to a model's inputs, padded to 24 tokens."""
+    tokenizer = WordPieceTokenizer(load_vocab(str(files / "vocab.txt")))
+    return lambda texts: pack_segments([tokenizer.tokenize_flat(texts)], 24, tokenizer.vocab)
+
+
+@pytest.fixture(scope="session")
+def load_best():
+    """A function (model, output folder) -> the model with the best weights of the run."""
+
+    def load(model, folder):
+        path = latest_checkpoint(f"{folder}/best")
+        load_weights(path, saved_tensors(path), model.weights)
+        return model
+
+    return load
 
 
 @pytest.fixture(scope="session")

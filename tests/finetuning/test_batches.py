@@ -14,11 +14,9 @@ from bert_tf.finetuning.features import _packer, encode_texts
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-TOKENIZER = WordPieceTokenizer(
-    Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
-)
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdefghij")))
 LONGEST = 40
 NAMES = ("input_word_ids", "input_mask", "input_type_ids")
 
@@ -56,16 +54,18 @@ def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
         assert not expected[name][labels][:, length:].any()
 
 
-@pytest.mark.parametrize("pairs", [True, False])
-def test_eval_batches_hold_every_example_once(pairs, monkeypatch):
+@pytest.mark.parametrize(("pairs", "static"), [(True, False), (False, False), (True, True)])
+def test_eval_batches_hold_every_example_once(pairs, static, monkeypatch):
+    """Oracle: every example packed alone. The graph knows a static length."""
     monkeypatch.setattr(features, "_TEXTS_PER_CALL", 4)
     examples = make_examples(pairs=pairs)
-    batches = list(eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8).as_numpy_iterator())
-    expected = packed(examples)
+    dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, static_length=static)
+    assert dataset.element_spec["input_word_ids"].shape[1] == (LONGEST if static else None)
+    batches, expected = list(dataset.as_numpy_iterator()), packed(examples)
     for batch in batches:
         assert_rows(batch, expected)
     assert {len(batch["labels"]) for batch in batches} == {8}
-    assert len({batch["input_word_ids"].shape[1] for batch in batches}) > 1
+    assert (len({batch["input_word_ids"].shape[1] for batch in batches}) > 1) != static
     seen = np.concatenate([batch["labels"][batch["example_weights"] == 1] for batch in batches])
     assert sorted(seen) == list(range(53))
     assert sum(batch["example_weights"].sum() for batch in batches) == 53
@@ -138,15 +138,6 @@ def test_random_batches_of_training():
     np.testing.assert_array_equal(np.sort(seen.reshape(-1, 8)), np.sort(order.reshape(-1, 8)))
 
 
-def test_static_length_is_known_to_the_graph():
-    examples = make_examples()
-    dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, static_length=True)
-    assert dataset.element_spec["input_word_ids"].shape == [8, LONGEST]
-    expected = packed(examples)
-    for batch in dataset.as_numpy_iterator():
-        assert_rows(batch, expected)
-
-
 def test_padding_does_not_change_the_logits():
     config = BertConfig(15, 16, 2, 2, 32, max_position_embeddings=LONGEST)
     model = BertTaskModel(config, 3)
@@ -163,17 +154,12 @@ def test_replicas_of_a_step_share_its_length_and_its_rows(pipelines):
     """Oracle: the batches of one replica."""
     encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
     whole = list(eval_batches(encoded, 8).as_numpy_iterator())
-    contexts = [
-        tf.distribute.InputContext(pipelines, pipeline, num_replicas_in_sync=4)
-        for pipeline in range(pipelines)
-    ]
-    per_pipeline = 4 // pipelines
+    contexts = [tf.distribute.InputContext(pipelines, index, 4) for index in range(pipelines)]
     streams = [eval_batches(encoded, 8, context=c).as_numpy_iterator() for c in contexts]
     for expected in whole:
-        parts = [next(stream) for stream in streams for _ in range(per_pipeline)]
-        assert {part["input_word_ids"].shape for part in parts} == {
-            (2, expected["input_word_ids"].shape[1])
-        }
+        parts = [next(stream) for stream in streams for _ in range(4 // pipelines)]
+        length = expected["input_word_ids"].shape[1]
+        assert {part["input_word_ids"].shape for part in parts} == {(2, length)}
         indices = np.concatenate([part["example_index"] for part in parts])
         assert sorted(indices) == sorted(expected["example_index"])
     assert not any(list(stream) for stream in streams)

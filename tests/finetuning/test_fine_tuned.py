@@ -38,14 +38,9 @@ def test_classes_get_the_order_of_the_task():
     np.testing.assert_equal(nameless, [*values.values()])
     # Case alone tells two of them apart.
     cased = Head("classifier", ("neutral", "Neutral", "x"))
-    found = in_task_order(
-        Checkpoint("model", "", spec, tensors, Head("classifier", ("x", "Neutral", "neutral"))),
-        cased,
-        lambda line: None,
-    )
-    np.testing.assert_array_equal(
-        found.tensors["task_model/head/dense_bias"].read(), [1.0, 0.0, 2.0]
-    )
+    other = Checkpoint("", "", spec, tensors, Head("classifier", ("x", "Neutral", "neutral")))
+    found = in_task_order(other, cased, lambda line: None).tensors["task_model/head/dense_bias"]
+    np.testing.assert_array_equal(found.read(), [1.0, 0.0, 2.0])
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",

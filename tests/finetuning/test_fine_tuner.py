@@ -1,12 +1,14 @@
 """What the flags of training do to the model, the optimizer and the schedule."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from support import one_device
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.fine_tuner import FineTuner, Training
+from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
@@ -90,22 +92,23 @@ def test_layer_decay_is_electras():
     assert {*make_tuner().trainer.optimizer.rates} == {1.0}
 
 
-@pytest.mark.parametrize(("flags", "corrects"), [({}, True), ({"bias_correction": False}, False)])
-def test_bias_correction_is_the_default(flags, corrects):
-    """Oracle: Mosbach et al. (arXiv:2006.04884); `optimizers.AdamW` is tested on its own."""
-    assert make_tuner(**flags).trainer.optimizer.bias_correction == corrects
-
-
-@pytest.mark.parametrize(("flags", "groups"), [({}, True), ({"group_by_length": False}, False)])
-def test_batches_of_similar_length_are_the_default(monkeypatch, flags, groups):
-    """Oracle: the flag; `train_batches` is tested on its own."""
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [({}, True), ({"bias_correction": False, "group_by_length": False}, False)],
+)
+def test_bias_correction_and_batches_of_similar_length_are_the_default(
+    monkeypatch, flags, expected
+):
+    """Oracle: Mosbach et al. (arXiv:2006.04884); what the flags do is tested on its own."""
     given = []
     monkeypatch.setattr(
         "bert_tf.finetuning.fine_tuner.train_batches",
         lambda *_, **values: given.append(values) or tf.data.Dataset.from_tensors(make_batch()),
     )
-    make_tuner(**flags)._batches(skip=0)
-    assert [values["group_by_length"] for values in given] == [groups]
+    tuner = make_tuner(**flags)
+    tuner._batches(skip=0)
+    assert [values["group_by_length"] for values in given] == [expected]
+    assert tuner.trainer.optimizer.bias_correction == expected
 
 
 @pytest.mark.parametrize("patience", [None, 2])
@@ -133,3 +136,16 @@ def test_class_weights_need_classes():
 def test_a_short_run_has_a_curve_too(epochs, expected):
     """Oracle: a tenth of 1, 42 and 2,100 steps, rounded up, and never more than 100 steps."""
     assert make_tuner(num_train_epochs=epochs).driver.plan.log_steps == expected
+
+
+def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):
+    """Oracle: the files; the new test set has no labels, to which the picture could belong."""
+    for name in ("confusion_test.png", "confusion_dev.png"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(Evaluator, "_predict", lambda self, split: {})
+    task = types.SimpleNamespace(write_predictions=lambda *arguments: ["predictions_test.tsv"])
+    trainer = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
+    splits = {"test": types.SimpleNamespace(targets={})}
+    evaluator = Evaluator(task, trainer, splits, batch_size=1)
+    assert evaluator.report("test", str(tmp_path)) == ({}, ["predictions_test.tsv"])
+    assert [path.name for path in tmp_path.iterdir()] == ["confusion_dev.png"]

@@ -12,12 +12,7 @@ from support import start_workers, tuning_options
 
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
-from bert_tf.text.preprocessor import pack_segments
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
-from bert_tf.weights.checkpoint import load_weights
-from tfrecords.vocabulary import load_vocab
 
 # The command, without drawing, TensorFlow's passes over graphs and XLA, and without a package that
 # Keras imports for parts of it that nothing here uses.
@@ -41,32 +36,24 @@ def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
     folder = tmp_path_factory.mktemp("alone")
     values = config.to_dict() | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "no-dropout.json").write_text(json.dumps(values))
-    options = tuning_options(
-        files,
-        folder / "run",
-        task="imdb",
-        bert_config_file=str(folder / "no-dropout.json"),
-        eval_batch_size=6,
-        num_train_epochs=1.0,
-    )
+    flags = dict(task="imdb", eval_batch_size=6, num_train_epochs=1.0)
+    flags |= {"bert_config_file": str(folder / "no-dropout.json")}
+    options = tuning_options(files, folder / "run", **flags)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         results = run(options)
     return types.SimpleNamespace(options=options, results=results, printed=printed.getvalue())
 
 
-def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sentences, config):
+def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(
+    alone, sentences, config, pack, load_best
+):
     """Oracle: the best weights in a Keras model, on the test set."""
     options, results, printed = alone.options, alone.results, alone.printed
     assert results == read_results(f"{options.output_dir}/eval_results.txt")
-    tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
     texts, labels = zip(*sentences(160, seed=len("test")), strict=True)
-    inputs = pack_segments([tokenizer.tokenize_flat(texts)], 24, tokenizer.vocab)
-    model = BertTaskModel(config, 2)
-    load_weights(
-        path := latest_checkpoint(f"{options.output_dir}/best"), saved_tensors(path), model.weights
-    )
-    correct = np.argmax(model(inputs), axis=-1) == labels
+    model = load_best(BertTaskModel(config, 2), options.output_dir)
+    correct = np.argmax(model(pack(texts)), axis=-1) == labels
     assert results["test_accuracy"] == pytest.approx(correct.mean())
     assert "train: 144 examples" in printed and "dev: 16 examples" in printed
     lengths = [len(text.split()) for text in texts]
@@ -79,11 +66,8 @@ def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(alone, sen
 def test_two_workers_fine_tune_as_one(alone, tmp_path):
     """Oracle: one process with the same global batch; dropout is 0."""
     flags = dataclasses.replace(alone.options, output_dir=f"{tmp_path}/two")
-    given = {
-        name: value
-        for name, value in dataclasses.asdict(flags).items()
-        if value != getattr(Options, name, None)
-    }
+    values = dataclasses.asdict(flags).items()
+    given = {name: value for name, value in values if value != getattr(Options, name, None)}
     workers = start_workers(_PROGRAM, given)
     chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says

@@ -15,9 +15,7 @@ from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.training.reports import read_results
-from bert_tf.weights.checkpoint import load_weights
 from tfrecords.vocabulary import load_vocab
 
 
@@ -86,7 +84,7 @@ class IdParityTask(Task):
         raise NotImplementedError
 
 
-def test_another_kind_of_task_is_one_object(sentences, files, config, tmp_path, capsys):
+def test_another_kind_of_task_is_one_object(sentences, files, config, load_best, tmp_path, capsys):
     """Oracle: the best weights in the plain model, one example at a time."""
     task = IdParityTask(sentences)
     flags = dict(learning_rate=1e-2, train_batch_size=4, eval_batch_size=6, num_train_epochs=1)
@@ -97,10 +95,7 @@ def test_another_kind_of_task_is_one_object(sentences, files, config, tmp_path, 
     found = results["test_token_accuracy"]
     assert found > 0.6
     assert f"Token_accuracy {found:.4f} on the test" in capsys.readouterr().out
-    model = task.build_model(config)
-    load_weights(
-        path := latest_checkpoint(f"{options.output_dir}/best"), saved_tensors(path), model.weights
-    )
+    model = load_best(task.build_model(config), options.output_dir)
     tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
     features = task.featurize(task.read_splits(["test"], DataFiles(), 0)["test"], tokenizer, 24)
     predictions = {

@@ -18,11 +18,6 @@ TEXTS = [
 ]
 
 
-def write(folder, name: str, data: bytes) -> str:
-    (folder / name).write_bytes(data)
-    return str(folder / name)
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys):
@@ -43,36 +38,56 @@ def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
 @pytest.mark.parametrize("first", ["sep={}\r\n", '\ufeff"sep={}"\n', "SEP={0}{0}{0}\n"])
-def test_delimiters_that_excel_states(tmp_path, name, delimiter, first):
+def test_delimiters_that_excel_states(write, name, delimiter, first):
     """Oracle: by hand; lines keep their numbers, and fields may be quoted."""
     rows = 'text,x;y\n"a ""b""",1\n'.replace(",", delimiter)
     if delimiter == ";":
         rows = rows.replace("x;y", '"x;y"')
-    table = read_table(write(tmp_path, name, (first.format(delimiter) + rows).encode()))
+    table = read_table(write(name, (first.format(delimiter) + rows).encode()))
     assert table.columns == {"text": ['a "b"'], "x;y": ["1"]} and table.lines == [3]
 
 
-def test_stray_quotes_that_join_rows_are_said(tmp_path, capsys):
+def test_stray_quotes_that_join_rows_are_said(write, capsys):
     """Oracle: by hand; lines 3 to 5 are one row, and so are 6 and 7. Others are not mentioned."""
     data = b'text,label\na,x\n"b,x\nc,y\nd",x\n"e\nf","g\nh"\n'
-    assert read_table(write(tmp_path, "a.csv", data)).lines == [2, 3, 6]
+    assert read_table(write("a.csv", data)).lines == [2, 3, 6]
     out = capsys.readouterr().out
     assert "a.csv: 3 fields with line breaks, the first in line 3. " in out and out.count("\n") == 1
-    for name, data in (
-        ("a.csv", b'a\n"b"\n'),
-        ("a.tsv", b'a\n"b\n"\n'),
-        ("a.json", b'{"a":"\\n"}'),
-    ):
-        read_table(write(tmp_path, name, data))
+    others = {"a.csv": b'a\n"b"\n', "a.tsv": b'a\n"b\n"\n', "a.json": b'{"a":"\\n"}'}
+    for name, data in others.items():
+        read_table(write(name, data))
     assert capsys.readouterr().out == ""
 
 
-def test_tsv_files_have_no_quoting(tmp_path):
-    """Oracle: by hand; a quote and a lone carriage return are text, and blank lines are skipped."""
-    data = b'\xef\xbb\xbftext\tlabel\r\n"open\tx\r\n\r\na\rb\ty\r\n'
-    table = read_table(write(tmp_path, "a.tsv", data))
-    assert table.columns == {"text": ['"open', "a\rb"], "label": ["x", "y"]}
-    assert table.lines == [2, 4]
+@pytest.mark.parametrize(
+    ("name", "data", "columns", "lines"),
+    [
+        # Quotes and lone carriage returns are text in .tsv, and blank lines are skipped.
+        (
+            "a.tsv",
+            b'\xef\xbb\xbftext\tlabel\r\n"open\tx\r\n\r\na\rb\ty\r\n',
+            {"text": ['"open', "a\rb"], "label": ["x", "y"]},
+            [2, 4],
+        ),
+        # pandas writes NaN for an empty cell. Objects may lack keys.
+        ("a.jsonl", b'{"a": NaN, "b": [1, NaN]}\n', {"a": [None], "b": [[1, None]]}, [1]),
+        (
+            "a.jsonl",
+            b'\xef\xbb\xbf{"a": "x\\ny", "b": [1, "x"]}\r\n\r\n{"a": null, "id": 7}\n',
+            {"a": ["x\ny", None], "b": [[1, "x"], None], "id": [None, 7]},
+            [1, 3],
+        ),
+        # Blank lines of a single column are empty cells: predictions must not move up.
+        ("a.csv", b"text\na\n\nb\n", {"text": ["a", "", "b"]}, [2, 3, 4]),
+        ("a.tsv", b"text\na\n\nb\n", {"text": ["a", "", "b"]}, [2, 3, 4]),
+        ("a.csv", b"text\r\na\r\n\r\nb\r\n", {"text": ["a", "", "b"]}, [2, 3, 4]),
+        ("a.tsv", b"text\r\na\r\n\r\nb\r\n", {"text": ["a", "", "b"]}, [2, 3, 4]),
+    ],
+)
+def test_cells_and_their_lines(name, data, columns, lines, write):
+    """Oracle: by hand."""
+    table = read_table(write(name, data))
+    assert (table.columns, table.lines) == (columns, lines)
 
 
 _QUOTED = ['He said "hi"', "a, b", "two\nlines", "a\tb", '5" pipe', '"', "plain"]
@@ -106,44 +121,20 @@ def test_tsv_files_with_quoted_fields(texts, quoting, line_end, tmp_path, capsys
         (['"\tx', '"\ty'], False),
     ],
 )
-def test_quotes_in_other_tsv_files_are_text(lines, said, tmp_path, capsys):
+def test_quotes_in_other_tsv_files_are_text(lines, said, write, capsys):
     """Oracle: the fields between tabs; a note on those that are in quotes as a whole."""
-    path = write(tmp_path, "a.tsv", "\n".join(["text\tlabel", *lines]).encode())
+    path = write("a.tsv", "\n".join(["text\tlabel", *lines]).encode())
     columns = read_table(path).columns
     assert [*map("\t".join, zip(columns["text"], columns["label"], strict=True))] == lines
     assert ("a.tsv: kept the quotes around" in capsys.readouterr().out) == said
 
 
-def test_cells_in_columns_without_a_name_are_counted(tmp_path, capsys):
+def test_cells_in_columns_without_a_name_are_counted(write, capsys):
     """Oracle: by hand; the first column may be an index."""
-    path = write(tmp_path, "a.csv", b",v1,v2,,\n1,a,b,,\n2,c,d,e,f\n")
+    path = write("a.csv", b",v1,v2,,\n1,a,b,,\n2,c,d,e,f\n")
     assert read_table(path).columns["v2"] == ["b", "d"]
-    assert "ignored 2 cells in columns without a name, the first in line 3" in (
-        capsys.readouterr().out
-    )
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_blank_lines_of_a_single_column_are_empty_cells(name, end, tmp_path):
-    """Oracle: by hand; predictions for the lines must not move up."""
-    data = end.join(["text", "a", "", "b", ""]).encode()
-    table = read_table(write(tmp_path, name, data))
-    assert table.columns == {"text": ["a", "", "b"]} and table.lines == [2, 3, 4]
-
-
-def test_nan_is_a_missing_value(tmp_path):
-    """Oracle: pandas writes NaN for an empty cell."""
-    table = read_table(write(tmp_path, "a.jsonl", b'{"label": NaN, "x": [1, NaN]}\n'))
-    assert table.columns == {"label": [None], "x": [[1, None]]}
-
-
-def test_json_lines_may_lack_keys(tmp_path):
-    """Oracle: by hand."""
-    data = b'\xef\xbb\xbf{"text": "a\\nb", "label": [1, "x"]}\r\n\r\n{"text": null, "id": 7}\n'
-    table = read_table(write(tmp_path, "a.jsonl", data))
-    assert table.columns == {"text": ["a\nb", None], "label": [[1, "x"], None], "id": [None, 7]}
-    assert table.lines == [1, 3]
+    out = capsys.readouterr().out
+    assert "ignored 2 cells in columns without a name, the first in line 3" in out
 
 
 @pytest.mark.parametrize(
@@ -168,25 +159,21 @@ def test_json_lines_may_lack_keys(tmp_path):
         ("a.json", b'{"columns": ["a"], "data": [[1]]}', "a.json holds all rows in one object"),
         ("a.json", b"[]", "a.json holds no examples"),
         ("a.csv", b"sep=;\na;b\n1\n", "a.csv, line 3: 1 column, but the first line has 2"),
-        (
-            "a.json",
-            b'{"a": 1}\n{"a": 1, "b": 2, "a": 1}',
-            "line 2 cannot be read: it names 'a' twice",
-        ),
+        ("a.json", b'{"a": 1}\n{"a": 1, "a": 1}', "line 2 cannot be read: it names 'a' twice"),
         ("a.json", b'{"a":' + b"[" * 10**5, "a.json, line 1 cannot be read: maximum rec"),
     ],
 )
-def test_damaged_files_are_one_clear_line(tmp_path, name, data, message):
+def test_damaged_files_are_one_clear_line(write, name, data, message):
     with pytest.raises(ValueError) as caught:
-        read_table(write(tmp_path, name, data))
+        read_table(write(name, data))
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_list_of_objects(tmp_path, indent):
+def test_a_list_of_objects(write, indent):
     """Oracle: by hand; pandas writes such files."""
     rows = [{"text": "a\nb", "label": None}, {"text": "c", "id": 7}]
-    table = read_table(write(tmp_path, "a.json", json.dumps(rows, indent=indent).encode()))
+    table = read_table(write("a.json", json.dumps(rows, indent=indent).encode()))
     assert table.columns == {"text": ["a\nb", "c"], "label": [None, None], "id": [None, 7]}
     assert table.at(1).endswith("a.json, object 2")
 

@@ -21,12 +21,6 @@ BRUSSELS NNP B-NP B-LOC
 """
 
 
-def _write(folder: pathlib.Path, text: str) -> str:
-    path = folder / "train.txt"
-    path.write_bytes(text.encode())
-    return str(path)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -41,18 +35,15 @@ def _write(folder: pathlib.Path, text: str) -> str:
         _TEXT.replace("O\n", "O\t\n"),
     ],
 )
-def test_documents_sentences_and_words(text, tmp_path):
+def test_documents_sentences_and_words(text, write):
     """Oracle: the same words, tags and line numbers, written down."""
-    read = read_conll(_write(tmp_path, text))
+    read = read_conll(write("train.txt", text))
     assert [[len(s.words) for s in document] for document in read.documents] == [[2, 1], [1]]
     assert read.words == ["EU", "rejects", "Peter", "BRUSSELS"]
     assert read.tags == ["B-ORG", "O", "B-PER", "B-LOC"]
     lines = text.splitlines()
-    assert all(
-        lines[n - 1].startswith(w)
-        for s in read.sentences
-        for w, n in zip(s.words, s.lines, strict=True)
-    )
+    numbers = [n for sentence in read.sentences for n in sentence.lines]
+    assert all(lines[n - 1].startswith(w) for w, n in zip(read.words, numbers, strict=True))
 
 
 _GERMEVAL = """#\thttp://de.wikipedia.org/wiki/Manfred_Korfmann\t[2009-10-17]
@@ -148,9 +139,9 @@ _FORMATS = [
 
 
 @pytest.mark.parametrize(("text", "words", "tags", "notes"), _FORMATS)
-def test_columns_of_other_formats(text, words, tags, notes, tmp_path):
+def test_columns_of_other_formats(text, words, tags, notes, write):
     """Oracle: the words and outer or universal tags, written down."""
-    path = _write(tmp_path, text := text.replace("|", "\n"))
+    path = write("train.txt", text := text.replace("|", "\n"))
     read = read_conll(path, learn=True)
     assert read.words == words.split(" " if words else None)
     assert tags is None or read.tags == tags.split()
@@ -165,27 +156,27 @@ def test_columns_of_other_formats(text, words, tags, notes, tmp_path):
         assert again.documents == read.documents
 
 
-def test_columns_may_be_named(tmp_path):
+def test_columns_may_be_named(write):
     """Oracle: by hand; a file without the column of tags has none, or holds words alone."""
-    path = _write(tmp_path, _GERMEVAL)
+    path = write("train.txt", _GERMEVAL)
     assert read_conll(path, 2, 4).tags == ["O", "O", "O", "B-LOC", "O"]
-    text = read_conll(_write(tmp_path, "1\ta\n2\tb\n"), 2, 3)
+    text = read_conll(write("train.txt", "1\ta\n2\tb\n"), 2, 3)
     assert (text.words, text.tags) == (["a", "b"], [])
-    assert read_conll(_write(tmp_path, "a\nb\n"), 2, 3).words == ["a", "b"]
+    assert read_conll(write("train.txt", "a\nb\n"), 2, 3).words == ["a", "b"]
     for columns in ((0, 1), (2, 1)):
-        text = read_conll(_write(tmp_path, "DT\ta\nNN\tb\n"), *columns)
+        text = read_conll(write("train.txt", "DT\ta\nNN\tb\n"), *columns)
         assert (text.words, text.tags) == (["a", "b"], ["DT", "NN"])
-    assert read_conll(_write(tmp_path, "O\ta\nB-X\tb\n"), 2).tags == ["O", "B-X"]
+    assert read_conll(write("train.txt", "O\ta\nB-X\tb\n"), 2).tags == ["O", "B-X"]
     # Tags that are not to be learned may all be the same.
-    assert read_conll(_write(tmp_path, "a B-X O\nb O O\n")).tags == ["O", "O"]
+    assert read_conll(write("train.txt", "a B-X O\nb O O\n")).tags == ["O", "O"]
     with pytest.raises(ValueError, match="train.txt has 2 columns, but --text_column=3"):
-        read_conll(_write(tmp_path, "a O\n"), 3)
+        read_conll(write("train.txt", "a O\n"), 3)
 
 
-def test_writing_is_the_input_of_conlleval(tmp_path):
+def test_writing_is_the_input_of_conlleval(write, tmp_path):
     """Oracle: the lines, written down; spaces in words and tags do not add columns."""
     path = str(tmp_path / "out.conll")
-    text = read_conll(_write(tmp_path, _TEXT.replace("EU", "E\u00a0U")))
+    text = read_conll(write("train.txt", _TEXT.replace("EU", "E\u00a0U")))
     write_conll(path, text, ["O", "B-LOC", "B-PER", "O"])
     assert pathlib.Path(path).read_text() == (
         "-DOCSTART- O O\n\nE_U B-ORG O\nrejects O B-LOC\n\nPeter B-PER B-PER\n\n"
@@ -214,7 +205,7 @@ def test_tfds_has_the_sentences_of_the_files(tmp_path, monkeypatch):
         (tmp_path / name).write_text(_TEXT + "\n")
     builder = tfds.builder("conll2003", data_dir=str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds, "builder", lambda name: builder)
-    monkeypatch.setattr("bert_tf.finetuning.tagging.conll.prepare_tfds", lambda _: None)
+    monkeypatch.setattr("bert_tf.finetuning.examples.prepare", lambda _: None)
     monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda *_: tmp_path)
     builder.download_and_prepare()
     expected = read_conll(str(tmp_path / "train.txt"))

@@ -50,14 +50,10 @@ def test_the_metric_may_be_another_and_must_suit_the_dev_set():
     for name in ("f1/spam", "roc_auc"):
         with pytest.raises(ValueError, match=f"--metric={name} is undefined"):
             task.with_metric(name).check_metric(alike)
-    with pytest.raises(
-        ValueError, match="--metric=f1/egg is not a metric of this task: choose one of loss, acc"
-    ):
+    with pytest.raises(ValueError, match="--metric=f1/egg is not a metric of this task: choose o"):
         task.with_metric("f1/egg")
     many = ClassificationTask(name="csv", labels=tuple(f"class{i}" for i in range(40)))
-    with pytest.raises(
-        ValueError, match="one of .*, f1/CLASS; similar names are f1/class12, "
-    ) as x:
+    with pytest.raises(ValueError, match="one of .*, f1/CLASS; similar names are f1/cl") as x:
         many.with_metric("f1/clas12")
     assert len(str(x.value)) < 250
     assert task.reported_metrics == ["eval_accuracy", "test_accuracy"]
@@ -76,10 +72,8 @@ def test_files_with_predictions(tmp_path, monkeypatch):
         return types.SimpleNamespace(targets=targets, examples=examples)
 
     labelled = features({"labels": np.array([0, 0])})
-    assert task.write_predictions(folder, "dev", {"logits": logits}, labelled) == [
-        "predictions_dev.tsv",
-        "confusion_dev.png",
-    ]
+    names = task.write_predictions(folder, "dev", {"logits": logits}, labelled)
+    assert names == ["predictions_dev.tsv", "confusion_dev.png"]
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
     assert lines[0].split("\t") == ["index", "label", "prediction", "p(neg)", "p(pos)", "text"]
     assert lines[1:] == ["0\tneg\tneg\t0.75\t0.25\tone two", "1\tneg\tpos\t0.25\t0.75\t\ufffd"]

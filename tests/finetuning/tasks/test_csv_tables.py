@@ -1,53 +1,26 @@
 """--task=csv: the user's own tables, worked by hand."""
 
-import csv
 import dataclasses
 import json
 import pathlib
-import types
-from unicodedata import normalize
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
-from bert_tf.finetuning import labels
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.columns import Columns, open_table
-from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import with_values_of
-from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.task import DataFiles
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import load_vocab
 
 
-@pytest.fixture
-def write(tmp_path):
-    """A function (name, text or bytes) -> the path of a file with it."""
-
-    def write(name: str, data: str | bytes) -> str:
-        path = tmp_path / name
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return str(path)
-
-    return write
-
-
-def read(head: Head | None = None, names=("train", "dev"), **flags):
-    """Returns the task of these flags, and its splits."""
-    options = FineTuningOptions(task="csv", output_dir="run", do_train=True, **flags)
-    task = make_task(options, head)
-    files = DataFiles(None, options.train_file, options.dev_file, options.test_file)
-    return task, task.read_splits(names, files, seed=0)
-
-
-def test_classes_are_those_of_the_training_file(write):
+def test_classes_are_those_of_the_training_file(read, write):
     """Oracle: by hand. Numbers are in the order of their values; the only other column is text."""
     train = write("train.csv", "id,mail,label\n1,one, 10 \n2,two,9\n2,three,10\n")
     rows = '{"mail": "four", "label": 9, "id": 7}\n{"mail": "", "label": "10"}\n'
@@ -64,7 +37,7 @@ def test_classes_are_those_of_the_training_file(write):
     assert splits["dev"].targets["labels"].tolist() == [0, 1, 0]
 
 
-def test_a_tenth_is_held_out_without_a_dev_file(write):
+def test_a_tenth_is_held_out_without_a_dev_file(read, write):
     """Oracle: the counts of each class; those of odd ids are of the whole file."""
     rows = "".join(f"0\ttext {i}\t{'spam' if i % 10 else 'ham'}\n" for i in range(200))
     task, splits = read(train_file=write("train.tsv", f"id\ttext\tlabel\n{rows}"))
@@ -75,7 +48,7 @@ def test_a_tenth_is_held_out_without_a_dev_file(write):
     assert np.bincount(splits["train"].targets["labels"]).tolist() == [18, 162]
 
 
-def test_whole_numbers_are_classes_in_any_form(write):
+def test_whole_numbers_are_classes_in_any_form(read, write):
     """Oracle: 1 and 1.0 are one class; 1.5 and true are others."""
     rows = [json.dumps({"text": "a", "label": label}) for label in (1, 1.0, "1", 0, 1.5, True)]
     path = write("a.jsonl", "\n".join(rows))
@@ -84,7 +57,7 @@ def test_whole_numbers_are_classes_in_any_form(write):
     assert [task.labels[n] for n in labels] == ["1", "1", "1", "0", "1.5", "true"]
 
 
-def test_pairs_and_named_columns(write):
+def test_pairs_and_named_columns(read, write):
     """Oracle: by hand."""
     train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")
     flags = dict(text_column="q", text_b_column="a", label_column="gold")
@@ -107,7 +80,7 @@ def test_pairs_and_named_columns(write):
         ("v1,v2,Unnamed: 2", {}, "v2"),
     ],
 )
-def test_columns_are_found_whatever_their_case(write, header, flags, guessed, capsys):
+def test_columns_are_found_whatever_their_case(read, write, header, flags, guessed, capsys):
     """Oracle: by hand. A guess is printed, and nothing else is."""
     rows = (("ham", "Go until jurong"), ("spam", "Free entry now"), ("ham", "Ok lar"))
     label = 1 if header.startswith(",") else 0
@@ -143,7 +116,7 @@ def test_contents_show_which_column_holds_the_text(write, rows, columns):
     assert open_table(path)[1] == Columns(columns[0], labels=columns[1:])
 
 
-def test_a_run_keeps_the_columns_of_its_training_file(write, tmp_path):
+def test_a_run_keeps_the_columns_of_its_training_file(read, write, tmp_path):
     """Oracle: by hand; the contents of the dev file would show the opposite."""
     train = write("train.csv", "v1,v2\nham,Go until jurong\nspam,Free entry now\nham,Ok lar\n")
     dev = write("dev.csv", "v1,v2\nham,a\nspam,a\n")
@@ -157,7 +130,7 @@ def test_a_run_keeps_the_columns_of_its_training_file(write, tmp_path):
     assert with_values_of(options, run.resumed_flags).label_column == "v1"
 
 
-def test_an_empty_list_of_classes_is_a_label(write):
+def test_an_empty_list_of_classes_is_a_label(read, write):
     """Oracle: by hand; a row may have no class, but null says that its classes are unknown."""
     head = Head("classifier", ("x", "y"), multi_label=True)
     for label, known in (("[]", True), ("null", False)):
@@ -167,7 +140,7 @@ def test_an_empty_list_of_classes_is_a_label(write):
     assert splits["test"].notes == ("no labels in 'label'",)
 
 
-def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):
+def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(read, write):
     """Oracle: by hand; no training file is needed."""
     head = Head("classifier", ("ham", "spam"))
     for data in ("text\na\n", "text,label\na,\n"):
@@ -188,7 +161,7 @@ def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(write):
         (Head("tagger", ("O", "B-X")), "tags", (["O"], [])),
     ],
 )
-def test_tests_with_a_part_of_their_labels(write, head, label_type, labels):
+def test_tests_with_a_part_of_their_labels(read, write, head, label_type, labels):
     """Oracle: the line, and the advice to label all rows or none."""
     row = {"text": "a", "tokens": ["a"]}
     test = write("t.jsonl", "\n".join(json.dumps(row | {"label": label}) for label in labels))
@@ -199,224 +172,7 @@ def test_tests_with_a_part_of_their_labels(write, head, label_type, labels):
         read(head, ["test"], **flags, text_column="tokens" if label_type == "tags" else "text")
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "flags"),
-    [
-        ("a.csv", 'text,label\na,"x,y"\nb,\nc, y\n', {}),
-        ("a.csv", "text,label\na,x|y\nb,|\nc,y|y\n", {"label_separator": "|"}),
-        ("a.tsv", 'text\tlabel\na\t["x", "y"]\nb\t[]\nc\ty\n', {}),
-        ("a.csv", "text,x,y\na,1,1\nb,0,0\nc,0,1\n", {"label_column": "x,y"}),
-        ("a.csv", "text,x,y\na,1.0,1\nb,0.0,0\nc,0,1\n", {"label_column": "x,y"}),
-        (
-            "a.jsonl",
-            '{"text": "a", "label": ["y", "x"]}\n{"text": "b"}\n{"text": "c", "label": "y"}\n',
-            {},
-        ),
-        (
-            "a.jsonl",
-            '{"text":"a","x":1,"y":true}\n{"text":"b","x":0,"y":false}\n{"text":"c","x":0,"y":1}\n',
-            {"label_column": "x, y"},
-        ),
-    ],
-)
-def test_several_classes_at_once(write, name, data, flags):
-    """Oracle: by hand."""
-    path = write(name, data)
-    task, splits = read(train_file=path, dev_file=path, label_type="classes", **flags)
-    assert task.head == Head("classifier", ("x", "y"), multi_label=True)
-    assert splits["dev"].targets["labels"].tolist() == [[1, 1], [0, 0], [0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("cell", "names"),
-    [
-        ("['sport', 'nature']", "sport nature"),
-        ('["sport", "nature"]', "sport nature"),
-        ("('sport', 'nature',)", "sport nature"),
-        (" ('sport',) ", "sport"),
-        ("{'sport', 'nature'}", "nature sport"),
-        ('["it\'s", "a \\"b\\""]', 'it\'s|a "b"'),
-        (r"""["it's", 'a "b"', 'c\d']""", 'it\'s|a "b"|c\\d'),
-        ("['a, b', 'c']", "a, b|c"),
-        ("[1, 2.0]", "1 2"),
-        ("['sport', 1]", None),
-        ("[True]", None),
-        ("[0.5]", None),
-        ("['a', '']", None),
-        ("'sport', 'nature'", "sport nature"),
-        ('"sport","nature"', "sport nature"),
-        ("“sport”, „nature“", "sport nature"),
-        ("'a, b', 'c'", "a, b|c"),
-        ("'rock 'n' roll', it's", "rock 'n' roll|it's"),
-        ("'80s, rock 'n' roll", "'80s|rock 'n' roll"),
-        ("\"['sport', 'nature']\"", "sport nature"),
-        ('"[\\"sport\\"]"', "sport"),
-        ("'[\"sport\"]'", "sport"),
-        ("\"['sport' 'nature']\"", None),
-        ("\"['sport'\"", None),
-        ("'sport, nature'", None),
-        ("sport, ['nature']", None),
-        ("['sport', 'sport ']", "sport"),
-        ('["(other)"]', "(other)"),
-        ("[]", ""),
-        ("()", ""),
-        ("set()", ""),
-        ("sport, nature", "sport nature"),
-        ("sport (indoor)", "sport (indoor)|"),
-        ("['a' 'b']", None),
-        ("['a'\n 'b']", None),
-        ("['sport', 'nature'", None),
-        ("['sport', nature]", None),
-        ("[sport, nature]", None),
-        ("['sport', nan]", None),
-        ("[0 1]", None),
-        ("['a', ...]", None),
-        ("['a', ['b']]", None),
-        ("['a', None]", None),
-        ("[b'a']", None),
-        ("('sport')", None),
-        ("(other)", None),
-        ("{'a': 1}", None),
-        ("{}", None),
-        ("array(['a'], dtype=object)", None),
-        ("[" * 9999, None),
-        ("'" * 9999, "'" * 9997 + "|"),
-        ('"()"', ""),
-    ],
-)
-def test_lists_in_cells(write, cell, names, tmp_path):
-    """Oracle: by hand, as Python, pandas and NumPy write lists; others are errors with a line."""
-    for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
-        with open(tmp_path / name, "w", newline="") as file:
-            writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL)
-            writer.writerows([("text", "label"), ("x", "z"), ("y", cell)])
-        table, _ = open_table(str(tmp_path / name))
-        if names is None:
-            with pytest.raises(ValueError, match=f"{name}, line 3[ :]") as caught:
-                labels.read_several(table, "label", ",")
-            assert "\n" not in str(caught.value)
-        else:
-            expected = [x for x in names.split("|" if "|" in names else " ") if x]
-            assert sorted(labels.read_several(table, "label", ",")[1]) == sorted(expected)
-
-
-@pytest.mark.parametrize(
-    ("cells", "given", "advised"),
-    [
-        (["a|b", "b", "a|c"], None, "'|'"),
-        (["a; b", "a;c"] + ["c"] * 9, None, "';'"),
-        (["a / b", "c"], None, "'/'"),
-        (["a\nb", "c"], None, r"$'\n'"),
-        (["x y", "x z", "x y z", "z"], None, "' '"),
-        (["food, drinks|sport"] + ["sport|food"] * 19, None, "'|'"),
-        (["'a'|'b'", "'b'"], None, "'|'"),
-        (["a,b", "c"], ";", "',', but hardly any ';'"),
-        (["a|b", "c"], ",", "'|', but hardly any ','"),
-        (["C/C++, Java", "Go"], None, None),
-        (["science fiction", "pop music", "rock music", "pop"], None, None),
-        (["a|b"] + ["c"] * 10, None, None),
-        ([["a|b"], ["c|d"]], None, None),
-        (["a;b", "c"], ";", None),
-    ],
-)
-def test_other_separators_are_noticed(write, cells, given, advised, capsys):
-    """Oracle: by hand. A separator that the user gave is kept, with a warning."""
-    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": c}) for c in cells))
-    flags = dict(train_file=path, dev_file=path, label_type="classes", label_separator=given)
-    if advised and not given:
-        with pytest.raises(ValueError, match="cells of 'label' hold") as caught:
-            read(**flags)
-        assert f"give --label_separator={advised}, or --label_separator=, if" in str(caught.value)
-        return
-    read(**flags)
-    out = capsys.readouterr().out
-    assert ("WARNING" in out) == bool(advised) and (advised or "") in out
-
-
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (["['a', 'b']", "['a']"], "line 1: .* looks like a list, .* --label_type=classes"),
-        (["['a' 'b']", "['a']"], "--label_type=classes"),
-        (["[1, 2]", "[1]"], "--label_type=classes"),
-        (["[sport, nature]", "[sport]"], "--label_type=classes"),
-        (["('a', 'b')", "{'a'}"], "--label_type=classes"),
-        (["['a', 'b']", "a"], None),
-        (["(other)", "(rest)"], None),
-        (["(0, 10]", "(10, 20]"], None),
-        (["[UNK]", "known"], None),
-    ],
-)
-def test_a_column_of_lists_is_not_one_of_single_classes(write, cells, message, capsys):
-    """Oracle: by hand; parentheses are text, and a note names the first list among others."""
-    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": c}) for c in cells))
-    if message:
-        with pytest.raises(ValueError, match=message):
-            read(train_file=path, dev_file=path)
-        return
-    task, _ = read(names=["train"], train_file=path, dev_file=path)
-    assert task.labels == tuple(sorted(cells))
-    assert capsys.readouterr().out.count("looks like a list") == cells[0].startswith("[")
-
-
-NAMES = ("food, drinks", "sport", "(other)", '["x"]', "a\tb", "c\u2028d", "it's", "e|", "|f", "é")
-NAMES += ("'x'", '"x"', "'80s", "girls'")
-
-
-@pytest.mark.parametrize("separator", [",", "|", "||", " ", ", ", " and "])
-def test_predicted_classes_can_be_read_back(write, separator, tmp_path):
-    """Oracle: round trip of every pair of names, in files of predictions and in the graph."""
-    task = MultiLabelTask(name="csv", labels=NAMES, separator=separator)
-    one = np.eye(len(NAMES), dtype=bool)
-    pairs = (one[:, None] | one).reshape(-1, len(NAMES))
-    logits = np.where([*pairs, one[0] & ~one[0]], 1.0, -1.0)
-    texts = [b"x"] * len(logits)
-    features = types.SimpleNamespace(examples=TextExamples(texts, None, {}), targets={})
-    task.write_predictions(str(tmp_path), "test", {"logits": logits}, features)
-    table = read_table(str(tmp_path / "predictions_test.tsv"))
-    expected = [{NAMES[k] for k in np.flatnonzero(row > 0)} for row in logits]
-    assert [*map(set, labels.read_several(table, "prediction", separator))] == expected
-
-    def model(inputs, training=False):
-        return tf.gather(tf.constant(logits, tf.float32), tf.range(len(logits)))
-
-    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x"))
-    model.variables = ()
-    module = task.serving(model, WordPieceTokenizer(vocab), 8)
-    found = [row.decode() for row in module.serving(tf.constant(texts))["labels"].numpy()]
-    assert found == table.columns["prediction"]
-
-
-@pytest.mark.parametrize(
-    ("names", "classes", "warned"),
-    [
-        (["cafe\u0301", "caf\u00e9", "tea"], ["café", "tea"], ()),
-        (["\u1112\u1161\u11ab", "\ud55c", "x"], ["x", "\ud55c"], ()),
-        ([" spam\u00a0", "spam", "ham"], ["ham", "spam"], ()),
-        (["Spam", "spam", "ham"], ["Spam", "ham", "spam"], ("'Spam' and 'spam'",)),
-        (["a b", "a  b", "a\u00a0b"], None, (r"'a  b' and 'a b' and 'a\xa0b'",)),
-        (["spam", "sp\u200bam", "\ufeffspam"], None, (r"'sp\u200bam'", r"'\ufeffspam'")),
-        (["\u2764", "\u2764\ufe0f"], None, ("differ only",)),
-        (["nan", "x"], None, ("'nan' may stand for rows without a label",)),
-        (["Stra\u00dfe", "STRASSE"], None, ("differ only",)),
-        (["a", "b"], None, ()),
-    ],
-)
-@pytest.mark.parametrize("label_type", ["class", "classes"])
-def test_names_of_classes_that_look_the_same(write, names, classes, warned, label_type, capsys):
-    """Oracle: Unicode's canonical equivalence; what else looks alike, by hand."""
-    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": n}) for n in names))
-    task, splits = read(train_file=path, dev_file=path, label_type=label_type)
-    assert list(task.labels) == (classes or sorted(names))
-    out = capsys.readouterr().out
-    assert all(text in out for text in warned) and bool(warned) == ("WARNING" in out)
-    # A model that was trained with other forms of its names reads both.
-    head = dataclasses.replace(task.head, labels=tuple(normalize("NFD", x) for x in task.labels))
-    _, again = read(head, train_file=path, dev_file=path, label_type=label_type)
-    assert np.array_equal(*(x["dev"].targets["labels"] for x in (splits, again)))
-
-
-def test_numbers(write):
+def test_numbers(read, write):
     """Oracle: by hand."""
     train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
     flags = dict(train_file=train, dev_file=train, text_b_column="text_b", label_type="number")
@@ -444,7 +200,7 @@ def test_numbers(write):
         (("1", "NaN"), "line 2 has no label"),
     ],
 )
-def test_numbers_that_cannot_be_learned(write, labels, message):
+def test_numbers_that_cannot_be_learned(read, write, labels, message):
     rows = "".join(f'{{"text": "a", "label": {label}}}\n' for label in labels)
     train = write("a.jsonl", rows)
     with pytest.raises(ValueError) as caught:
@@ -453,7 +209,7 @@ def test_numbers_that_cannot_be_learned(write, labels, message):
     assert "a.jsonl" in str(caught.value)
 
 
-def test_bytes_that_are_not_utf8_reach_the_report(write):
+def test_bytes_that_are_not_utf8_reach_the_report(read, write):
     """Oracle: Latin-1 and half of a surrogate pair are not UTF-8; they are counted there."""
     train = write("train.csv", b"text,label\ncaf\xe9,x\ncaf\xc3\xa9,y\n")
     dev = write("dev.jsonl", b'{"text": "\\ud83d", "label": "x"}')
@@ -464,7 +220,7 @@ def test_bytes_that_are_not_utf8_reach_the_report(write):
     assert splits["train"].texts_a[1] == "café".encode()
 
 
-GOOD = "text,label\na,ham\nb,spam\n"
+GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
 
 
 @pytest.mark.parametrize(
@@ -474,23 +230,13 @@ GOOD = "text,label\na,ham\nb,spam\n"
         ("a,b,label\n1,2,x\n1,2,y\n", GOOD, {}, "no column 'text', only 'a', 'b', 'label': name"),
         ("a,b,c\n1,2,x\n", GOOD, {}, "no column 'text' or 'label', only 'a', 'b', 'c': name the"),
         ("a,b\nx,y\n", GOOD, {}, "the right one with --text_column and --label_column"),
-        (
-            "text,label\nEU,B-ORG\nsaid,O\n",
-            GOOD,
-            {},
-            "train.csv has a word and its tag in each row",
-        ),
+        ("text,label\nEU,B-ORG\nsaid,O\n", GOOD, {}, "has a word and its tag in each row: use"),
         ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {}, "use --task=ner and a file that has"),
         ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {"label_type": "tags"}, "--task=ner"),
         ("word,pos\nEU,NOUN\nsaid,VERB\n", GOOD, {}, "use --task=ner and"),
         ("text,label\n", GOOD, {}, "train.csv holds no examples"),
         ("Text,TEXT,label\n1,2,x\n", GOOD, {}, "has the columns 'Text' and 'TEXT': choose one as"),
-        (
-            "text,Label,label\n1,2,x\n",
-            GOOD,
-            {},
-            "'Label' and 'label': choose one as --label_column",
-        ),
+        ("text,Label,label\n1,2,x\n", GOOD, {}, "'Label' and 'label': choose one as --label_col"),
         (GOOD, GOOD, {"text_b_column": "body"}, "train.csv has no column 'body', only 'text'"),
         ("ham,Go until\nham,Ok lar\nspam,Free entry\n", GOOD, {}, "'ham' looks like a value"),
         ("4.5,Go until\n1,Ok lar\n", GOOD, {"label_type": "number"}, "'4.5' looks like a value"),
@@ -502,47 +248,26 @@ GOOD = "text,label\na,ham\nb,spam\n"
         (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
         ("text,label\na,nan\n", GOOD, {"label_type": "number"}, 'label "nan" is not a number'),
-        ("text,x,y\na,1,2\n", GOOD, {"label_type": "classes", "label_column": "x,y"}, "'y' is"),
+        ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
         (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
-        (
-            "text,x\na,1\n",
-            GOOD,
-            {"label_type": "classes", "label_column": "x,x"},
-            "--label_column=x,x names a column twice",
-        ),
-        (
-            "text,toxic\na,1\nb,0\n",
-            GOOD,
-            {"label_type": "classes", "label_column": "toxic"},
-            "'toxic' holds 0 and 1 instead of class names: use --label_type=class, or",
-        ),
+        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "=x,x names a column twice"),
+        ("text,x\na,1\nb,0\n", GOOD, SEVERAL | {"label_column": "x"}, "'x' holds 0 and 1 instead"),
+        ('{"text":7,"label":"x"}\n{"text":"a","label":"y"}', GOOD, {}, "'text' is 7, not a string"),
+        ('{"text": "a", "label": ["x"]}', GOOD, {}, "lists are for --label_type=classes"),
+        ('{"text": "a", "label": {"x": 1}}', GOOD, {}, 'line 1: label {"x": 1} is not a string'),
         (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),
     ],
 )
-def test_bad_tables_are_one_clear_line(write, train, dev, flags, message):
+def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
+    name = "train.jsonl" if train[:1] == "{" else "train.csv"
     with pytest.raises(ValueError) as caught:
-        read(train_file=write("train.csv", train), dev_file=write("dev.csv", dev), **flags)
+        read(train_file=write(name, train), dev_file=write("dev.csv", dev), **flags)
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ('{"text": 7, "label": "x"}', "line 1: 'text' is 7, not a string"),
-        ('{"text": "a", "label": ["x"]}', "lists are for --label_type=classes"),
-        ('{"text": "a", "label": {"x": 1}}', 'line 1: label {"x": 1} is not a string'),
-    ],
-)
-def test_mixed_types_are_one_clear_line(write, row, message):
-    with pytest.raises(ValueError) as caught:
-        path = write("train.jsonl", f'{row}\n{{"text": "b", "label": "y"}}\n')
-        read(train_file=path, dev_file=path)
-    assert message in str(caught.value)
-
-
-def test_missing_flags():
+def test_missing_flags(read):
     with pytest.raises(ValueError, match="--task=csv needs --train_file"):
         read()
     with pytest.raises(ValueError, match="--task=csv needs --dev_file"):

@@ -1,7 +1,6 @@
 """GLUE files: the official ones with their published counts, and small ones worked by hand."""
 
 import lzma
-import pathlib
 import types
 
 import numpy as np
@@ -12,7 +11,7 @@ from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.glue import SUBMISSION
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def test_sst2_has_its_published_counts(shared_data, tmp_path):
@@ -114,6 +113,11 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
         TASKS["sst2"].read_files(str(tmp_path), "dev")
 
 
+def unlabelled(*ids: str) -> types.SimpleNamespace:
+    examples = TextExamples([b"a"] * len(ids), None, {}, [*ids])
+    return types.SimpleNamespace(targets={}, examples=examples)
+
+
 @pytest.mark.parametrize(
     ("name", "logits", "labels"),
     [
@@ -124,33 +128,27 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
 )
 def test_submissions_of_classes(name, logits, labels, tmp_path):
     """Oracle: the names and labels of GLUE's server."""
-    task, examples = TASKS[name], TextExamples([b"a", b"b"], None, {}, ["7", "8"])
-    features = types.SimpleNamespace(targets={}, examples=examples)
+    task, features = TASKS[name], unlabelled("7", "8")
+    outputs = {"logits": np.array(logits)}
     for split in task.test_splits:
-        outputs = {"logits": np.array(logits)}
         *_, file = task.write_predictions(str(tmp_path), split, outputs, features)
         assert file in SUBMISSION
-        assert (tmp_path / file).read_text() == (
-            f"index\tprediction\n7\t{labels[0]}\n8\t{labels[1]}\n"
-        )
+        expected = f"index\tprediction\n7\t{labels[0]}\n8\t{labels[1]}\n"
+        assert (tmp_path / file).read_text() == expected
     written = {path.name for path in tmp_path.iterdir()} & SUBMISSION.keys()
     expected = {"cola": {"CoLA.tsv"}, "rte": {"RTE.tsv"}}
     assert written == expected.get(name, {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"})
-    assert task.write_predictions(str(tmp_path), "dev", outputs, features) == [
-        "predictions_dev.tsv"
-    ]
+    names = task.write_predictions(str(tmp_path), "dev", outputs, features)
+    assert names == ["predictions_dev.tsv"]
 
 
 def test_submission_of_numbers(tmp_path):
     """Oracle: three decimals from 0 to 5."""
-    examples = TextExamples([b"a"] * 3, None, {}, ["0", "1", "2"])
-    features = types.SimpleNamespace(targets={}, examples=examples)
-    outputs = {"values": np.array([-0.25, 1 / 3, 5.01], np.float32)}
+    outputs, features = {"values": np.float32([-0.25, 1 / 3, 5.01])}, unlabelled("0", "1", "2")
     names = TASKS["stsb"].write_predictions(str(tmp_path), "test", outputs, features)
     assert names == ["predictions_test.tsv", "STS-B.tsv"]
-    assert (tmp_path / "STS-B.tsv").read_text() == (
-        "index\tprediction\n0\t0.000\n1\t0.333\n2\t5.000\n"
-    )
+    expected = "index\tprediction\n0\t0.000\n1\t0.333\n2\t5.000\n"
+    assert (tmp_path / "STS-B.tsv").read_text() == expected
 
 
 @pytest.mark.parametrize(
@@ -167,19 +165,25 @@ def test_odd_data_is_counted(name, targets, note):
     """Oracle: the counts, in the line that describes a split."""
     texts = [b"good", b" ", b"bad", b""]
     examples = TextExamples(texts, None, targets, notes=("one note",))
-    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"))
+    vocab = Vocabulary((*SPECIAL_TOKENS, "good", "bad"))
     features = TASKS[name].featurize(examples, WordPieceTokenizer(vocab), 8)
     assert features.describe() == "4 examples, one note, 2 with an empty text" + note
 
 
-def write(folder: pathlib.Path, data: bytes) -> str:
-    (folder / "dev.tsv").write_bytes(data)
-    return str(folder)
+@pytest.fixture
+def read_dev(write, tmp_path):
+    """A function (name of a task, content of its dev set) -> the examples."""
+
+    def read(name: str, data: str | bytes) -> TextExamples:
+        write("dev.tsv", data)
+        return TASKS[name].read_files(str(tmp_path), "dev")
+
+    return read
 
 
-def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
+def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(read_dev):
     data = '\ufeffsentence\tlabel\r\n"an open quote\t1\r\na\u2028b\x0bc\rd\0e\t0\r\n\r\n'.encode()
-    examples = TASKS["sst2"].read_files(write(tmp_path, data + b"bad \xff byte\t1"), "dev")
+    examples = read_dev("sst2", data + b"bad \xff byte\t1")
     assert examples.texts_a == [b'"an open quote', "a\u2028b\x0bc\rd\0e".encode(), b"bad \xff byte"]
     assert examples.targets["labels"].tolist() == [1, 0, 1]
 
@@ -195,24 +199,24 @@ def test_quotes_line_ends_and_odd_bytes_are_kept_as_they_are(tmp_path):
         (b"index\tsentence\n0\ta dev set without labels\n", "has no column 'label'"),
     ],
 )
-def test_bad_files_are_named(tmp_path, data, match):
+def test_bad_files_are_named(read_dev, data, match):
     with pytest.raises(ValueError, match=match) as caught:
-        TASKS["sst2"].read_files(write(tmp_path, data), "dev")
+        read_dev("sst2", data)
     assert "dev.tsv" in str(caught.value)
 
 
 @pytest.mark.parametrize("score", ["five", "nan", "1_0", ""])
-def test_scores_must_be_numbers(tmp_path, score):
+def test_scores_must_be_numbers(read_dev, score):
     data = f"index\tsentence1\tsentence2\tscore\n0\ta\tb\t5.0\n1\ta\tb\t{score}\n"
     with pytest.raises(ValueError, match=f"dev.tsv, line 3: score '{score}' is not a number"):
-        TASKS["stsb"].read_files(write(tmp_path, data.encode()), "dev")
+        read_dev("stsb", data)
 
 
-def test_scores_out_of_range_are_counted(tmp_path, capsys):
+def test_scores_out_of_range_are_counted(read_dev, capsys):
     """Oracle: by hand."""
     lines = [f"{i}\ta\tb\t{score}\n" for i, score in enumerate((5, -0.5, 0, 7))]
     data = "index\tsentence1\tsentence2\tscore\n" + "".join(lines)
-    examples = TASKS["stsb"].read_files(write(tmp_path, data.encode()), "dev")
+    examples = read_dev("stsb", data)
     assert examples.targets["values"].tolist() == [5, -0.5, 0, 7]
     line = "dev.tsv: 2 of 4 values of score are not from 0 to 5, the first in line 3."
     assert line in capsys.readouterr().out

@@ -22,17 +22,12 @@ def parent(tmp_path):
 
 def test_reads_both_labels_from_the_folder_or_its_parent(parent):
     splits = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
-    assert {name: len(examples) for name, examples in splits.items()} == {
-        "train": 36,
-        "dev": 4,
-        "test": 40,
-    }
+    sizes = {name: len(examples) for name, examples in splits.items()}
+    assert sizes == {"train": 36, "dev": 4, "test": 40}
     for name, examples in splits.items():
+        folder = name.replace("dev", "train")
         for text, label in zip(examples.texts_a, examples.targets["labels"], strict=True):
-            assert text.decode().split()[:2] == [
-                name.replace("dev", "train"),
-                ("neg", "pos")[label],
-            ]
+            assert text.decode().split()[:2] == [folder, ("neg", "pos")[label]]
     assert len(set(splits["train"].texts_a + splits["dev"].texts_a)) == 40
     inside = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent / "aclImdb")), seed=0)
     assert inside["dev"].texts_a == splits["dev"].texts_a

@@ -12,7 +12,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TASK = RegressionTask(name="likeness", pairs=True)
 VALUES = np.array([0.0, 1.0, 2.0, 5.0], np.float32)
@@ -28,15 +28,8 @@ def test_score_against_a_worked_example():
     """Oracle: errors 1 1 0 2; covariance 7, variances 14 and 5; two ranks swapped."""
     scores = TASK.score({"values": GUESSES}, features(VALUES))
     linear, by_rank = 7 / math.sqrt(14 * 5), 0.8
-    assert scores == pytest.approx(
-        {
-            "loss": 6 / 4,
-            "mean_squared_error": 6 / 4,
-            "pearson": linear,
-            "spearman": by_rank,
-            "pearson_spearman_mean": (linear + by_rank) / 2,
-        }
-    )
+    expected = {"loss": 6 / 4, "mean_squared_error": 6 / 4, "pearson": linear, "spearman": by_rank}
+    assert scores == pytest.approx(expected | {"pearson_spearman_mean": (linear + by_rank) / 2})
     assert TASK.metric in scores
     wide = dataclasses.replace(TASK, head=Head("classifier", mean=9.0, deviation=2.0))
     found = wide.score({"values": GUESSES}, features(VALUES))
@@ -52,9 +45,8 @@ def test_constant_predictions_are_reported():
 
 
 def test_writes_predictions(tmp_path):
-    names = TASK.write_predictions(
-        str(tmp_path), "dev", {"values": GUESSES / 3}, features(VALUES, ["7", "8", "9", "x"])
-    )
+    outputs, split = {"values": GUESSES / 3}, features(VALUES, [*"789x"])
+    names = TASK.write_predictions(str(tmp_path), "dev", outputs, split)
     assert names == ["predictions_dev.tsv"]
     assert (tmp_path / names[0]).read_text() == (
         "index\tvalue\tprediction\ttext_a\ttext_b\n7\t0\t0.333333\ta\tb\n8\t1\t0\ta\tb\n"
@@ -64,7 +56,7 @@ def test_writes_predictions(tmp_path):
 
 def test_serves_a_value_per_pair():
     """Oracle: a model that returns the sums of the token ids."""
-    vocab = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"))
+    vocab = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
 
     def model(inputs, training):
         return tf.cast(tf.reduce_sum(inputs["input_word_ids"], axis=1), tf.float32)

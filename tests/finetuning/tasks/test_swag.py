@@ -138,9 +138,8 @@ def test_scores_and_files_against_a_worked_example(tmp_path, monkeypatch):
     assert scores == pytest.approx({"loss": (np.log(4) + np.log(6 / 5)) / 2, "accuracy": 0.5})
     assert TASK.problem({"logits": logits}, features) is None
     constant = {"logits": np.eye(4)[[2, 2]]}
-    assert '"ending2" for 2 of 2 examples, but that is right for 0' in TASK.problem(
-        constant, features
-    )
+    problem = TASK.problem(constant, features)
+    assert '"ending2" for 2 of 2 examples, but that is right for 0' in problem
     drawn = []
     monkeypatch.setattr(multiple_choice, "draw_confusion", lambda *values: drawn.append(values))
     names = TASK.write_predictions(str(tmp_path), "dev", {"logits": logits}, features)

@@ -240,14 +240,10 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     assert (model.head.dense_kernel.numpy() != kernel).all()
 
     classifier.export_classifier(options.output_dir, exported := str(tmp_path / "exported"))
-    rows = [
-        line.split("\t")
-        for line in (tmp_path / "run/predictions_dev.tsv").read_text().splitlines()[1:]
-    ]
-    texts = [
-        " ".join(row[1] for row in sentence)
-        for _, sentence in itertools.groupby(rows, key=lambda row: row[0])
-    ]
+    lines = (tmp_path / "run/predictions_dev.tsv").read_text().splitlines()[1:]
+    rows = [line.split("\t") for line in lines]
+    sentences = itertools.groupby(rows, key=lambda row: row[0])
+    texts = [" ".join(row[1] for row in sentence) for _, sentence in sentences]
     served = tf.saved_model.load(exported)(texts)
     found = [tag.decode() for tag in served["tag"].numpy()[served["end"] > 0]]
     assert found == [row[3] for row in rows]

@@ -27,13 +27,6 @@ def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(f1_score(labels, predictions, zero_division=0))
 
 
-def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns the Matthews correlation coefficient of labels and predictions, both int [N]."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return _without_warnings(matthews_corrcoef, labels, predictions)
-
-
 def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Returns the linear and the rank correlation coefficient, `pearson` and `spearman`.
 
@@ -52,18 +45,18 @@ def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
     """Returns the metrics of a classifier that predicts one class for each example.
 
-    They are `loss` (the mean cross-entropy), `accuracy`, `matthews` and those of
-    `precision_recall_f1`. With two classes, there are also `f1`, that of the second class, and
-    `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
-    left out. `labels` are int [N], and `logits` [N, C].
+    They are `loss` (the mean cross-entropy), `accuracy`, the correlation coefficient `matthews` and
+    those of `precision_recall_f1`. With two classes, there are also `f1`, that of the second class,
+    and `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined
+    and left out. `labels` are int [N], and `logits` [N, C].
     """
-    from sklearn.metrics import roc_auc_score
+    from sklearn.metrics import matthews_corrcoef, roc_auc_score
 
     predictions = logits.argmax(axis=-1)
     scores = {
         "loss": cross_entropy(labels, logits),
         "accuracy": accuracy(labels, predictions),
-        "matthews": matthews(labels, predictions),
+        "matthews": _without_warnings(matthews_corrcoef, labels, predictions),
     }
     if len(names) == 2:
         scores["f1"] = f1(labels, predictions)

@@ -87,14 +87,17 @@ def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[.
     """Returns a function like `serve`, for strings of any shape in place of [B].
 
     Args:
-        serve: a `tf.function` from strings [B] to outputs [B, ...], with an input signature.
+        serve: a `tf.function` from strings [B, ...] to outputs [B, ...], with an input signature.
     """
     signature = [tf.TensorSpec(None, spec.dtype, spec.name) for spec in serve.input_signature]
 
     @tf.function(autograph=False, input_signature=signature)
     def call(*texts):
-        shape = tf.shape(texts[0])
-        outputs = serve(*[tf.reshape(text, [-1]) for text in texts])
+        shape, rows = tf.shape(texts[0]), []
+        for text, spec in zip(texts, serve.input_signature, strict=True):
+            last = tf.rank(text) - spec.shape.rank + 1
+            rows.append(tf.reshape(text, tf.concat([[-1], tf.shape(text)[last:]], axis=0)))
+        outputs = serve(*rows)
         return {
             name: tf.reshape(values, tf.concat([shape, tf.shape(values)[1:]], axis=0))
             for name, values in outputs.items()
@@ -151,22 +154,7 @@ class ChoiceModule(ServingModule):
                 "index": tf.argmax(logits, axis=-1, output_type=tf.int32),
             }
 
-        @tf.function(
-            autograph=False,
-            input_signature=[
-                tf.TensorSpec(None, tf.string, "text"),
-                tf.TensorSpec(None, tf.string, "choices"),
-            ],
-        )
-        def call(text, choices):
-            shape = tf.shape(choices)
-            outputs = serve(tf.reshape(text, [-1]), tf.reshape(choices, [-1, shape[-1]]))
-            return {
-                "probabilities": tf.reshape(outputs["probabilities"], shape),
-                "index": tf.reshape(outputs["index"], tf.shape(text)),
-            }
-
-        self.__call__ = call
+        self.__call__ = in_any_shape(serve)
         self.serving = serve
 
     def num_truncated(self, text: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:

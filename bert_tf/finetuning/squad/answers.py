@@ -1,6 +1,5 @@
 """The best answers of SQuAD's windows, and their official scores."""
 
-import functools
 import itertools
 import re
 import string
@@ -179,7 +178,6 @@ def _answer(
     )
 
 
-_Measure = Callable[[str, str], float]
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -204,13 +202,19 @@ def f1(prediction: str, answer: str) -> float:
 def score(predictions: Sequence[str], answers: Sequence[Sequence[str]]) -> dict[str, float]:
     """Returns `exact_match` and `f1`, the best over the answers of a question, as in 1.1."""
     return {
-        name: float(np.mean(list(map(functools.partial(_best, measure), predictions, answers))))
+        name: float(_best_scores(measure, predictions, answers).mean())
         for name, measure in (("exact_match", exact_match), ("f1", f1))
     }
 
 
-def _best(measure: _Measure, prediction: str, answers: Sequence[str]) -> float:
-    return max(measure(prediction, answer) for answer in answers)
+def _best_scores(
+    measure: Callable[[str, str], float],
+    predictions: Sequence[str],
+    answers: Sequence[Sequence[str]],
+) -> np.ndarray:
+    """Returns the best score of each prediction over the answers of its question, [N]."""
+    pairs = zip(predictions, answers, strict=True)
+    return np.array([max(measure(text, answer) for answer in given) for text, given in pairs])
 
 
 def score_with_nulls(
@@ -236,9 +240,8 @@ def score_with_nulls(
     correct = [[text for text in texts if normalize(text)] or [""] for texts in answers]
     results: dict[str, float] = {}
     for name, measure in (("exact", exact_match), ("f1", _f1_with_null)):
-        best = functools.partial(_best, measure)
-        given = np.array(list(map(best, predictions, correct)))
-        empty = np.array(list(map(best, [""] * len(correct), correct)))
+        given = _best_scores(measure, predictions, correct)
+        empty = _best_scores(measure, [""] * len(correct), correct)
         scores = np.where(odds > threshold, empty, given)
         results[name] = float(scores.mean())
         for group, rows in (("HasAns", answerable), ("NoAns", ~answerable)):

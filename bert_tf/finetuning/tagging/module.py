@@ -90,16 +90,12 @@ def _continues(
 
 def previous(values: tf.Tensor, first: object) -> tf.Tensor:
     """Returns the value before each one; `first` for the first."""
-    return tf.concat([tf.fill([1], tf.cast(first, values.dtype)), values[:-1]], axis=0)[
-        : tf.size(values)
-    ]
+    return tf.concat([tf.fill([1], tf.cast(first, values.dtype)), values], axis=0)[:-1]
 
 
 def following(values: tf.Tensor, last: object) -> tf.Tensor:
     """Returns the value after each one; `last` for the last."""
-    return tf.concat([values[1:], tf.fill([1], tf.cast(last, values.dtype))], axis=0)[
-        : tf.size(values)
-    ]
+    return tf.concat([values, tf.fill([1], tf.cast(last, values.dtype))], axis=0)[1:]
 
 
 class TaggingModule(ServingModule):

@@ -78,9 +78,14 @@ class TextTask(Task):
         `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
         There may also be `write_others`, and a file for a server.
         """
-        index, targets = features.examples.index, features.targets
-        columns = self.prediction_columns(outputs, targets)
-        columns = {"index": index, **columns, **features.examples.text_columns}
+        examples, targets = features.examples, features.targets
+        index = range(len(examples)) if examples.ids is None else examples.ids
+        columns = {"index": index, **self.prediction_columns(outputs, targets)}
+        texts = {"text": examples.texts_a}
+        if examples.texts_b is not None:
+            texts = {"text_a": examples.texts_a, "text_b": examples.texts_b}
+        for name, column in texts.items():
+            columns[name] = [text.decode(errors="replace") for text in column]
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         files += self.write_others(folder, split, outputs, targets)
         if split in self.submissions:

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning import labels
-from bert_tf.finetuning.columns import open_table
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
@@ -109,7 +108,7 @@ def test_lists_in_cells(write, cell, names, tmp_path):
         with open(tmp_path / name, "w", newline="") as file:
             writer = csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL)
             writer.writerows([("text", "label"), ("x", "z"), ("y", cell)])
-        table, _ = open_table(str(tmp_path / name))
+        table = read_table(str(tmp_path / name))
         if names is None:
             with pytest.raises(ValueError, match=f"{name}, line 3[ :]") as caught:
                 labels.read_several(table, "label", ",")

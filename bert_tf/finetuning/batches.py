@@ -74,31 +74,21 @@ def train_order(
     examples [N].
     """
     count, total = len(lengths), num_batches * batch_size
-    pool_size = _BATCHES_PER_POOL if group_by_length else 1
-    epochs = [
-        _epoch_order(lengths, batch_size, pool_size, -epoch * count % batch_size, (seed, epoch))
-        for epoch in range(-(-total // count))
-    ]
-    return np.concatenate([np.zeros(0, np.int64), *epochs])[:total]
-
-
-def _epoch_order(
-    lengths: np.ndarray, batch_size: int, pool_size: int, first: int, seed: tuple[int, int]
-) -> np.ndarray:
-    """Returns the order of an epoch whose first `first` examples complete a batch.
-
-    The examples of each pool of `pool_size` batches are sorted by length. With 1, batches stay
-    random.
-    """
-    random = np.random.default_rng(seed)
-    order = random.permutation(len(lengths))
-    limit = first + max(0, len(order) - first) // batch_size * batch_size
-    parts = [order[:first]]
-    for start in range(first, limit, batch_size * pool_size):
-        pool = order[start : min(start + batch_size * pool_size, limit)]
-        pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
-        parts.append(random.permutation(pool).ravel())
-    return np.concatenate([*parts, order[limit:]])
+    pool_size = batch_size * (_BATCHES_PER_POOL if group_by_length else 1)
+    parts = [np.zeros(0, np.int64)]
+    for epoch in range(-(-total // count)):
+        random = np.random.default_rng((seed, epoch))
+        order = random.permutation(count)
+        # The first examples complete a batch that began in the epoch before.
+        first = -epoch * count % batch_size
+        limit = first + max(0, count - first) // batch_size * batch_size
+        parts.append(order[:first])
+        for start in range(first, limit, pool_size):
+            pool = order[start : min(start + pool_size, limit)]
+            pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
+            parts.append(random.permutation(pool).ravel())
+        parts.append(order[limit:])
+    return np.concatenate(parts)[:total]
 
 
 @tf.autograph.experimental.do_not_convert

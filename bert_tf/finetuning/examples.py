@@ -171,7 +171,7 @@ def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
     # The seed decides between groups of equal size.
     ties = np.random.default_rng([seed, 1]).random(len(sizes))
     shares = sizes / _PARTS
-    counts = np.minimum(shares.astype(int), sizes - 1)
+    counts = shares.astype(int)
     lacking = ((counts == 0) & (sizes > 1)).sum() - (total - counts.sum())
     largest = np.lexsort([ties, -counts])[: max(0, lacking)]
     counts[largest] -= counts[largest] >= _LARGE

@@ -350,7 +350,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
-        ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv"),
+        ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv nor SST-2/tr"),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
         ({"num_train_epochs": 0.01}, "less than one step"),
         ({"bert_config_file": None}, "give --init_checkpoint, or --preset"),

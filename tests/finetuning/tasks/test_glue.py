@@ -220,8 +220,3 @@ def test_scores_out_of_range_are_counted(read_dev, capsys):
     assert examples.targets["values"].tolist() == [5, -0.5, 0, 7]
     line = "dev.tsv: 2 of 4 values of score are not from 0 to 5, the first in line 3."
     assert line in capsys.readouterr().out
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="contains neither train.tsv nor SST-2/train.tsv"):
-        TASKS["sst2"].read_files(str(tmp_path), "train")

@@ -1,7 +1,7 @@
 """Examples of text tasks, and where they come from."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -34,6 +34,24 @@ class TextExamples:
     targets: Mapping[str, np.ndarray]
     ids: list[str] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def index(self) -> Sequence[str | int]:
+        """What identifies each example in files of predictions."""
+        return range(len(self)) if self.ids is None else self.ids
+
+    @property
+    def text_columns(self) -> dict[str, list[str]]:
+        """The texts as columns of files of predictions."""
+        columns = (
+            {"text": self.texts_a}
+            if self.texts_b is None
+            else {"text_a": self.texts_a, "text_b": self.texts_b}
+        )
+        return {
+            name: [text.decode(errors="replace") for text in texts]
+            for name, texts in columns.items()
+        }
 
     def __len__(self) -> int:
         return len(self.texts_a)

@@ -188,7 +188,7 @@ def _train(
             "--train_batch_size or a larger --num_train_epochs usually gives better results."
         )
     tuner.set_weights()
-    flags = dataclasses.asdict(session.options) | dict(task.columns or {})
+    flags = dataclasses.asdict(session.options) | dict(task.columns)
     flags |= {COMMAND: session.options.command, DATA_CHECKSUMS: checksums}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})

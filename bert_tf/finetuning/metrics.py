@@ -27,36 +27,42 @@ def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(f1_score(labels, predictions, zero_division=0))
 
 
-def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
-    """Returns the linear and the rank correlation coefficient, `pearson` and `spearman`.
+def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns the Matthews correlation coefficient of labels and predictions, both int [N]."""
+    from sklearn.metrics import matthews_corrcoef
 
-    Both arguments are float [N].
-    """
-    from scipy.stats import pearsonr, spearmanr
+    return _without_warnings(matthews_corrcoef, labels, predictions)
 
-    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
-        return {"pearson": 0.0, "spearman": 0.0}
-    return {
-        name: _without_warnings(lambda *x, of=function: of(*x).statistic, values, predictions)
-        for name, function in (("pearson", pearsonr), ("spearman", spearmanr))
-    }
+
+def pearson(values: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns Pearson's linear correlation coefficient, both float [N]."""
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, values, predictions)
+
+
+def spearman(values: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns Spearman's rank correlation coefficient, both float [N]."""
+    from scipy.stats import spearmanr
+
+    return _correlation(spearmanr, values, predictions)
 
 
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
     """Returns the metrics of a classifier that predicts one class for each example.
 
-    They are `loss` (the mean cross-entropy), `accuracy`, the correlation coefficient `matthews` and
-    those of `precision_recall_f1`. With two classes, there are also `f1`, that of the second class,
-    and `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined
-    and left out. `labels` are int [N], and `logits` [N, C].
+    They are `loss` (the mean cross-entropy), `accuracy`, `matthews` and those of
+    `precision_recall_f1`. With two classes, there are also `f1`, that of the second class, and
+    `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
+    left out. `labels` are int [N], and `logits` [N, C].
     """
-    from sklearn.metrics import matthews_corrcoef, roc_auc_score
+    from sklearn.metrics import roc_auc_score
 
     predictions = logits.argmax(axis=-1)
     scores = {
         "loss": cross_entropy(labels, logits),
         "accuracy": accuracy(labels, predictions),
-        "matthews": _without_warnings(matthews_corrcoef, labels, predictions),
+        "matthews": matthews(labels, predictions),
     }
     if len(names) == 2:
         scores["f1"] = f1(labels, predictions)
@@ -87,6 +93,12 @@ def precision_recall_f1(
         for metric, column in columns.items()
         for key, value in zip(keys, column, strict=True)
     }
+
+
+def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray) -> float:
+    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
+        return 0.0
+    return _without_warnings(lambda *arrays: function(*arrays).statistic, values, predictions)
 
 
 def _without_warnings(function: Callable, *arrays: np.ndarray) -> float:

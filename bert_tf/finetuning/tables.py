@@ -71,6 +71,11 @@ class Table:
         """Returns the names of the columns, for messages."""
         return ", ".join(map(shortened, self.columns))
 
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the number of the line and the cells of each row."""
+        for line, *cells in zip(self.lines, *self.columns.values(), strict=True):
+            yield line, dict(zip(self.columns, cells, strict=True))
+
     def texts(self, name: str) -> list[bytes]:
         """Returns the texts of a column.
 

@@ -4,8 +4,8 @@ import abc
 import copy
 import re
 from collections.abc import Callable, Collection, Mapping, Sized
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 import keras
 import numpy as np
@@ -50,14 +50,17 @@ class DataFiles(NamedTuple):
         return ValueError(f"--task={task} needs {flag}{others}")
 
 
-@dataclass(kw_only=True, eq=False)
 class Task(abc.ABC):
     """What to fine-tune an encoder for: data, model, objective, metrics and serving.
 
     Attributes:
         name: the value of --task.
+        head: what the model predicts: the kind of its head, and the names of classes or tags; None
+            for a model that is not a `BertTaskModel`.
+        objective: what to minimize, and which outputs to predict.
         metric: the key of `score` that chooses the best weights; higher is better, except for
             `loss` and `mean_squared_error`.
+        metrics: the metrics that --metric accepts.
         read_files: maps a folder and a split to the examples in the official files, for `read`.
         tfds: where `read` finds the examples if no folder is given; None if there is no such place.
         read_own: maps the user's files and a split to the examples; replaces `read_files`.
@@ -68,19 +71,18 @@ class Task(abc.ABC):
         test_has_targets: whether `test_splits` have targets.
         has_dev: whether there is a dev set; otherwise the first of `dev_splits` is a tenth of
             "train" that is held out.
-        flags: names of the `TaskOptions` that the task reads.
-        columns: the flags for columns that were found in the training file, with their values.
-        head: what the model predicts: the kind of its head, and the names of classes or tags; None
-            for a model that is not a `BertTaskModel`.
-        objective: what to minimize, and which outputs to predict.
-        metrics: the metrics that --metric accepts.
         token_outputs: names of the outputs that have an entry per token.
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
+        flags: names of the `TaskOptions` that the task reads.
+        columns: the flags for columns that were found in the training file, with their values.
     """
 
     name: str
+    head: Head | None = None
+    objective: Objective
     metric: str
+    metrics: tuple[str, ...] = ()
     read_files: Callable[[str, str], Sized] | None = None
     tfds: TfdsSource | None = None
     read_own: Callable[[DataFiles, str], Sized] | None = None
@@ -89,14 +91,10 @@ class Task(abc.ABC):
     optional_splits: tuple[str, ...] = ()
     test_has_targets: bool = False
     has_dev: bool = True
-    flags: tuple[str, ...] = ("data_dir",)
-    columns: Mapping[str, str] | None = None
-
-    head: ClassVar[Head | None] = None
-    objective: ClassVar[Objective]
-    metrics: ClassVar[tuple[str, ...]] = ()
-    token_outputs: ClassVar[tuple[str, ...]] = ()
-    long_inputs: ClassVar[str] = "Examples are truncated to {} tokens."
+    token_outputs: tuple[str, ...] = ()
+    long_inputs: str = "Examples are truncated to {} tokens."
+    flags: tuple[str, ...] = ()
+    columns: Mapping[str, str] = MappingProxyType({})
 
     @property
     def dev_set(self) -> str:
@@ -124,7 +122,8 @@ class Task(abc.ABC):
                 f"{shortened([*kinds], most=20)}{similar(name, metrics)}"
             )
         task = copy.copy(self)
-        task.metric = name
+        # Some tasks are frozen dataclasses.
+        object.__setattr__(task, "metric", name)
         return task
 
     def read(self, files: DataFiles, split: str) -> Sized:

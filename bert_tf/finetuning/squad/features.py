@@ -17,16 +17,6 @@ from tfrecords.vocabulary import Vocabulary
 _SPECIAL_TOKENS = 3
 
 
-class SquadOptions(NamedTuple):
-    """The flags of the same names. Without a threshold, every question has an answer, as in 1.1."""
-
-    doc_stride: int
-    max_query_length: int
-    n_best_size: int
-    max_answer_length: int
-    null_score_diff_threshold: float | None = None
-
-
 class Windows(NamedTuple):
     """Where windows lie, int64 [W] each.
 

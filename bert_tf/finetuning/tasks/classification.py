@@ -21,7 +21,7 @@ from bert_tf.plots.confusion import draw_confusion
 _MOSTLY = 0.9
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class ClassificationTask(TextTask):
     """Assigns one of several classes to a text or a pair of texts.
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from bert_tf.config import Head
 from bert_tf.finetuning import labels
-from bert_tf.finetuning.columns import Columns, find_columns
+from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.tables import Table, fold, read_table
+from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
@@ -122,8 +122,7 @@ class _Reader:
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
         tests = split == "test"
-        table = read_table(path)
-        columns = find_columns(table, self._wanted, labelled=not tests)
+        table, columns = open_table(path, self._wanted, labelled=not tests)
         if tests and not labels.has_labels(table, columns.labels):
             return table, columns, None
         if len(columns.labels) > 1:

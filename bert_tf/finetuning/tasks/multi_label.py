@@ -16,7 +16,7 @@ from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class MultiLabelTask(TextTask):
     """Assigns any number of classes to a text or a pair of texts.
 

@@ -1,7 +1,7 @@
 """Multiple choice: which of several texts continues a text."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +53,7 @@ class ChoiceExamples:
         return TextExamples(texts, choices, {}, notes=self.notes)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class MultipleChoiceTask(Task):
     """Chooses one of K texts that may continue a text.
 
@@ -61,15 +61,19 @@ class MultipleChoiceTask(Task):
 
     Attributes:
         labels: the names of the choices.
+        name, read_files: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 4.4.
     """
 
+    name: str
     labels: tuple[str, ...]
-    metric: str = "accuracy"
+    read_files: Callable[[str, str], ChoiceExamples]
 
+    metric = "accuracy"
     metrics = ("accuracy", "loss")
     objective = ClassificationObjective()
+    flags = ("data_dir",)
 
     @property
     def head(self) -> Head:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import correlations
+from bert_tf.finetuning.metrics import pearson, spearman
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
@@ -23,7 +23,7 @@ def number_head(head: Head) -> Head:
     return Head("classifier", mean=head.mean, deviation=head.deviation)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class RegressionTask(TextTask):
     """Predicts a number for a text or a pair of texts. The target is `values`, float [N].
 
@@ -54,13 +54,14 @@ class RegressionTask(TextTask):
         """
         predictions = outputs["values"].astype(np.float64)
         values = features.targets["values"].astype(np.float64)
-        scores = correlations(values, predictions)
+        linear, by_rank = pearson(values, predictions), spearman(values, predictions)
         error = float(np.mean((predictions - values) ** 2))
         return {
             "loss": error / self.head.deviation**2,
             "mean_squared_error": error,
-            **scores,
-            "pearson_spearman_mean": (scores["pearson"] + scores["spearman"]) / 2,
+            "pearson": linear,
+            "spearman": by_rank,
+            "pearson_spearman_mean": (linear + by_rank) / 2,
         }
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,7 +45,7 @@ class TaggingFeatures(Features):
         return ", ".join([line, *self.notes])
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True)
 class TaggingTask(Task):
     """Assigns a tag to every word.
 
@@ -56,19 +56,24 @@ class TaggingTask(Task):
     Attributes:
         labels: the tags, in the order of the model's outputs. If they are tags of entities in BIO,
             the metric is the F1 of entities, otherwise the accuracy.
-        read_own: maps the user's files and a split to its text, with tags of any scheme.
+        read: maps the user's files and a split to its text, with tags of any scheme.
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
+        name, flags, columns, has_dev, test_has_targets: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
 
-    name: str = "ner"
-    metric: str = field(init=False)
     labels: Sequence[str]
+    read: Callable[[DataFiles, str], TaggedText] | None = None
     document_context: bool = True
     feature_based: str | None = None
+    name: str = "ner"
+    flags: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    has_dev: bool = True
+    test_has_targets: bool = False
 
     objective = TaggingObjective()
     hold_out = staticmethod(hold_out)

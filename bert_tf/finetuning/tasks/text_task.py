@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.examples import TextExamples, hold_out
+from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import Tensors, TextModule
-from bert_tf.finetuning.task import Outputs, Task
+from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -28,7 +28,7 @@ IGNORES_INPUT = (
 _NEARLY_ALL = 0.99
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class TextTask(Task):
     """Predicts one thing for a text or a pair of texts; subclasses say what.
 
@@ -36,11 +36,23 @@ class TextTask(Task):
         pairs: whether an example is two texts.
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
+        name, read_files, ..., columns: see `Task`.
     """
 
+    name: str
+    read_files: Callable[[str, str], TextExamples] | None = None
+    read_own: Callable[[DataFiles, str], TextExamples] | None = None
+    tfds: TfdsSource | None = None
     pairs: bool = False
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     submitted: Callable[[Outputs], list[str]] | None = None
+    has_dev: bool = True
+    dev_splits: tuple[str, ...] = ("dev",)
+    test_splits: tuple[str, ...] = ("test",)
+    optional_splits: tuple[str, ...] = ()
+    test_has_targets: bool = False
+    flags: tuple[str, ...] = ("data_dir",)
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     hold_out = staticmethod(hold_out)
 
@@ -78,14 +90,9 @@ class TextTask(Task):
         `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
         There may also be `write_others`, and a file for a server.
         """
-        examples, targets = features.examples, features.targets
-        index = range(len(examples)) if examples.ids is None else examples.ids
-        columns = {"index": index, **self.prediction_columns(outputs, targets)}
-        texts = {"text": examples.texts_a}
-        if examples.texts_b is not None:
-            texts = {"text_a": examples.texts_a, "text_b": examples.texts_b}
-        for name, column in texts.items():
-            columns[name] = [text.decode(errors="replace") for text in column]
+        index, targets = features.examples.index, features.targets
+        columns = self.prediction_columns(outputs, targets)
+        columns = {"index": index, **columns, **features.examples.text_columns}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         files += self.write_others(folder, split, outputs, targets)
         if split in self.submissions:

@@ -6,7 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad.features import SquadOptions
+from bert_tf.finetuning.squad.answers import Limits
+from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -25,7 +26,7 @@ def make_task():
     """A function (threshold, n_best_size, max_answer_length) -> a task with small windows."""
 
     def make(threshold=None, n_best_size=5, max_answer_length=4) -> SquadTask:
-        return SquadTask(SquadOptions(4, 5, n_best_size, max_answer_length, threshold))
+        return SquadTask(WindowOptions(4, 5), Limits(n_best_size, max_answer_length), threshold)
 
     return make
 
@@ -58,14 +59,9 @@ def random_questions():
 
 
 @pytest.fixture
-def write_squad(tmp_path):
-    """A function (content, name) -> the path of a JSON file."""
-
-    def write(content: dict, name: str = "squad.json") -> str:
-        (tmp_path / name).write_text(json.dumps(content))
-        return str(tmp_path / name)
-
-    return write
+def write_squad(write):
+    """A function from content to the path of a JSON file."""
+    return lambda content: write("squad.json", json.dumps(content))
 
 
 @pytest.fixture(scope="session")

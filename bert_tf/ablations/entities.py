@@ -41,7 +41,14 @@ def evaluate_entities(
     (phase,) = check_records(options, spec, name_records(options), ())
     model, tokenizer, _ = load(options.output_dir)
     lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)
-    results = entity_accuracy(model, _batches(options, phase.evaluation), lexicon, phase.evaluation)
+    records = phase.evaluation
+    layout = layout_of(next(serialized_records(records.files[0])))
+    serialized = records_in_order(records.files, records.part)
+    batches = (
+        {name: values.numpy() for name, values in layout.parse(batch).items()}
+        for batch in serialized.batch(options.eval_batch_size).take(options.max_eval_steps)
+    )
+    results = entity_accuracy(model, batches, lexicon, records)
     if not results:
         raise ValueError(
             f"the held-out records contain no phrase of several tokens from {lexicon_file}: use "
@@ -49,13 +56,6 @@ def evaluate_entities(
         )
     atomic_write(f"{output_dir}/{ENTITIES}", json.dumps(results, indent=2) + "\n")
     return results
-
-
-def _batches(options: PretrainingOptions, records: RecordSet) -> Iterator[dict[str, np.ndarray]]:
-    layout = layout_of(next(serialized_records(records.files[0])))
-    serialized = records_in_order(records.files, records.part)
-    for batch in serialized.batch(options.eval_batch_size).take(options.max_eval_steps):
-        yield {name: values.numpy() for name, values in layout.parse(batch).items()}
 
 
 def entity_accuracy(
@@ -66,11 +66,7 @@ def entity_accuracy(
 ) -> dict[str, float]:
     """Returns the shares of phrases and of their tokens that are predicted correctly.
 
-    Args:
-        model: the model to evaluate.
-        batches: the features of dynamic records.
-        lexicon: the phrases.
-        records: states [MASK], the share of tokens to predict, and the seed.
+    `batches` are the features of dynamic `records`, which state the share of tokens to predict.
 
     Returns:
         `entity_accuracy`, `token_accuracy` and the number of phrases, `entities`; {} if there are
@@ -85,9 +81,19 @@ def entity_accuracy(
     rights: list[np.ndarray] = []
     for batch in batches:
         chosen = choose_entities(batch, lexicon, records, random)
-        masked, positions = _masked(batch, chosen, records)
-        predicted = predict(masked | {"masked_lm_positions": positions}).numpy()
-        rights += _rights(batch["input_word_ids"], predicted, positions, chosen)
+        ids = batch["input_word_ids"]
+        masked = ids.copy()
+        positions = np.zeros((len(ids), records.max_predictions_per_seq), np.int32)
+        for row, spans in enumerate(chosen):
+            columns = [column for span in spans for column in range(*span)]
+            masked[row, columns] = records.masking.mask_id
+            positions[row, : len(columns)] = columns
+        inputs = {name: batch[name] for name in ("input_mask", "input_type_ids")}
+        inputs |= {"input_word_ids": masked, "masked_lm_positions": positions}
+        right = predict(inputs).numpy() == np.take_along_axis(ids, positions, axis=1)
+        for row, spans in enumerate(chosen):
+            ends = np.cumsum([end - start for start, end in spans])
+            rights += np.split(right[row], ends)[: len(spans)]
     if not rights:
         return {}
     return {
@@ -133,32 +139,3 @@ def _within(budget: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, in
             taken.append((start, end))
             budget -= end - start
     return taken
-
-
-def _masked(
-    batch: dict[str, np.ndarray], chosen: Sequence[Sequence[tuple[int, int]]], records: RecordSet
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Returns the inputs with [MASK] for the chosen tokens, and their positions [B, P]."""
-    ids = batch["input_word_ids"].copy()
-    positions = np.zeros((len(ids), records.max_predictions_per_seq), np.int32)
-    for row, spans in enumerate(chosen):
-        columns = [column for span in spans for column in range(*span)]
-        ids[row, columns] = records.masking.mask_id
-        positions[row, : len(columns)] = columns
-    inputs = {name: batch[name] for name in ("input_mask", "input_type_ids")}
-    return inputs | {"input_word_ids": ids}, positions
-
-
-def _rights(
-    ids: np.ndarray,
-    predicted: np.ndarray,
-    positions: np.ndarray,
-    chosen: Sequence[Sequence[tuple[int, int]]],
-) -> list[np.ndarray]:
-    """Returns for each phrase which of its tokens are right."""
-    right = predicted == np.take_along_axis(ids, positions, axis=1)
-    found = []
-    for row, spans in enumerate(chosen):
-        ends = np.cumsum([end - start for start, end in spans])
-        found += np.split(right[row], ends)[: len(spans)]
-    return found

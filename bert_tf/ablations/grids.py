@@ -6,7 +6,7 @@ through Knowledge Integration (arXiv:1904.09223) section 3.2. Scores are of dev 
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,11 +94,6 @@ def columns(grid: str, task: str) -> tuple[Column, ...]:
     return (found, _FEATURES) if (grid, task) == ("masking", "ner") else (found,)
 
 
-def _sized(name: str, *scores: float) -> Row:
-    names = (PERPLEXITY, "MNLI-m", "MRPC", "SST-2")
-    return Row(name, size=parse_size(name), published=dict(zip(names, scores, strict=bool(scores))))
-
-
 def parse_size(name: str) -> tuple[int, int, int]:
     """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states."""
     match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
@@ -110,75 +105,68 @@ def parse_size(name: str) -> tuple[int, int, int]:
     return layers, width, heads
 
 
+def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
+    return dict(zip(names.split(", "), scores, strict=True))
+
+
+def _sized(name: str, scores: Sequence[float] = ()) -> Row:
+    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
+    return Row(name, size=parse_size(name), published=published)
+
+
 # Table 6.
 PAPER_SIZES = (
-    _sized("L-3_H-768_A-12", 5.84, 77.9, 79.8, 88.4),
-    _sized("L-6_H-768_A-3", 5.24, 80.6, 82.2, 90.7),
-    _sized("L-6_H-768_A-12", 4.68, 81.9, 84.8, 91.3),
-    _sized("L-12_H-768_A-12", 3.99, 84.4, 86.7, 92.9),
-    _sized("L-12_H-1024_A-16", 3.54, 85.7, 86.9, 93.3),
-    _sized("L-24_H-1024_A-16", 3.23, 86.6, 87.8, 93.7),
+    _sized("L-3_H-768_A-12", (5.84, 77.9, 79.8, 88.4)),
+    _sized("L-6_H-768_A-3", (5.24, 80.6, 82.2, 90.7)),
+    _sized("L-6_H-768_A-12", (4.68, 81.9, 84.8, 91.3)),
+    _sized("L-12_H-768_A-12", (3.99, 84.4, 86.7, 92.9)),
+    _sized("L-12_H-1024_A-16", (3.54, 85.7, 86.9, 93.3)),
+    _sized("L-24_H-1024_A-16", (3.23, 86.6, 87.8, 93.7)),
 )
 # A third of the layers and about a sixth of the width.
-_SMALL_SIZES = (
-    "L-1_H-128_A-2",
-    "L-2_H-128_A-1",
-    "L-2_H-128_A-2",
-    "L-4_H-128_A-2",
-    "L-4_H-192_A-3",
-    "L-8_H-192_A-3",
+_SMALL = "L-1_H-128_A-2 L-2_H-128_A-1 L-2_H-128_A-2 L-4_H-128_A-2 L-4_H-192_A-3 L-8_H-192_A-3"
+_SMALL_SIZES = tuple(
+    dataclasses.replace(row, name=name, size=parse_size(name), beside=row.name)
+    for row, name in zip(PAPER_SIZES, _SMALL.split(), strict=True)
 )
-
-
-def _small_sizes() -> tuple[Row, ...]:
-    return tuple(
-        dataclasses.replace(row, name=name, size=parse_size(name), beside=row.name)
-        for name, row in zip(_SMALL_SIZES, PAPER_SIZES, strict=True)
-    )
-
-
 _LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
 
 
-def _objective(name: str, scores: tuple[float, ...], is_decoder=False, **flags: str) -> Row:
-    names = ("MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD F1")
-    published = dict(zip(names, scores, strict=True))
+def _objective(name: str, flags: Mapping[str, str], *scores: float, is_decoder=False) -> Row:
+    published = _published("MNLI-m, QNLI, MRPC, SST-2, SQuAD F1", scores)
     return Row(name, flags, is_decoder=is_decoder, published=published)
 
 
-def _steps(run: str, is_decoder=False, **flags: str) -> list[Row]:
-    return [
-        Row(f"{run}-{percent}", flags, is_decoder=is_decoder, run=run, percent=percent)
-        for percent in (20, 40, 60, 80, 100)
-    ]
-
-
 def _masked(mask: int, same: int, random: int, *scores: float) -> Row:
-    names = ("MNLI-m", "NER F1", "NER features F1")
     flags = {"replacements": f"{mask},{same},{random}"}
-    return Row(f"{mask}-{same}-{random}", flags, published=dict(zip(names, scores, strict=True)))
+    published = _published("MNLI-m, NER F1, NER features F1", scores)
+    return Row(f"{mask}-{same}-{random}", flags, published=published)
 
 
 GRIDS = {
     "sizes": Grid(
         "Layers, width and heads; table 6 of BERT",
-        _small_sizes(),
+        _SMALL_SIZES,
         ("mnli", "mrpc", "sst2"),
         (PERPLEXITY,),
     ),
     "tasks": Grid(
         "Pre-training tasks; table 5 of BERT",
         (
-            _objective("bert", (84.4, 88.4, 86.7, 92.7, 88.5)),
-            _objective("no-nsp", (83.9, 84.9, 86.5, 92.6, 87.9), objective="mlm"),
-            _objective("ltr", (82.1, 84.3, 77.5, 92.1, 77.8), is_decoder=True, **_LEFT_TO_RIGHT),
+            _objective("bert", {}, 84.4, 88.4, 86.7, 92.7, 88.5),
+            _objective("no-nsp", {"objective": "mlm"}, 83.9, 84.9, 86.5, 92.6, 87.9),
+            _objective("ltr", _LEFT_TO_RIGHT, 82.1, 84.3, 77.5, 92.1, 77.8, is_decoder=True),
         ),
         ("mnli", "qnli", "mrpc", "sst2", "squad"),
     ),
     "steps": Grid(
         "Pre-training steps; figure 5 of BERT: from 500,000 to 1,000,000 steps, base gains almost "
         "1.0 on MNLI-m",
-        (*_steps("mlm"), *_steps("ltr", is_decoder=True, **_LEFT_TO_RIGHT)),
+        tuple(
+            Row(f"{run}-{percent}", flags, is_decoder=bool(flags), run=run, percent=percent)
+            for run, flags in (("mlm", {}), ("ltr", _LEFT_TO_RIGHT))
+            for percent in (20, 40, 60, 80, 100)
+        ),
         ("mnli",),
     ),
     "masking": Grid(
@@ -206,21 +194,17 @@ GRIDS = {
 
 
 def select_rows(grid: str, names: str | None) -> tuple[Row, ...]:
-    """Returns the rows that --rows names, by default all."""
+    """Returns the rows that --rows names, by default all; the name of a run stands for its rows."""
     rows = GRIDS[grid].rows
     if not names:
         return rows
     if (grid, names) == ("sizes", PAPER):
         return PAPER_SIZES
-    chosen = [row for name in names.split(",") for row in _named(grid, name.strip())]
-    return tuple({row.name: row for row in chosen}.values())
-
-
-def _named(grid: str, name: str) -> list[Row]:
-    """Returns the rows of a name; that of a run stands for all its rows."""
-    known = GRIDS[grid].rows + (PAPER_SIZES if grid == "sizes" else ())
-    if found := [row for row in known if name in (row.name, row.run)]:
-        return found
-    if grid == "sizes":
-        return [_sized(name)]
-    raise ValueError(f"--rows={name}: the rows of {grid} are {', '.join(r.name for r in known)}")
+    known, chosen = rows + (PAPER_SIZES if grid == "sizes" else ()), {}
+    for name in map(str.strip, names.split(",")):
+        found = [row for row in known if name in (row.name, row.run)]
+        if not found and grid != "sizes":
+            of_grid = ", ".join(row.name for row in known)
+            raise ValueError(f"--rows={name}: the rows of {grid} are {of_grid}")
+        chosen |= {row.name: row for row in found or [_sized(name)]}
+    return tuple(chosen.values())

@@ -28,6 +28,7 @@ from bert_tf.pretraining.records import (
 from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import EncoderFlags, resolve_model
 from bert_tf.runs.run import Run
+from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.manifest import lines_sha256
 from tfrecords.order import RecordSet
 
@@ -41,6 +42,7 @@ class RowPlan:
 
     Attributes:
         row: the row.
+        folder: its folder.
         config: its encoder.
         pretraining: the flags of its pre-training run, which rows may share.
         step: the training step of the checkpoint that is fine-tuned.
@@ -49,11 +51,19 @@ class RowPlan:
     """
 
     row: Row
+    folder: str
     config: BertConfig
     pretraining: PretrainingOptions
     step: int
     finetuning: Mapping[Column, FineTuningOptions]
     records: RecordSet
+
+    @property
+    def evaluation(self) -> dict[str, float]:
+        """The results of the pre-training run; {} unless it is finished."""
+        results = read_results(f"{self.pretraining.output_dir}/{EVAL_RESULTS}")
+        finished = results.get("global_step") == self.pretraining.num_train_steps
+        return results if finished else {}
 
 
 def make_plan(options: AblationOptions) -> list[RowPlan]:
@@ -65,20 +75,34 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
     contents = describe_records(named)
     plans = []
     for row in options.selected_rows:
-        config = _row_config(row, spec.config)
+        config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
+        if row.size:
+            layers, width, heads = row.size
+            size = Size(layers, width, num_attention_heads=heads)
+            config = sized_config(size, spec.config.vocab_size)
         pretraining = _pretraining(options, row)
         (phase,) = check_records(pretraining, dataclasses.replace(spec, config=config), named, ())
         check_unchanged(Run(pretraining.output_dir), contents)
-        plans.append(
-            RowPlan(
-                row=row,
-                config=config,
-                pretraining=pretraining,
-                step=row.percent * options.num_train_steps // 100,
-                finetuning=_finetuning(options, row, config, tasks),
-                records=phase.train,
+        step, folder = row.percent * options.num_train_steps // 100, f"{options.folder}/{row.name}"
+        checkpoint = f"{pretraining.output_dir}/ckpt-{step}"
+        runs = {
+            column: FineTuningOptions(
+                **_shared_flags(options, DeviceOptions) | _feature_flags(column, config, options),
+                task=name,
+                data_dir=data_dir,
+                output_dir=f"{folder}/{column.folder}",
+                init_checkpoint=checkpoint,
+                do_train=True,
+                do_eval=True,
+                num_train_epochs=options.finetuning_epochs,
+                max_seq_length=options.finetuning_max_seq_length,
+                random_seed=options.random_seed,
+                num_seeds=options.num_seeds,
             )
-        )
+            for name, data_dir in tasks.items()
+            for column in columns(options.grid, name)
+        }
+        plans.append(RowPlan(row, folder, config, pretraining, step, runs, phase.train))
     _check_memory(options, plans)
     for plan in plans:
         plan.config.to_json_file(plan.pretraining.bert_config_file)
@@ -132,17 +156,14 @@ def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> Mo
     return spec
 
 
-def _row_config(row: Row, config: BertConfig) -> BertConfig:
-    if row.size:
-        layers, width, heads = row.size
-        return sized_config(Size(layers, width, num_attention_heads=heads), config.vocab_size)
-    return dataclasses.replace(config, is_decoder=row.is_decoder)
+def _shared_flags(options: AblationOptions, kind: type) -> dict[str, Any]:
+    """Returns the values of the flags that a kind of options has."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
 
 def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
-    names = [field.name for field in dataclasses.fields(SharedOptions)]
     folder = f"{options.folder}/{row.run or row.name}"
-    flags = {name: getattr(options, name) for name in names} | row.flags
+    flags = _shared_flags(options, SharedOptions) | row.flags
     flags |= {"output_dir": f"{folder}/pretraining", "bert_config_file": f"{folder}/{_CONFIG}"}
     if row.run:
         # A run that was stopped has checkpoints of other steps as well.
@@ -163,31 +184,6 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
         except (ValueError, OSError) as error:
             raise ValueError(f"--tasks={name}={folder or 'FOLDER'}: {error}") from None
     return tasks
-
-
-def _finetuning(
-    options: AblationOptions, row: Row, config: BertConfig, tasks: Mapping[str, str | None]
-) -> dict[Column, FineTuningOptions]:
-    devices = {f.name: getattr(options, f.name) for f in dataclasses.fields(DeviceOptions)}
-    step = row.percent * options.num_train_steps // 100
-    pretrained = f"{options.folder}/{row.run or row.name}/pretraining"
-    runs = {}
-    for name, folder in tasks.items():
-        for column in columns(options.grid, name):
-            runs[column] = FineTuningOptions(
-                **devices | _feature_flags(column, config, options),
-                task=name,
-                data_dir=folder,
-                output_dir=f"{options.folder}/{row.name}/{column.folder}",
-                init_checkpoint=f"{pretrained}/ckpt-{step}",
-                do_train=True,
-                do_eval=True,
-                num_train_epochs=options.finetuning_epochs,
-                max_seq_length=options.finetuning_max_seq_length,
-                random_seed=options.random_seed,
-                num_seeds=options.num_seeds,
-            )
-    return runs
 
 
 def _feature_flags(column: Column, config: BertConfig, options: AblationOptions) -> dict[str, Any]:

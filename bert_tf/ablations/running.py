@@ -13,7 +13,6 @@ from bert_tf.ablations.table import write_tables
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.runs.run import FLAGS, Run
-from bert_tf.training.reports import EVAL_RESULTS, read_results
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
@@ -40,7 +39,8 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     tf.config.set_visible_devices([], "GPU")
     Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
     plans = make_plan(options)
-    _remember_flags(options)
+    flags = json.dumps(dataclasses.asdict(options), indent=2)
+    atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")
     values: dict[str, Any] = {}
     for number, plan in enumerate(plans, start=1):
         say(f"\nRow {number} of {len(plans)}: {plan.row.name}")
@@ -55,30 +55,18 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
 
 def _run_row(options: AblationOptions, plan: RowPlan) -> None:
     run = plan.pretraining
-    results = read_results(f"{run.output_dir}/{EVAL_RESULTS}")
-    if results.get("global_step") == run.num_train_steps:
+    if plan.evaluation:
         say(f"{run.output_dir} is finished.")
     else:
         say(f"$ {command_line('bert_tf.run_pretraining', **changed_flags(run))}")
         run_apart("bert_tf.pretraining.pretrain:pretrain", run)
-    if options.lexicon_file:
-        _evaluate_entities(options, plan)
+    if options.lexicon_file and not Run(plan.folder).read_json(ENTITIES):
+        say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
+        name = "bert_tf.ablations.entities:evaluate_entities"
+        run_apart(name, run, options.lexicon_file, plan.folder)
     for run in plan.finetuning.values():
         say(f"\n$ {command_line('bert_tf.run_finetuning', **changed_flags(run))}")
         try:
             sweep(run)
         except Diverged as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
-
-
-def _evaluate_entities(options: AblationOptions, plan: RowPlan) -> None:
-    row = Run(f"{options.folder}/{plan.row.name}")
-    if not row.read_json(ENTITIES):
-        say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
-        name = "bert_tf.ablations.entities:evaluate_entities"
-        run_apart(name, plan.pretraining, options.lexicon_file, row.path)
-
-
-def _remember_flags(options: AblationOptions) -> None:
-    flags = json.dumps(dataclasses.asdict(options), indent=2)
-    atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.comparison.published import TABLES, Column, PublishedTable
+from bert_tf.comparison.published import TABLES, PublishedTable
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.sweep import summarize
@@ -37,10 +37,14 @@ class Score(NamedTuple):
     mean: float
     deviation: float | None = None
 
-    def text(self, factor: float, digits: int) -> str:
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Returns the score of runs with these values."""
+        return cls(**summarize([{"value": value} for value in values])["value"])
+
+    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
         """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
-        numbers = [x for x in self if x is not None]
-        return " ± ".join(f"{factor * number:.{digits}f}" for number in numbers)
+        return " ± ".join(format(factor * x, form) for x in self if x is not None)
 
 
 @dataclass(frozen=True)
@@ -74,23 +78,24 @@ class Group:
 class Table(NamedTuple):
     """A table: its title, the names of its columns, and its rows of names and scores.
 
-    `factor` and `digits` are those of the scores as text.
+    `factor` and `form` are those of the scores as text.
     """
 
     title: str
     header: list[str]
     rows: list[list[str | Score | None]]
     factor: float = 1.0
-    digits: int = 4
+    form: str = ".4f"
 
     def cells(self) -> list[list[str]]:
         """Returns header and rows as text."""
-        return [self.header, *([self._text(cell) for cell in row] for row in self.rows)]
 
-    def _text(self, cell: str | Score | None) -> str:
-        if isinstance(cell, Score):
-            return cell.text(self.factor, self.digits)
-        return "-" if cell is None else cell
+        def text(cell: str | Score | None) -> str:
+            if isinstance(cell, Score):
+                return cell.text(self.factor, self.form)
+            return "-" if cell is None else cell
+
+        return [self.header, *(list(map(text, row)) for row in self.rows)]
 
 
 def print_tables(tables: Sequence[Table], unfinished: Sequence[str]) -> str:
@@ -113,18 +118,25 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     Returns:
         the groups of finished runs, and the folders of unfinished runs.
     """
-    groups: dict[tuple, list[Run]] = {}
+    groups: dict[tuple, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
-        if run.finished and _results(run):
+        results = run.read_json(EVAL_RESULTS_JSON)
+        for name, value in results.items():
+            if not isinstance(value, int | float):
+                raise ValueError(
+                    f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
+                    "number: remove it"
+                )
+        if run.finished and results:
             key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
-            groups.setdefault(tuple(key), []).append(run)
+            groups.setdefault(tuple(key), {})[run] = results
         else:
             unfinished.append(run.path)
     if not groups:
         found = f", only unfinished ones, such as {unfinished[0]}" if unfinished else ""
         raise ValueError(f"{folder} holds no finished runs of run_finetuning{found}")
-    return [_group(folder, runs) for runs in groups.values()], unfinished
+    return [_group(folder, results) for results in groups.values()], unfinished
 
 
 def _runs(folder: str) -> Iterator[Run]:
@@ -135,26 +147,15 @@ def _runs(folder: str) -> Iterator[Run]:
             yield run
 
 
-def _results(run: Run) -> dict[str, float]:
-    results = run.read_json(EVAL_RESULTS_JSON)
-    for name, value in results.items():
-        if not isinstance(value, int | float):
-            raise ValueError(
-                f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
-                "number: remove it"
-            )
-    return results
-
-
-def _group(folder: str, runs: Sequence[Run]) -> Group:
-    results = [_results(run) for run in runs]
-    scores = {name: Score(x["mean"], x.get("deviation")) for name, x in summarize(results).items()}
-    common = os.path.commonpath([os.path.relpath(run.path, folder) for run in runs]) or "."
+def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
+    scores = {name: Score(**x) for name, x in summarize([*results.values()]).items()}
+    first, paths = next(iter(results)), [run.path for run in results]
+    common = os.path.commonpath([os.path.relpath(path, folder) for path in paths]) or "."
     try:
-        metrics = [name for name in task_of_run(runs[0]).reported_metrics if name in scores]
+        metrics = [name for name in task_of_run(first).reported_metrics if name in scores]
     except ValueError:
         metrics = list(scores)
-    return Group(common, runs[0].flags, [run.path for run in runs], scores, metrics)
+    return Group(common, first.flags, paths, scores, metrics)
 
 
 def task_tables(groups: Sequence[Group]) -> list[Table]:
@@ -214,7 +215,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
             rows += [_model_row(published, own) for own in models.values()]
             header += ["average"] * published.average
             shown = [row for row in rows if any(row[1:])]
-            tables.append(Table(published.title, header, shown, factor=100, digits=1))
+            tables.append(Table(published.title, header, shown, factor=100, form=".1f"))
     return tables
 
 
@@ -224,44 +225,40 @@ def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list
     Args:
         published: what `published_tables` returned.
     """
-    rows = [["table", "row", "runs", "metric", "mean", "deviation"]]
-    for group in groups:
-        for name, score in group.scores.items():
-            rows.append([group.task, group.folder, str(group.size), name, *_numbers(score)])
-    for table in published:
-        for system, *scores in table.rows:
-            for name, score in zip(table.header[1:], scores, strict=True):
-                if score:
-                    rows.append([table.title, system, "", name, *_numbers(score)])
-    return rows
-
-
-def _numbers(score: Score) -> list[str]:
-    return ["" if x is None else f"{x:.6g}" for x in score]
+    rows = [
+        [group.task, group.folder, str(group.size), name, score]
+        for group in groups
+        for name, score in group.scores.items()
+    ]
+    rows += [
+        [table.title, system, "", name, score]
+        for table in published
+        for system, *scores in table.rows
+        for name, score in zip(table.header[1:], scores, strict=True)
+        if score
+    ]
+    return [
+        ["table", "row", "runs", "metric", "mean", "deviation"],
+        *([*row, *("" if x is None else f"{x:.6g}" for x in score)] for *row, score in rows),
+    ]
 
 
 def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:
-    chosen = {}
-    for task in {column.task for column in published.columns}:
-        columns = [column for column in published.columns if column.task == task]
-        chosen[task] = _best(columns, [group for group in groups if group.task == task])
-    row = [
-        chosen[c.task].scores.get(c.metric) if chosen[c.task] else None for c in published.columns
-    ]
+    """Returns the row of a model; of the groups of a task, the best on the dev set counts."""
+    columns, chosen = published.columns, {}
+    for task in {column.task for column in columns}:
+        names = [x.metric for x in columns if x.task == task and x.metric.startswith("eval_")]
+
+        def value(group: Group, names: Sequence[str] = names) -> float:
+            ranks = [_rank(group, name) for name in names if name in group.scores]
+            return sum(ranks) if ranks else -np.inf
+
+        own = [group for group in groups if group.task == task]
+        chosen[task] = max(own, key=value).scores if own else {}
+    row = [chosen[column.task].get(column.metric) for column in columns]
     if published.average:
         row.append(Score(float(np.mean([score.mean for score in row]))) if all(row) else None)
     return [_model_name(groups[0].flags), *row]
-
-
-def _best(columns: Sequence[Column], groups: Sequence[Group]) -> Group | None:
-    """Returns the group with the highest sum of its task's scores on the dev set."""
-    names = [column.metric for column in columns if column.metric.startswith("eval_")]
-
-    def value(group: Group) -> float:
-        ranks = [_rank(group, name) for name in names if name in group.scores]
-        return sum(ranks) if ranks else -np.inf
-
-    return max(groups, key=value, default=None)
 
 
 def _model_name(flags: Mapping[str, Any]) -> str:

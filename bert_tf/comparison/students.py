@@ -2,9 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,18 +12,13 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import Group, Score, Table, as_markdown, print_tables, read_groups
 from bert_tf.compression.compression_options import COMPRESSION, ReportOptions
-from bert_tf.compression.recipes import RECIPES, Published
-from bert_tf.finetuning.runs.sweep import summarize
+from bert_tf.compression.outcome import Outcome
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.runs.run import Run
-from bert_tf.training.reports import rank
 from bert_tf.weights.checkpoint import load_weights
 from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
@@ -37,20 +31,18 @@ class Student:
     Attributes:
         name: the recipe, with the folder if several students have the same recipe.
         group: their runs.
-        files: the `compression.json` of each.
+        outcome: that of the first of them, with the mean of their bytes.
+        value: their metric on the dev set. The last evaluation may have read other data.
     """
 
     name: str
     group: Group
-    files: Sequence[Mapping[str, Any]]
-
-    @property
-    def recipe(self) -> str:
-        return self.files[0]["recipe"]
+    outcome: Outcome
+    value: Score
 
     @property
     def teacher(self) -> str:
-        return self.files[0]["teacher"].rstrip("/")
+        return self.outcome.teacher.rstrip("/")
 
     @property
     def folder(self) -> str:
@@ -58,38 +50,11 @@ class Student:
         return self.group.paths[0]
 
     @property
-    def teacher_bytes(self) -> int:
-        """The bytes of the teacher's weights."""
-        return 4 * self.files[0]["teacher_parameters"]
-
-    @property
-    def bytes(self) -> float:
-        """The mean bytes of the students' weights; after gzip if training zeroed weights."""
-        return np.mean([file["student_bytes"] for file in self.files])
-
-    @property
-    def smaller(self) -> float:
-        """How many times smaller the students are than the teacher, counted the same way."""
-        return self.files[0].get("teacher_gzip_bytes", self.teacher_bytes) / self.bytes
-
-    @property
-    def metric(self) -> str:
-        return self.files[0]["metric"].removeprefix("eval_")
-
-    @property
-    def values(self) -> tuple[float, Score]:
-        """The metric of the teacher and of the students on the dev set."""
-        # Not those of the last evaluation, which may have read other data.
-        value = summarize([{"value": file["student_value"]} for file in self.files])["value"]
-        return self.files[0]["teacher_value"], Score(value["mean"], value.get("deviation"))
-
-    @property
     def kept(self) -> Score | None:
         """The share of the teacher's metric; None unless it is positive and higher is better."""
-        before, after = self.values
-        if rank(self.metric, before) <= 0:
+        if not self.outcome.has_share:
             return None
-        return Score(*(x if x is None else x / before for x in after))
+        return Score(*(x if x is None else x / self.outcome.teacher_value for x in self.value))
 
 
 def report(options: ReportOptions) -> None:
@@ -103,24 +68,20 @@ def report(options: ReportOptions) -> None:
     speed_ups = measure(students)
     found = tables(students, speed_ups)
     print_tables(found, unfinished)
-    table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
-    atomic_write(table, as_markdown(found) + "\n")
-    atomic_write(picture, _picture(students, speed_ups).png())
-    print(f"\nWrote {table} and {picture}.")
-
-
-def _picture(students: Sequence[Student], speed_ups: Sequence[float | None]) -> "Figure":
     models = [
-        Compressed(student.name, student.smaller, *student.kept, faster=speed_up)
+        Compressed(student.name, student.outcome.smaller, *student.kept, faster=speed_up)
         for student, speed_up in zip(students, speed_ups, strict=True)
         if student.kept
     ]
     published = [
         Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
-        for recipe in dict.fromkeys(student.recipe for student in students)
+        for recipe in dict.fromkeys(student.outcome.recipe for student in students)
         for row in RECIPES[recipe].published
     ]
-    return compressed_models(models, published)
+    table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
+    atomic_write(table, as_markdown(found) + "\n")
+    atomic_write(picture, compressed_models(models, published).png())
+    print(f"\nWrote {table} and {picture}.")
 
 
 def read_students(folder: str) -> tuple[list[Student], list[str]]:
@@ -133,8 +94,9 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     groups = [group for group in groups if "recipe" in group.flags]
     if not groups:
         raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
+    outcomes = {path: Outcome.read(path) for group in groups for path in group.paths}
     # Runs that were interrupted while the teacher was evaluated.
-    lacking = [x for group in groups for x in group.paths if not _facts(x)]
+    lacking = [path for path, outcome in outcomes.items() if not outcome]
     groups = [replace(x, paths=[y for y in x.paths if y not in lacking]) for x in groups]
     groups = [group for group in groups if group.paths]
     if not groups:
@@ -142,20 +104,16 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
             f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
             "the same compress command again"
         )
-    unfinished += lacking
-    students = [_student(group, groups) for group in groups]
-    return sorted(students, key=lambda x: (x.group.task, x.teacher, x.values[0])), unfinished
-
-
-def _facts(path: str) -> dict[str, Any]:
-    return Run(path).read_json(COMPRESSION)
-
-
-def _student(group: Group, groups: Sequence[Group]) -> Student:
-    recipe, key = group.flags["recipe"], ("recipe", "teacher", "task")
-    same = [g for g in groups if [g.flags[k] for k in key] == [group.flags[k] for k in key]]
-    name = recipe if len(same) == 1 else f"{recipe} ({group.folder})"
-    return Student(name, group, [_facts(path) for path in group.paths])
+    keys = [tuple(group.flags[x] for x in ("recipe", "teacher", "task")) for group in groups]
+    students = []
+    for group, key in zip(groups, keys, strict=True):
+        name = key[0] if keys.count(key) == 1 else f"{key[0]} ({group.folder})"
+        found = [outcomes[path] for path in group.paths]
+        size = float(np.mean([outcome.student_bytes for outcome in found]))
+        value = Score.of([outcome.student_value for outcome in found])
+        students.append(Student(name, group, replace(found[0], student_bytes=size), value))
+    order = sorted(students, key=lambda x: (x.group.task, x.teacher, x.outcome.teacher_value))
+    return order, unfinished + lacking
 
 
 def measure(students: Sequence[Student]) -> list[float | None]:
@@ -193,7 +151,19 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
     work on the machine slows all of them. The fastest of ten turns counts, as in Python's timeit,
     because other work can only slow a turn down.
     """
-    calls = [_call(encoder) for encoder in encoders]
+
+    def make_call(encoder: keras.Model) -> Callable[[], np.ndarray]:
+        config = encoder.config
+        shape = [_BATCH, min(_LENGTH, config.max_position_embeddings)]
+        ids = tf.random.stateless_uniform(shape, [0, 0], 0, config.vocab_size, tf.int32)
+        ones, zeros = tf.ones_like(ids), tf.zeros_like(ids)
+        inputs = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": zeros}
+        function = tf.function(lambda: encoder(inputs, training=False)["pooled_output"])
+        # Without it, TensorFlow would warn that many models are many traces of one function.
+        concrete = function.get_concrete_function()
+        return lambda: concrete().numpy()
+
+    calls = [make_call(encoder) for encoder in encoders]
     seconds = np.zeros([_ROUNDS, len(calls)])
     with progress_bar(total=_ROUNDS, desc="Measuring speed", unit="round") as progress:
         for turns in seconds:
@@ -205,48 +175,41 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
     return list(_BATCH / np.min(seconds, axis=0))
 
 
-def _call(encoder: keras.Model) -> Callable[[], np.ndarray]:
-    config = encoder.config
-    shape = [_BATCH, min(_LENGTH, config.max_position_embeddings)]
-    ids = tf.random.stateless_uniform(shape, [0, 0], 0, config.vocab_size, tf.int32)
-    inputs = {
-        "input_word_ids": ids,
-        "input_mask": tf.ones_like(ids),
-        "input_type_ids": tf.zeros_like(ids),
-    }
-    function = tf.function(lambda: encoder(inputs, training=False)["pooled_output"])
-    # Without it, TensorFlow would warn that many models are many traces of one function.
-    concrete = function.get_concrete_function()
-    return lambda: concrete().numpy()
-
-
 def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> list[Table]:
     """Returns a table for each task and teacher."""
     found: dict[str, Table] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
+        outcome, recipe = student.outcome, RECIPES[student.outcome.recipe]
+        metric = outcome.metric.removeprefix("eval_")
         title = f"{student.group.task}, students of {student.teacher}"
-        header = ["recipe", "runs", "MB", student.metric, "times smaller", "kept", "times faster"]
+        header = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
         header += ["published", "smaller", "kept", "faster"]
         rows = found.setdefault(title, Table(title, header, [])).rows
-        megabytes, value = f"{student.teacher_bytes / 1e6:.1f}", f"{student.values[0]:.4f}"
-        teacher = ["teacher", "1", megabytes, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
+        size, value = f"{outcome.teacher_bytes / 1e6:.1f}", f"{outcome.teacher_value:.4f}"
+        teacher = ["teacher", "1", size, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
         # One for each dev set that its students were compared on.
         if teacher not in rows:
             rows.append(teacher)
-        rows.append(_row(student, speed_up))
+        zipped = " (gzip)" if outcome.teacher_gzip_bytes else ""
+        published = [
+            [
+                row.name,
+                f"{row.compression:g}",
+                f"{row.quality:.0%}",
+                f"{row.speed_up:g}" if row.speed_up else "-",
+            ]
+            for row in recipe.published
+        ]
+        rows.append(
+            [
+                student.name,
+                str(student.group.size),
+                f"{outcome.student_bytes / 1e6:.1f}{zipped}",
+                student.value,
+                f"{outcome.smaller:.2f}",
+                f"{student.kept.text(100, '.1f')}%" if student.kept else None,
+                f"{speed_up:.2f}" if speed_up else None,
+                *(" / ".join(column) for column in zip(*published or [4 * ["-"]], strict=True)),
+            ]
+        )
     return list(found.values())
-
-
-def _row(student: Student, speed_up: float | None) -> list[str]:
-    recipe, megabytes = RECIPES[student.recipe], f"{student.bytes / 1e6:.1f}"
-    cells = [student.name, str(student.group.size), megabytes + " (gzip)" * recipe.zeroes_weights]
-    cells += [student.values[1].text(1, 4), f"{student.smaller:.2f}"]
-    cells += [f"{student.kept.text(100, 1)}%" if student.kept else "-"]
-    cells.append("-" if speed_up is None else f"{speed_up:.2f}")
-    rows = [_published(row) for row in recipe.published] or [4 * ["-"]]
-    return cells + [" / ".join(column) for column in zip(*rows, strict=True)]
-
-
-def _published(row: Published) -> list[str]:
-    faster = f"{row.speed_up:g}" if row.speed_up else "-"
-    return [row.name, f"{row.compression:g}", f"{row.quality:.0%}", faster]

@@ -2,13 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from bert_tf.compression.candidates import Glove, MaskedLM
+from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.precomputed import computed_once
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import progress_bar
 
 # The target that is 1 where the labels are those of the data, and 0 for the copies.
@@ -67,16 +69,31 @@ class Augmentation:
         copies: the number of copies of each example. Those that equal the example or each other
             are left out.
         changes: what happens to the texts of a copy.
+        run_folder: where the copies are kept.
         glove: finds the candidates of other words; by default, they have none.
-        run_folder: where the copies are kept; None to keep none.
     """
 
     model: MaskedLM
     copies: int
     changes: Changes
     seed: int
+    run_folder: str
     glove: Glove | None = None
-    run_folder: str | None = None
+
+    @classmethod
+    def of(cls, options: CompressionOptions, changes: Changes, teacher: Checkpoint) -> Self | None:
+        """Returns what the flags ask for; None without --augment."""
+        if not options.augment:
+            return None
+        model = MaskedLM(options.masked_lm, options.max_seq_length)
+        if teacher.spec.lower_case is False and model.lower_case:
+            raise ValueError(
+                f"--masked_lm={options.masked_lm} lower-cases text, which the teacher does not: "
+                "give a model that does not either"
+            )
+        glove = Glove(options.glove_file) if options.glove_file else None
+        seed, folder = options.random_seed, options.output_dir
+        return cls(model, options.augment, changes, seed, folder, glove)
 
     def __call__(self, examples: TextExamples) -> TextExamples:
         """Returns the examples, followed by their copies, with the target `LABELED`."""
@@ -84,8 +101,25 @@ class Augmentation:
         candidates = self.model.fingerprint, self.glove and self.glove.fingerprint()
         inputs = candidates, self.copies, self.changes, self.seed, columns
         made = computed_once(self.run_folder, "copies", inputs, lambda: self._make(columns))
-        copies = [_split(made[f"texts_{i}"], made[f"sizes_{i}"]) for i in range(len(columns))]
-        return _joined(examples, copies, made["origins"])
+        texts = []
+        for i in range(len(columns)):
+            content, sizes = made[f"texts_{i}"].tobytes(), made[f"sizes_{i}"]
+            ends = np.cumsum(sizes)
+            texts.append([content[a:b] for a, b in zip(ends - sizes, ends, strict=True)])
+        origins = made["origins"]
+        copies = examples.take(origins)
+        targets = {
+            name: np.concatenate([values, copies.targets[name]])
+            for name, values in examples.targets.items()
+        }
+        labeled = np.repeat([1.0, 0.0], [len(examples), len(origins)]).astype(np.float32)
+        return TextExamples(
+            examples.texts_a + texts[0],
+            examples.texts_b and examples.texts_b + texts[1],
+            targets | {LABELED: labeled},
+            examples.ids and examples.ids + copies.ids,
+            (*examples.notes, f"{len(origins):,} of them copies with other words"),
+        )
 
     def _make(self, columns: Sequence[Sequence[bytes]]) -> dict[str, np.ndarray]:
         """Returns the copies: the indices of their originals, and the bytes and sizes of texts."""
@@ -94,8 +128,14 @@ class Augmentation:
         rows = list(zip(*columns, strict=True))
         with progress_bar(total=len(rows), desc="Augmenting", unit="example", leave=False) as bar:
             for index, texts in enumerate(rows):
-                copies = self._copies(index, texts)
-                made += copies
+                random = np.random.default_rng([self.seed, index])
+                read = [self.model.candidates(text, self.glove) for text in texts]
+                copies = dict.fromkeys(
+                    tuple(" ".join(change(*text, self.changes, random)) for text in read)
+                    for _ in range(self.copies)
+                )
+                copies.pop(tuple(" ".join(words) for words, _ in read), None)
+                made += [tuple(text.encode() for text in copy) for copy in copies]
                 origins += [index] * len(copies)
                 bar.update()
         arrays = {"origins": np.array(origins, np.int64)}
@@ -104,40 +144,3 @@ class Augmentation:
             arrays[f"texts_{i}"] = np.frombuffer(b"".join(texts), np.uint8)
             arrays[f"sizes_{i}"] = np.array([len(text) for text in texts], np.int64)
         return arrays
-
-    def _copies(self, index: int, texts: Sequence[bytes]) -> list[tuple[bytes, ...]]:
-        """Returns the different copies of an example, a tuple of texts each."""
-        random = np.random.default_rng([self.seed, index])
-        read = [self.model.candidates(text, self.glove) for text in texts]
-        original = tuple(" ".join(words) for words, _ in read)
-        copies = dict.fromkeys(
-            tuple(" ".join(change(*text, self.changes, random)) for text in read)
-            for _ in range(self.copies)
-        )
-        copies.pop(original, None)
-        return [tuple(text.encode() for text in copy) for copy in copies]
-
-
-def _split(data: np.ndarray, sizes: np.ndarray) -> list[bytes]:
-    """Splits concatenated texts by their sizes in bytes."""
-    ends, content = np.cumsum(sizes), data.tobytes()
-    return [content[end - size : end] for end, size in zip(ends, sizes, strict=True)]
-
-
-def _joined(
-    examples: TextExamples, made: Sequence[list[bytes]], origins: np.ndarray
-) -> TextExamples:
-    """Returns the examples followed by the copies of those at `origins`."""
-    copies = examples.take(origins)
-    labeled = np.repeat([1.0, 0.0], [len(examples), len(origins)]).astype(np.float32)
-    targets = {
-        name: np.concatenate([values, copies.targets[name]])
-        for name, values in examples.targets.items()
-    }
-    return TextExamples(
-        examples.texts_a + made[0],
-        examples.texts_b and examples.texts_b + made[1],
-        targets | {LABELED: labeled},
-        examples.ids and examples.ids + copies.ids,
-        (*examples.notes, f"{len(origins):,} of them copies with other words"),
-    )

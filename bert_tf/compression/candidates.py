@@ -73,19 +73,19 @@ class Glove:
 
         Of equally near words, those that come first in the file count.
         """
-        if word not in self._found:
-            row = self._rows.get(word)
-            self._found[word] = [] if row is None else self._nearest(row)
-        return self._found[word]
-
-    def _nearest(self, row: int) -> list[str]:
+        row = self._rows.get(word)
+        if row is None:
+            return []
+        if word in self._found:
+            return self._found[word]
         count = min(CANDIDATES, len(self._words) - 1)
         # Not a matrix product, which rounds equal rows differently, depending on their places.
         cosines = np.einsum("ij,j->i", self._vectors, self._vectors[row])
         cosines[row] = -np.inf
         near = np.flatnonzero(cosines >= np.partition(cosines, -count)[-count])
         order = np.argsort(-cosines[near], kind="stable")[:count]
-        return [self._words[index] for index in near[order]]
+        self._found[word] = [self._words[index] for index in near[order]]
+        return self._found[word]
 
 
 def _lines(path: str) -> Iterator[bytes]:
@@ -156,7 +156,9 @@ class MaskedLM:
         self._model = BertPretrainer(checkpoint.spec.config)
         optional = ("pooler", "next_sentence")
         load_weights(checkpoint.path, checkpoint.tensors, self._model.weights, None, optional)
-        words = _words(self._tokenizer)
+        # Special and unused tokens are no words.
+        special = [len(token) > 1 and token.startswith("[") for token in vocab.tokens]
+        words = np.flatnonzero(self._tokenizer.starts_word & ~np.array(special)).astype(np.int32)
         self._predict = tf.function(
             lambda ids, positions: _likeliest(self._model, ids, positions, words),
             autograph=False,
@@ -191,12 +193,6 @@ class MaskedLM:
         for word, chosen in zip(single, best.numpy(), strict=True):
             found[word] = [vocab.tokens[token] for token in chosen]
         return words, found
-
-
-def _words(tokenizer: WordPieceTokenizer) -> np.ndarray:
-    """Returns the ids of the tokens that are words, which special and unused tokens are not."""
-    special = [len(token) > 1 and token.startswith("[") for token in tokenizer.vocab.tokens]
-    return np.flatnonzero(tokenizer.starts_word & ~np.array(special)).astype(np.int32)
 
 
 def _likeliest(

@@ -139,9 +139,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
                 "--recipe=heads removes heads of the teacher, by what they contribute to its "
                 "predictions: omit --init_checkpoint, --preset and --bert_config_file"
             )
-        self._check_bits()
-
-    def _check_bits(self) -> None:
         for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):
             if self.recipe == "qbert" and getattr(self, name):
                 raise ValueError(

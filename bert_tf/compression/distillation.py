@@ -1,18 +1,26 @@
 """Trains a student with its teacher: the model and the objective."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
 from bert_tf.compression.losses import Pair, Term, active
-from bert_tf.compression.outputs import Outputs, compute, distributions, encoder_inputs
-from bert_tf.compression.recipes import Recipe
+from bert_tf.compression.outputs import (
+    Outputs,
+    StudentModel,
+    compute,
+    distributions,
+    encoder_inputs,
+)
 from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.layers.layer import truncated_normal
 from bert_tf.training.trainer import Objective
+
+if TYPE_CHECKING:
+    from bert_tf.compression.recipes import Recipe
 
 # The target that holds the teacher's predictions if they were made before training.
 TEACHER = "teacher_outputs"
@@ -20,29 +28,19 @@ TEACHER = "teacher_outputs"
 Tensors = Mapping[str, tf.Tensor]
 
 
-class Distillation(keras.Model):
+class Distillation(StudentModel):
     """A student, the teacher that it learns from, and projections to the teacher's width.
 
-    The weights are those of the student, under the same paths, and the projections, which exist if
-    the widths differ. The teacher's weights are not among them: they do not train, and checkpoints
-    do not hold them.
+    The projections exist if the widths differ. The teacher's weights are not among those of the
+    model: they do not train, and checkpoints do not hold them.
 
     Args:
         teacher: the teacher; None if it made its predictions before training.
         projects: whether hidden states are compared.
-
-    Call: the inputs of the student -> its output.
     """
 
-    def __init__(
-        self,
-        student: keras.Model,
-        teacher: keras.Model | None,
-        projects: bool = True,
-        name: str = "distillation",
-    ):
-        super().__init__(name=name)
-        self.student = student
+    def __init__(self, student: keras.Model, teacher: keras.Model | None, projects: bool = True):
+        super().__init__(student, "distillation")
         # In a function, where Keras does not find it.
         self._teacher = lambda: teacher
         self._projections = []
@@ -68,20 +66,9 @@ class Distillation(keras.Model):
     def teacher(self) -> keras.Model | None:
         return self._teacher()
 
-    @property
-    def encoder(self) -> keras.Model:
-        return getattr(self.student, "encoder", self.student)
-
-    @property
-    def head(self) -> keras.layers.Layer:
-        return self.student.head
-
     def project(self, x: tf.Tensor, embeddings: bool) -> tf.Tensor:
         """Maps hidden states or embeddings [B, S, H] of the student to the teacher's width."""
         return self._projections[embeddings](x) if self._projections else x
-
-    def call(self, inputs, training=None):
-        return self.student(inputs, training=training)
 
 
 class DistillationObjective:
@@ -94,7 +81,7 @@ class DistillationObjective:
     Trains a `Distillation`; predicts what the objective of the task predicts, with the student.
     """
 
-    def __init__(self, base: Objective, recipe: Recipe, num_train_steps: int = 1):
+    def __init__(self, base: Objective, recipe: "Recipe", num_train_steps: int = 1):
         self._base, self._recipe, self._steps = base, recipe, num_train_steps
         own = tuple(name for name in base.measures if name != "loss")
         terms = tuple(term.name for term in recipe.terms)

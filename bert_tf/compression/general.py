@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import keras
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.compress import num_parameters
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
+from bert_tf.compression.outcome import num_parameters
 from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
 from bert_tf.compression.student import check_comparable, initial_student
@@ -41,10 +41,10 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
-    if recipe.teacher_learns:
-        task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
-    else:
+    if recipe.terms:
         task = GeneralStudent(recipe, teacher, run.path if options.do_train else None)
+    else:
+        task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     init = None if resumes else initial_student(options, recipe, teacher)
     results = pretrain(options, task, init)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.compression.outputs import StudentModel
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
@@ -46,7 +47,13 @@ class SharedProjections(keras.layers.Layer):
 
     def __init__(self, student: BertConfig, teacher: BertConfig, **kwargs):
         super().__init__(dtype="float32", **kwargs)
-        self._axes = _axes_by_path(student)
+        # The names of the axes of all weights to compare.
+        self._axes = {
+            weight.path.format(layer): weight.shape
+            for weight in weights(student)
+            if part_of(weight.path) in _PARTS
+            for layer in (range(student.num_hidden_layers) if "{}" in weight.path else [0])
+        }
         self._matrices = {
             (width, role): self.add_weight(
                 name=f"{width}_{role}", shape=sizes, initializer="orthogonal"
@@ -90,29 +97,12 @@ class SharedProjections(keras.layers.Layer):
         return weight
 
 
-def _axes_by_path(config: BertConfig) -> dict[str, tuple[str, ...]]:
-    """Returns the names of the axes of all weights to compare."""
-    return {
-        weight.path.format(layer): weight.shape
-        for weight in weights(config)
-        if part_of(weight.path) in _PARTS
-        for layer in (range(config.num_hidden_layers) if "{}" in weight.path else [0])
-    }
+class DualPretrainer(StudentModel):
+    """A student, its teacher, and the projections between their weights; all of them train."""
 
-
-class DualPretrainer(keras.Model):
-    """A student, its teacher, and the projections between their weights; all of them train.
-
-    The weights of the student have the paths of a `BertPretrainer`.
-
-    Call: the inputs of the student -> its output.
-    """
-
-    def __init__(
-        self, student: BertConfig, teacher: BertConfig, rematerialize: str, name="distillation"
-    ):
-        super().__init__(name=name)
-        self.student = BertPretrainer(student, rematerialize)
+    def __init__(self, student: BertConfig, teacher: BertConfig, rematerialize: str):
+        name = "distillation"
+        super().__init__(BertPretrainer(student, rematerialize), name)
         # Readers of checkpoints leave out paths under this name; see `checkpoint.open_checkpoint`.
         with keras.name_scope(name):
             with keras.name_scope("teacher"):
@@ -120,15 +110,8 @@ class DualPretrainer(keras.Model):
             self.projections = SharedProjections(student, teacher, name="projections")
         self.built = True
 
-    @property
-    def encoder(self) -> keras.Model:
-        return self.student.encoder
-
     def distance(self) -> tf.Tensor:
         return self.projections.distance(self.student.weights, self.teacher.weights)
-
-    def call(self, inputs, training=None):
-        return self.student(inputs, training=training)
 
 
 class DualObjective:
@@ -157,7 +140,13 @@ class DualObjective:
         seed = batch.get("dropout_seed", tf.constant([0, 0]))
         mixed = self._rows.mix(batch, seed) | {"dropout_seed": seed}
         logits = model.teacher(mixed, training=training)["mlm_logits"]
-        losses = _losses(logits, mixed["masked_lm_ids"], self._rows.first_id)
+        ids, first = mixed["masked_lm_ids"], self._rows.first_id
+        # Each among the tokens of its vocabulary.
+        losses = tf.where(
+            ids < first,
+            fused.cross_entropy(logits[..., :first], tf.minimum(ids, first - 1)),
+            fused.cross_entropy(logits[..., first:], tf.maximum(ids - first, 0)),
+        )
         weights = mixed["masked_lm_weights"]
         means = tf.math.divide_no_nan(
             tf.reduce_sum(losses * weights, axis=1), tf.reduce_sum(weights, axis=1)
@@ -167,16 +156,6 @@ class DualObjective:
             "teacher_loss": tf.reduce_sum(means * examples),
             "distance": _DISTANCE * model.distance() * tf.reduce_sum(examples),
         }
-
-
-def _losses(logits: tf.Tensor, ids: tf.Tensor, first: int) -> tf.Tensor:
-    """Returns cross-entropies [B, P] among the ids below `first`, or among the others."""
-    below, above = logits[..., :first], logits[..., first:]
-    return tf.where(
-        ids < first,
-        fused.cross_entropy(below, tf.minimum(ids, first - 1)),
-        fused.cross_entropy(above, tf.maximum(ids - first, 0)),
-    )
 
 
 class DualTraining(PretrainingTask):

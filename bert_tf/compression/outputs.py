@@ -1,4 +1,4 @@
-"""What distillation compares: logits, hidden states and attention scores of two models."""
+"""A student, and what distillation compares: logits, hidden states and attention scores."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -34,6 +34,28 @@ class Outputs(NamedTuple):
     @property
     def num_layers(self) -> int:
         return len(self.hidden) - 1
+
+
+class StudentModel(keras.Model):
+    """A student, under whose paths its weights stay, with what else its training needs.
+
+    Call: the inputs of the student -> its output.
+    """
+
+    def __init__(self, student: keras.Model, name: str):
+        super().__init__(name=name)
+        self.student = student
+
+    @property
+    def encoder(self) -> keras.Model:
+        return getattr(self.student, "encoder", self.student)
+
+    @property
+    def head(self) -> keras.layers.Layer:
+        return self.student.head
+
+    def call(self, inputs, training=None):
+        return self.student(inputs, training=training)
 
 
 def compute(

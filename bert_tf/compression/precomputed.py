@@ -30,19 +30,16 @@ _OTHER_FIELDS = {
 
 
 def computed_once(
-    run_folder: str | None, name: str, inputs: object, compute: Callable[[], Arrays]
+    run_folder: str, name: str, inputs: object, compute: Callable[[], Arrays]
 ) -> Arrays:
     """Returns the result of `compute`; keeps it in the run folder and reads it there the next time.
 
     The file holds a checksum of the inputs and the arrays, then the arrays in NumPy's npz format.
 
     Args:
-        run_folder: the run folder; None to keep nothing.
         name: the name of the file, such as "copies".
         inputs: everything that determines the result; different inputs differ in their `repr`.
     """
-    if run_folder is None:
-        return compute()
     path, key = os.path.join(run_folder, PRECOMPUTED, name), repr(inputs).encode()
     stored = _read(path)
     digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
@@ -83,11 +80,12 @@ def config_text(config: BertConfig) -> str:
 
     All kinds of encoders once had the same fields.
     """
-    names = [field.name for field in dataclasses.fields(BertConfig)]
-    values = {name: getattr(config, name) for name in names[:-1]}
-    values |= {name: getattr(config, name, default) for name, default in _OTHER_FIELDS.items()}
-    values[names[-1]] = getattr(config, names[-1])
-    return f"BertConfig({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+    *names, last = (field.name for field in dataclasses.fields(BertConfig))
+    values = [
+        (name, getattr(config, name, _OTHER_FIELDS.get(name)))
+        for name in (*names, *_OTHER_FIELDS, last)
+    ]
+    return f"BertConfig({', '.join(f'{name}={value!r}' for name, value in values)})"
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,15 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compression.compression_options import CompressionOptions
+from bert_tf.compression.outcome import weights_of
+from bert_tf.compression.student import StudentTraining, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
-from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.task import Task
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.runs.run import Run
-from bert_tf.session import Session
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
@@ -29,21 +29,23 @@ from bert_tf.weights.reshaping import remove_heads
 from tfrecords.progress import say
 
 
+class HeadsTraining(StudentTraining):
+    """Trains a student that starts without some of its heads."""
+
+    def initial_student(self) -> Checkpoint:
+        return without_heads(self._options, self.task, super().initial_student())
+
+
 def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoint) -> Checkpoint:
     """Returns a fine-tuned model without its least important heads; see `head_importance`."""
-    config = checkpoint.spec.config
-    for matters, reason in (
-        (config.model_type == "mobilebert", "is a MobileBERT, whose heads cannot be removed"),
-        (
-            config.num_hidden_groups,
-            "has layers that share weights, so that heads cannot be removed",
-        ),
-    ):
-        if matters:
-            raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
-    run = Run(options.output_dir)
-    spec = model_spec(Session(options, tf.distribute.get_strategy(), run, checkpoint))
-    features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
+    config, reason = checkpoint.spec.config, None
+    if config.model_type == "mobilebert":
+        reason = "is a MobileBERT, whose heads cannot be removed"
+    elif config.num_hidden_groups:
+        reason = "has layers that share weights, so that heads cannot be removed"
+    if reason:
+        raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
+    features = training_features(options, task, checkpoint)
     model = load_task_model(task, checkpoint)
     importance = head_importance(model, task.objective, features, options.eval_batch_size)
     heads = {
@@ -102,20 +104,20 @@ def gated_outputs(
 
     `gates` are the factors of each example, float32 [B, N], for every layer.
     """
+
+    def gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
+        """Multiplies what the heads compute, the input [B, S, N D] of the output projection."""
+        if name != "output":
+            return x
+        # With a row for every choice.
+        factors = tf.repeat(factors, tf.shape(x)[0] // tf.shape(factors)[0], axis=0)
+        return x * tf.repeat(factors, x.shape[2] // factors.shape[1], axis=1)[:, tf.newaxis]
+
     with contextlib.ExitStack() as stack:
         for index, factors in enumerate(gates):
             attention = model.encoder.block(index).attention
-            stack.enter_context(dense_inputs(attention, functools.partial(_gated, factors)))
+            stack.enter_context(dense_inputs(attention, functools.partial(gated, factors)))
         return model(batch, training=False)
-
-
-def _gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
-    """Multiplies what the heads compute, the input [B, S, N D] of the output projection."""
-    if name != "output":
-        return x
-    # With a row for every choice.
-    factors = tf.repeat(factors, tf.shape(x)[0] // tf.shape(factors)[0], axis=0)
-    return x * tf.repeat(factors, x.shape[2] // factors.shape[1], axis=1)[:, tf.newaxis]
 
 
 def least_important(importance: Sequence[np.ndarray], share: float) -> dict[int, list[int]]:
@@ -168,6 +170,38 @@ def keep_mask(matrix: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     return tf.abs(matrix) > threshold
 
 
+class ZeroingTraining(StudentTraining):
+    """Trains a student while more and more of its weights become zero."""
+
+    unsuited = ("freeze_encoder",)
+
+    @staticmethod
+    def facts(
+        options: CompressionOptions, teacher: Checkpoint, student: Checkpoint
+    ) -> dict[str, Any]:
+        values = {path: tensor.read() for path, tensor in weights_of(student)}
+        pruned = [values[path] for path in values if PRUNED.fullmatch(path)]
+        kept = sum(map(np.count_nonzero, pruned))
+        return {
+            "sparsity": float(1 - kept / sum(value.size for value in pruned)),
+            "student_nonzero": int(sum(map(np.count_nonzero, values.values()))),
+            "teacher_gzip_bytes": _gzip_bytes(teacher),
+            "student_bytes": _gzip_bytes(student),
+        }
+
+    def make_optimizer(
+        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
+    ) -> AdamW:
+        return PruningAdamW(weights, self._options.pruned_share, num_first_steps, **arguments)
+
+
+def _gzip_bytes(checkpoint: Checkpoint) -> int:
+    """Returns the size in bytes of all parameters as float32 under gzip."""
+    compressor = zlib.compressobj(wbits=31)
+    parts = (np.ascontiguousarray(x.read(), np.float32) for _, x in weights_of(checkpoint))
+    return sum(len(compressor.compress(part)) for part in parts) + len(compressor.flush())
+
+
 class PruningAdamW(AdamW):
     """AdamW that sets more and more of the weights to zero.
 
@@ -209,14 +243,14 @@ class PruningAdamW(AdamW):
 
     def _prune_all(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
         share = sparsity_at(step, self._sparsity, self._num_steps)
+
+        def prune(variable: tf.Variable, m: tf.Variable, parts: int) -> None:
+            pieces = tf.split(variable.read_value(), parts, axis=-1)
+            kept = tf.concat([keep_mask(piece, share) for piece in pieces], axis=-1)
+            for target in (variable, m):
+                target.assign(tf.where(kept, target.read_value(), 0.0))
+
         columns = zip(self._targets, self._moments, self._parts, self._prunes, strict=True)
         for target, (m, _), parts, prunes in columns:
             if prunes:
-                strategy.extended.update(target, _prune, args=(m, share, parts))
-
-
-def _prune(variable: tf.Variable, m: tf.Variable, share: tf.Tensor, parts: int) -> None:
-    pieces = tf.split(variable.read_value(), parts, axis=-1)
-    kept = tf.concat([keep_mask(piece, share) for piece in pieces], axis=-1)
-    for target in (variable, m):
-        target.assign(tf.where(kept, target.read_value(), 0.0))
+                strategy.extended.update(target, prune, args=(m, parts))

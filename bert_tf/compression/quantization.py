@@ -3,13 +3,14 @@
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.compression.outputs import StudentModel
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import num_layers, num_matrices
@@ -123,7 +124,7 @@ def is_quantized(shape: Sequence[int]) -> bool:
     return len(shape) == 2
 
 
-class QuantizedModel(keras.Model):
+class QuantizedModel(StudentModel):
     """A student with quantized weights and quantized inputs of its dense layers.
 
     Training computes with quantized weights, and updates float32 weights with the gradients of the
@@ -141,8 +142,6 @@ class QuantizedModel(keras.Model):
         eigenvalues: what the bits were chosen by [layers, 2]; kept in checkpoints.
         ranges: the activation ranges of a model that does not train.
 
-    Call: the inputs of the student -> its output.
-
     Source: Q8BERT (arXiv:1910.06188) section 2.
     """
 
@@ -153,10 +152,9 @@ class QuantizedModel(keras.Model):
         layer_bits: Sequence[int] = (),
         eigenvalues: np.ndarray | None = None,
         ranges: np.ndarray | None = None,
-        name: str = STATE,
     ):
-        super().__init__(name=name)
-        self.student, self._quantization, self._ranges = student, quantization, ranges
+        super().__init__(student, STATE)
+        self._quantization, self._ranges = quantization, ranges
         # In a call in half precision, `weight.value` would be cast. In a function, where Keras does
         # not find them twice.
         quantized = [(w, w.value) for w in student.weights if is_quantized(w.shape)]
@@ -168,20 +166,24 @@ class QuantizedModel(keras.Model):
             self._state("eigenvalues", eigenvalues)
         self.built = True
 
-    @property
-    def encoder(self) -> keras.Model:
-        return self.student.encoder
-
-    @property
-    def head(self) -> keras.layers.Layer:
-        return self.student.head
-
     def call(self, inputs, training=None):
         ranges = tf.convert_to_tensor(self._ranges, tf.float32)
         found: list[tf.Tensor] = []
-        with self._rounded_weights() if training else contextlib.nullcontext():
-            with dense_inputs(self.student, _rounding(ranges, found, training)):
-                output = self.student(inputs, training=training)
+
+        def rounded(name: str, x: tf.Tensor) -> tf.Tensor:
+            """Quantizes the input of a dense layer, and moves the end of its grid in training."""
+            wide, end = tf.cast(x, tf.float32), ranges[len(found)]
+            if training:
+                largest = tf.stop_gradient(tf.reduce_max(tf.abs(wide)))
+                end = tf.where(end == 0.0, largest, end + (1.0 - _DECAY) * (largest - end))
+            found.append(end)
+            return straight_through(x, tf.cast(symmetric(wide, end), x.dtype))
+
+        pairs = self._quantized() if training else ()
+        rounded_weights = [(w, straight_through(x, self._round(w, x))) for w, x in pairs]
+        with keras.StatelessScope(rounded_weights) if training else contextlib.nullcontext():
+            with dense_inputs(self.student, rounded):
+                output = super().call(inputs, training)
         if training:
             self._ranges.assign(tf.stack(found))
         return output
@@ -209,11 +211,6 @@ class QuantizedModel(keras.Model):
         bits = tf.convert_to_tensor(self._layer_bits)
         return self._quantization.rounded(weight.path, tf.convert_to_tensor(value), bits)
 
-    def _rounded_weights(self) -> keras.StatelessScope:
-        """Returns a scope in which the student reads quantized weights."""
-        pairs = self._quantized()
-        return keras.StatelessScope([(w, straight_through(x, self._round(w, x))) for w, x in pairs])
-
 
 def num_dense(model: BertTaskModel) -> int:
     """Returns how many calls of dense layers a call of the model makes; layers may share some."""
@@ -221,20 +218,3 @@ def num_dense(model: BertTaskModel) -> int:
     in_blocks = sum("/layer_" in path for path in kernels)
     calls = in_blocks * model.config.num_hidden_layers // num_layers(model.config)
     return len(kernels) - in_blocks + calls
-
-
-def _rounding(ranges: tf.Tensor, found: list[tf.Tensor], training: bool | None) -> Callable:
-    """Returns a function that quantizes the inputs of the dense layers, one layer per call.
-
-    `ranges` holds the ends of their grids; `found` receives those that training moves.
-    """
-
-    def rounded(name: str, x: tf.Tensor) -> tf.Tensor:
-        wide, end = tf.cast(x, tf.float32), ranges[len(found)]
-        if training:
-            largest = tf.stop_gradient(tf.reduce_max(tf.abs(wide)))
-            end = tf.where(end == 0.0, largest, end + (1.0 - _DECAY) * (largest - end))
-        found.append(end)
-        return straight_through(x, tf.cast(symmetric(wide, end), x.dtype))
-
-    return rounded

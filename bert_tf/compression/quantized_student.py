@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,23 +14,23 @@ import tensorflow as tf
 
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
-from bert_tf.compression.recipes import Recipe
-from bert_tf.compression.student import StudentTraining
+from bert_tf.compression.student import StudentTraining, training_features
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
-from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.fine_tuner import Training
-from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.session import Session
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import num_layers
 from tfrecords.progress import progress_bar, say
+
+if TYPE_CHECKING:
+    from bert_tf.compression.recipes import Recipe
 
 # The parts of the training data whose eigenvalues are measured.
 _PARTS, _EXAMPLES = 10, 8
@@ -40,38 +41,72 @@ _TOLERANCE, _MOST_PRODUCTS = 0.01, 20
 Tensors = Sequence[tf.Tensor]
 
 
-def quantization(options: CompressionOptions, recipe: Recipe) -> Quantization:
-    """Returns how a recipe quantizes weights, with the values of the flags."""
-    flags = {"bits": options.layer_bits, "embedding_bits": options.embedding_bits}
-    given = {name: value for name, value in flags.items() if value}
-    return dataclasses.replace(recipe.quantization, **given)
-
-
 class QuantizedTraining(StudentTraining):
     """Trains a task that a student learns with quantized weights.
 
-    Args:
-        task, recipe, teacher, keeps_head: see `StudentTraining`.
-        eigenvalues: those that decide the bits of its layers, [layers, 2]; zeros for a run that
-            resumes, whose checkpoints hold the bits.
+    What decides the bits of its layers is zero in a run that resumes, whose checkpoints hold them.
     """
 
+    quantization: Quantization
+
     def __init__(
-        self,
-        task: Task,
-        recipe: Recipe,
-        teacher: Checkpoint,
-        keeps_head: bool,
-        quantization: Quantization,
-        eigenvalues: np.ndarray | None,
+        self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
-        super().__init__(task, recipe, teacher, keeps_head)
-        self._quantization, self._eigenvalues = quantization, eigenvalues
+        super().__init__(options, recipe, task, teacher)
         if not task.head:
             raise ValueError(
                 f"--task={task.name}: this recipe quantizes encoders with one dense layer on top, "
                 "which is not what this task trains"
             )
+        self._eigenvalues = self._measure_sensitivity()
+
+    @classmethod
+    def with_flags(cls, options: CompressionOptions) -> Quantization:
+        """Returns how the recipe quantizes weights, with the values of the flags."""
+        flags = {"bits": options.layer_bits, "embedding_bits": options.embedding_bits}
+        given = {name: value for name, value in flags.items() if value}
+        return dataclasses.replace(cls.quantization, **given)
+
+    @staticmethod
+    def evaluation(task: Task, folder: str) -> Training:
+        return QuantizedEvaluation(task, folder)
+
+    @classmethod
+    def facts(
+        cls, options: CompressionOptions, teacher: Checkpoint, student: Checkpoint
+    ) -> dict[str, Any]:
+        quantization, state = cls.with_flags(options), _state(options.output_dir)
+        bits = [int(value) for value in state["layer_bits"]]
+        shapes = {path: tensor.shape for path, tensor in student.tensors.items()}
+        return {
+            "student_bytes": quantization.num_bytes(shapes, bits),
+            "layer_bits": bits,
+            "embedding_bits": quantization.embedding_bits,
+            "eigenvalues": state["eigenvalues"].tolist() if "eigenvalues" in state else None,
+        }
+
+    def _measure_sensitivity(self) -> np.ndarray | None:
+        """Returns mean and deviation of the top eigenvalues of the teacher's layers, [layers, 2].
+
+        They are measured on ten batches of 8 training examples, and printed with the bits of each
+        layer. Returns zeros for a run that resumes, and None if all layers have the same bits.
+        """
+        options, teacher, bits = self._options, self._teacher, self.with_flags(self._options).bits
+        if len(bits) == 1:
+            return None
+        if Run(options.output_dir).has_checkpoint:
+            return np.zeros([num_layers(teacher.spec.config), 2])
+        set_precision("float32")
+        model = load_task_model(self.task, teacher)
+        features = training_features(options, self.task, teacher)
+        batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
+        values = layer_eigenvalues(model, self.task.objective, batches, options.random_seed)
+        found = moments(values)
+        for layer, ((mean, deviation), count) in enumerate(
+            zip(found, choose_bits(found, *bits), strict=True)
+        ):
+            say(f"Layer {layer}: top eigenvalue {mean:.3g} +- {deviation:.2g}, {count} bits.")
+        return found
 
     def build_model(self, config: BertConfig) -> keras.Model:
         # Each replica would move the ranges of its activations in its own way.
@@ -80,7 +115,7 @@ class QuantizedTraining(StudentTraining):
                 "quantization trains on one device: give --strategy=cpu, or make one GPU visible "
                 "with CUDA_VISIBLE_DEVICES=0"
             )
-        quantization, eigenvalues = self._quantization, self._eigenvalues
+        quantization, eigenvalues = self.with_flags(self._options), self._eigenvalues
         bits = list(quantization.bits[:1]) * num_layers(config)
         if eigenvalues is not None:
             bits = choose_bits(eigenvalues, *quantization.bits)
@@ -93,6 +128,18 @@ class QuantizedTraining(StudentTraining):
         return model.evaluated_weights()
 
 
+class Q8BertTraining(QuantizedTraining):
+    """Trains a student with weights of 8 bits."""
+
+    quantization = Quantization(symmetric=True, groups=1)
+
+
+class QBertTraining(QuantizedTraining):
+    """Trains a student whose sensitive layers have more bits."""
+
+    quantization = Quantization(symmetric=False, groups=128, bits=(2, 3))
+
+
 class QuantizedEvaluation(Training):
     """Evaluates the finished student in a folder."""
 
@@ -102,46 +149,6 @@ class QuantizedEvaluation(Training):
 
     def build_model(self, config: BertConfig) -> keras.Model:
         return QuantizedModel(self.task.build_model(config), ranges=self._ranges)
-
-
-def measure_sensitivity(
-    options: CompressionOptions, quantization: Quantization, task: Task, teacher: Checkpoint
-) -> np.ndarray | None:
-    """Returns mean and deviation of the top eigenvalue of each layer of the teacher [layers, 2].
-
-    They are measured on ten batches of 8 training examples, and printed with the bits of each
-    layer. Returns zeros for a run that resumes, and None if all layers have the same bits.
-    """
-    if len(quantization.bits) == 1:
-        return None
-    run = Run(options.output_dir)
-    if run.has_checkpoint:
-        return np.zeros([num_layers(teacher.spec.config), 2])
-    set_precision("float32")
-    model = load_task_model(task, teacher)
-    spec = model_spec(Session(options, tf.distribute.get_strategy(), run, teacher))
-    features = read_features(options, task, spec, [TRAIN], lambda line: None)[TRAIN]
-    batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
-    found = moments(layer_eigenvalues(model, task.objective, batches, options.random_seed))
-    bits = choose_bits(found, *quantization.bits)
-    for layer, ((mean, deviation), count) in enumerate(zip(found, bits, strict=True)):
-        say(f"Layer {layer}: top eigenvalue {mean:.3g} +- {deviation:.2g}, {count} bits.")
-    return found
-
-
-def student_facts(quantization: Quantization, checkpoint: Checkpoint, folder: str) -> dict:
-    """Returns what `compression.json` says of a quantized student besides its parameters."""
-    state = _state(folder)
-    bits = [int(value) for value in state["layer_bits"]]
-    shapes = {path: tensor.shape for path, tensor in checkpoint.tensors.items()}
-    facts = {
-        "student_bytes": quantization.num_bytes(shapes, bits),
-        "layer_bits": bits,
-        "embedding_bits": quantization.embedding_bits,
-    }
-    if "eigenvalues" in state:
-        facts["eigenvalues"] = state["eigenvalues"].tolist()
-    return facts
 
 
 def _state(folder: str) -> dict[str, np.ndarray]:

@@ -8,10 +8,11 @@ in place of the task.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
+from bert_tf.compression.bilstm_student import BiLSTMTraining
 from bert_tf.compression.losses import (
     ALWAYS,
     BELOW_LAST,
@@ -25,7 +26,9 @@ from bert_tf.compression.losses import (
     teacher_layer,
 )
 from bert_tf.compression.outputs import ATTENTION, HIDDEN
-from bert_tf.compression.quantization import Quantization
+from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
+from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
+from bert_tf.compression.student import SharingTraining, StudentTraining
 from bert_tf.compression.theseus import REPLACED_AFTER
 
 
@@ -45,14 +48,14 @@ class Published(NamedTuple):
 
     def describe(self) -> str:
         """Returns the row as a line."""
-        size = _times(self.compression, "smaller", "larger")
-        speed = f", {_times(self.speed_up, 'faster', 'slower')}" if self.speed_up else ""
+
+        def times(factor: float, more: str, less: str) -> str:
+            return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
+
+        size = times(self.compression, "smaller", "larger")
+        speed = f", {times(self.speed_up, 'faster', 'slower')}" if self.speed_up else ""
         quality = f"{self.quality:.0%} of its quality"
         return f"Published for {self.name}: {size} than BERT-base, {quality}{speed}."
-
-
-def _times(factor: float, more: str, less: str) -> str:
-    return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
 
 
 def every(num_teacher: int) -> list[int]:
@@ -70,12 +73,7 @@ class Recipe:
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
         replaces: whether training mixes layers of teacher and student; see `theseus`.
-        removes_heads: whether the student starts without some of its heads; see `pruning`.
-        zeroes_weights: whether training sets weights to zero; see `pruning`.
-        quantization: how the weights are quantized, if they are.
-        bilstm: whether the student is a BiLSTM, which has no layers; see `models.bilstm`.
-        shares_layers: whether the layers of the student must share their weights.
-        teacher_learns: whether the teacher trains, too; see `mixed_vocabulary`.
+        training: what the student is, and how it learns a task.
         changes: what --augment does to copies of texts.
     """
 
@@ -85,12 +83,7 @@ class Recipe:
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
     replaces: bool = False
-    removes_heads: bool = False
-    zeroes_weights: bool = False
-    quantization: Quantization | None = None
-    bilstm: bool = False
-    shares_layers: bool = False
-    teacher_learns: bool = False
+    training: type[StudentTraining] = StudentTraining
     changes: Changes = REPLACED
     published: tuple[Published, ...] = ()
 
@@ -226,7 +219,7 @@ RECIPES: dict[str, Recipe] = {
     # The user chooses the student, which learns from labels alone.
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
-        shares_layers=True,
+        training=SharingTraining,
         published=(
             Published("ALBERT-base", 9.0, 0.97, 5.6),
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
@@ -248,24 +241,26 @@ RECIPES: dict[str, Recipe] = {
     ),
     "heads": Recipe(
         "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
-        removes_heads=True,
+        training=HeadsTraining,
     ),
-    "weights": Recipe("Gordon et al., Compressing BERT (arXiv:2002.08307)", zeroes_weights=True),
+    "weights": Recipe(
+        "Gordon et al., Compressing BERT (arXiv:2002.08307)", training=ZeroingTraining
+    ),
     "q8bert": Recipe(
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
-        quantization=Quantization(symmetric=True, groups=1),
+        training=Q8BertTraining,
         published=(Published("Q8BERT", 4.0, 0.99, None),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
-        quantization=Quantization(symmetric=False, groups=128, bits=(2, 3)),
+        training=QBertTraining,
         published=(Published("Q-BERT", 13.0, 0.99, None),),
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
         labels=0.0,
         terms=(Term("outputs", losses.squared_error),),
-        bilstm=True,
+        training=BiLSTMTraining,
         changes=MASKED_AND_SAMPLED,
         published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),
@@ -273,17 +268,21 @@ RECIPES: dict[str, Recipe] = {
 """The recipes by the values of --recipe."""
 
 
-def _like(name: str, *published: Published, **changes: Any) -> Recipe:
-    """Returns another recipe with other numbers."""
-    return replace(RECIPES[name], published=published, **changes)
-
-
-_MINIBERT = "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)"
 RECIPES |= {
-    "pkd3": _like("pkd6", Published("BERT3-PKD", 2.4, 0.92, 3.7), layers=lowest(4)),
-    "internal-progressive": _like("internal", terms=_internal(PROGRESSIVE)),
-    "minibert": _like(
-        "pd", Published("MiniBERT", 6.0, 0.98, 27.0), paper=_MINIBERT, layers=lowest(4)
+    "pkd3": replace(
+        RECIPES["pkd6"],
+        layers=lowest(4),
+        published=(Published("BERT3-PKD", 2.4, 0.92, 3.7),),
+    ),
+    "internal-progressive": replace(
+        RECIPES["internal"], terms=_internal(PROGRESSIVE), published=()
+    ),
+    "minibert": replace(
+        RECIPES["pd"],
+        paper="Tsai et al., Small and Practical BERT Models for Sequence Labeling "
+        "(arXiv:1909.00100)",
+        layers=lowest(4),
+        published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
     ),
 }
 
@@ -291,6 +290,6 @@ GENERAL_RECIPES: dict[str, Recipe] = {
     "distilbert": RECIPES["distilbert"],
     "tinybert": replace(RECIPES["tinybert"], terms=_imitated(ALWAYS)),
     "mobilebert": RECIPES["mobilebert"],
-    "mixed-vocabulary": replace(RECIPES["mixed-vocabulary"], teacher_learns=True),
+    "mixed-vocabulary": RECIPES["mixed-vocabulary"],
 }
 """The recipes for pre-training records."""

@@ -64,7 +64,9 @@ class MixedRows:
         theirs, first = self.teacher.vocab.ids, self.first_id
         known = [theirs[x] if x in SPECIAL_TOKENS else first + i for i, x in enumerate(tokens)]
         student = tf.gather(tf.constant(known), ids)
-        texts = tf.gather(tf.constant([_text(token) for token in tokens]), ids)
+        # What a token contributes to its word; special tokens contribute nothing.
+        parts = ["" if x in SPECIAL_TOKENS else x[2 * continues_word(x) :] for x in tokens]
+        texts = tf.gather(tf.constant(parts), ids)
         teacher = self._teacher_tokens(*(tf.reshape(x, [-1]) for x in (student, starts, texts)))
         return batch | {
             "word_numbers": tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1,
@@ -123,13 +125,6 @@ def _unmasked(batch: Batch) -> tf.Tensor:
     hidden = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"] - shown, 0)
     rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
     return tf.tensor_scatter_nd_add(ids, tf.stack([rows, positions], axis=-1), hidden)
-
-
-def _text(token: str) -> str:
-    """Returns what a token contributes to its word; special tokens contribute nothing."""
-    if token in SPECIAL_TOKENS:
-        return ""
-    return token[2:] if continues_word(token) else token
 
 
 def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMapping:

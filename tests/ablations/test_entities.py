@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.ablations import entities
 from bert_tf.ablations.entities import _within, choose_entities, entity_accuracy
 from bert_tf.examples.units import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -60,7 +59,7 @@ def test_phrases_are_chosen_as_a_whole_within_the_budget(lexicon, batch):
     assert _within(3, [(0, 4), (5, 7), (8, 10), (11, 12)]) == [(5, 7), (11, 12)]
 
 
-def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch, monkeypatch):
+def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch):
     """The model finds both tokens of the first phrase, and of the second only the last one."""
 
     class Model:
@@ -74,8 +73,9 @@ def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch, monkeypatch)
     assert found == {"entity_accuracy": 0.5, "token_accuracy": 0.75, "entities": 2}
     batch["word_starts"][:] = 1
     assert entity_accuracy(Model(), iter([batch]), lexicon, records(0.5)) == {}
-    # Every token counts the same, whatever the length of its phrase.
-    rights = [np.array([True]), np.array([True, False, False])]
-    monkeypatch.setattr(entities, "_rights", lambda *_: rights)
+    # Every token counts the same, whatever the length of its phrase: 2 of 2, 1 of 2 and 1 of 3.
+    batch["word_starts"] = STARTS * (np.arange(10) != 6)
+    lexicon = Lexicon(["a b", "c a b"], WordPieceTokenizer(VOCAB))
     found = entity_accuracy(Model(), iter([batch]), lexicon, records(0.5))
-    assert found == {"entity_accuracy": 0.5, "token_accuracy": 0.5, "entities": 2}
+    expected = {"entity_accuracy": 1 / 3, "token_accuracy": 4 / 7, "entities": 3}
+    assert found == pytest.approx(expected)

@@ -104,8 +104,8 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp
     students, unfinished = reporting.read_students(str(tmp_path))
     assert [student.name for student in students] == ["pd (fast)", "pd (slow)"] and not unfinished
     # Of a correlation that is not positive, no share can be kept.
-    files = [file | {"teacher_value": 0.0} for file in students[0].files]
-    assert dataclasses.replace(students[0], files=files).kept is None
+    outcome = dataclasses.replace(students[0].outcome, teacher_value=0.0)
+    assert dataclasses.replace(students[0], outcome=outcome).kept is None
     (tmp_path / "fast" / "compression.json").unlink()
     students, unfinished = reporting.read_students(str(tmp_path))
     assert [student.name for student in students] == ["pd"]
@@ -121,7 +121,7 @@ def test_other_seeds_of_an_interrupted_run_count(add_student, tmp_path):
         add_student(f"pd/seed-{seed}", 0.4 + seed / 10, "pd", random_seed=seed)
     (tmp_path / "pd/seed-2/compression.json").unlink()
     (student,), unfinished = reporting.read_students(str(tmp_path))
-    assert (student.group.size, student.values[1].mean) == (2, pytest.approx(0.45))
+    assert (student.group.size, student.value.mean) == (2, pytest.approx(0.45))
     assert unfinished == [f"{tmp_path}/pd/seed-2"]
 
 
@@ -132,7 +132,7 @@ def test_students_of_one_teacher_on_two_dev_sets(add_student, tmp_path):
     add_student("c", 0.5, "internal")
     students, _ = reporting.read_students(str(tmp_path))
     (table,) = reporting.tables(students, [None] * 3)
-    assert [(row[0], row[3], row[5], row[6]) for row in table.rows] == [
+    assert [(row[0], row[3], row[5], row[6]) for row in table.cells()[1:]] == [
         ("teacher", "0.6000", "100.0%", "1.00"),
         ("theseus", "0.3000", "50.0%", "-"),
         ("teacher", "0.8000", "100.0%", "1.00"),

@@ -10,13 +10,18 @@ import pytest
 import tensorflow as tf
 from support import assert_same_state, save_run
 
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compress import Options
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.finetuning.fine_tuner import Evaluator
-from bert_tf.finetuning.tasks import classification
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
+from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.vocabulary import Vocabulary
 
 WORDS = tuple("abcdefgh")
@@ -42,10 +47,7 @@ MOBILE = MobileBertConfig(
 
 @pytest.fixture(scope="module", autouse=True)
 def quick(quick_runs):
-    """Saves the time that drawing confusion matrices takes, too."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(classification, "draw_confusion", lambda *_: None)
-        yield
+    pass
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +78,36 @@ def teacher(tmp_path_factory) -> str:
     """A fine-tuned model for SST-2."""
     head = Head("classifier", ("negative", "positive"))
     return save_run(tmp_path_factory.mktemp("teacher"), BertTaskModel(CONFIG, 2), VOCAB, head=head)
+
+
+@pytest.fixture
+def make_options(teacher, files, tmp_path) -> Callable:
+    """A function that returns the flags of a small run with a recipe."""
+
+    def make(recipe: str = "layers", **changes) -> Options:
+        values = dict(
+            teacher=teacher,
+            task="sst2",
+            data_dir=str(files),
+            output_dir=str(tmp_path / "student"),
+            max_seq_length=12,
+            train_batch_size=8,
+            num_train_epochs=2.0,
+        )
+        return Options(recipe=recipe, **values | changes)
+
+    return make
+
+
+@pytest.fixture
+def make_training(make_options) -> Callable:
+    """A function that returns what trains the student of a recipe."""
+
+    def make(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **changes):
+        options, found = make_options(recipe, **changes), RECIPES[recipe]
+        return found.training(options, found, task, teacher or open_checkpoint(options.teacher))
+
+    return make
 
 
 @pytest.fixture

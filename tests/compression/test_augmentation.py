@@ -18,7 +18,6 @@ from bert_tf.compression.augmentation import (
     change,
 )
 from bert_tf.compression.candidates import Glove, MaskedLM, _likeliest
-from bert_tf.compression.compress import _augmentation
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.distillation import DistillationObjective
 from bert_tf.compression.recipes import RECIPES
@@ -102,7 +101,7 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
         recipe="tinybert", teacher=masked_lm, task="sst2", output_dir=str(tmp_path),
         max_seq_length=9, augment=30, masked_lm=masked_lm, glove_file=glove_file,
     )  # fmt: skip
-    augmentation = _augmentation(options, RECIPES["tinybert"], open_checkpoint(masked_lm))
+    augmentation = Augmentation.of(options, REPLACED, open_checkpoint(masked_lm))
     # "ab" is two tokens and "zz" is unknown. Of the last "ab", one token is read, and of "zz" none.
     model, text = augmentation.model, b"C AB Zz d ab zz"
     words, alone = model.candidates(text)
@@ -121,17 +120,22 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
     assert [{copy[place] for copy in copies} for place in (1, 2)] == [set(ab), set(zz)]
 
     without = dataclasses.replace(options, glove_file=None)
-    assert _augmentation(without, RECIPES["tinybert"], open_checkpoint(masked_lm)).glove is None
+    assert Augmentation.of(without, REPLACED, open_checkpoint(masked_lm)).glove is None
 
 
-def test_copies_are_a_function_of_the_seed(masked_lm):
+def test_copies_are_a_function_of_the_seed(masked_lm, tmp_path):
     """Oracles: the same call again; the examples, which come first; labels that do not count."""
     texts = [b"a b c d e", b"f g h a b", b"zz"]
     examples = TextExamples(
         texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, ["x", "y", "z"]
     )
     model = MaskedLM(masked_lm, 8)
-    made = [Augmentation(model, 5, MASKED_AND_SAMPLED, seed)(examples) for seed in (1, 1, 2)]
+
+    def make(examples, changes, seed, folder=str(tmp_path)):
+        return Augmentation(model, 5, changes, seed, folder)(examples)
+
+    made = [make(examples, MASKED_AND_SAMPLED, 1, f"{tmp_path}/{name}") for name in "ab"]
+    made.append(make(examples, MASKED_AND_SAMPLED, 2))
     assert made[0].texts_a == made[1].texts_a != made[2].texts_a
     assert made[0].texts_a[:3] == texts and made[0].texts_b[:3] == texts[::-1]
     count, labeled = len(made[0]), made[0].targets[LABELED]
@@ -140,9 +144,9 @@ def test_copies_are_a_function_of_the_seed(masked_lm):
     np.testing.assert_array_equal(made[0].targets["labels"], np.array([0, 1, 1])[origins])
     assert f"{count - 3} of them copies with other words" in made[0].notes
     # Equal texts have copies of their own, which differ from the texts.
-    twins = Augmentation(model, 5, REPLACED, 1)(examples.take(np.array([0, 0])))
+    twins = make(examples.take(np.array([0, 0])), REPLACED, 1)
     assert len({*twins.texts_a[2:]}) > 5
-    assert len(Augmentation(model, 5, Changes(0.0), 1)(examples)) == 3
+    assert len(make(examples, Changes(0.0), 1)) == 3
 
     objective = DistillationObjective(ClassificationObjective(), RECIPES["pkd6"])
     batch = {

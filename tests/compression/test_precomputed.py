@@ -7,7 +7,7 @@ import pytest
 from support import save_checkpoint, save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compress import Options, run
+from bert_tf.compress import run
 from bert_tf.compression import student
 from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.general import GeneralStudent
@@ -17,11 +17,9 @@ from bert_tf.compression.precomputed import (
     config_text,
     fingerprint,
 )
-from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
-from bert_tf.compression.student import StudentTraining
+from bert_tf.compression.recipes import GENERAL_RECIPES
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
-from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.pretrainer import BertPretrainer
 
@@ -42,14 +40,10 @@ def masked_lm(teacher, config, tmp_path) -> str:
 
 
 def test_a_run_that_starts_again_computes_nothing_twice(
-    teacher, files, masked_lm, tmp_path, monkeypatch, capsys
+    make_options, masked_lm, tmp_path, monkeypatch, capsys
 ):
     """Oracle: the uninterrupted run."""
-    options = Options(
-        recipe="pd", teacher=teacher, task="sst2", data_dir=str(files), max_seq_length=12,
-        train_batch_size=8, num_train_epochs=1.0, augment=2, masked_lm=masked_lm,
-        output_dir=str(tmp_path / "whole"),
-    )  # fmt: skip
+    options = make_options("pd", num_train_epochs=1.0, augment=2, masked_lm=masked_lm)
     expected = run(options)
     options = dataclasses.replace(options, output_dir=str(tmp_path / "stopped"))
     with monkeypatch.context() as patch:
@@ -100,10 +94,9 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         np.testing.assert_equal(computed_once(folder, "things", ("x", 2), compute), made[-1])
         assert f"{file} is damaged or belongs to other flags" in capsys.readouterr().out
     assert len(made) == 5
-    assert computed_once(None, "things", ("x", 2), compute) is made[5]
 
 
-def test_a_run_keeps_its_teacher(teacher, config, tmp_path):
+def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
     """Oracle: the message for a teacher with another weight, once there is a checkpoint."""
     source, folder = open_checkpoint(teacher), str(tmp_path / "run")
     name, tensor = next(iter(source.tensors.items()))
@@ -113,7 +106,7 @@ def test_a_run_keeps_its_teacher(teacher, config, tmp_path):
     check_same_teacher(folder, source)
     save_checkpoint(folder, BertPretrainer(config))
     check_same_teacher(folder, source)
-    learner = StudentTraining(TASKS["sst2"], RECIPES["pkd6"], other, False, run_folder=folder)
+    learner = make_training("pkd6", teacher=other, output_dir=folder)
     general = GeneralStudent(GENERAL_RECIPES["tinybert"], other, folder)
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.

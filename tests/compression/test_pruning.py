@@ -12,7 +12,7 @@ from support import two_replicas
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compress import Options, run
+from bert_tf.compress import run
 from bert_tf.compression import pruning
 from bert_tf.compression.pruning import (
     PRUNED,
@@ -28,17 +28,11 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.task import TRAIN, DataFiles
+from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.weights.checkpoint import load_weights
-
-
-def make_options(teacher, files, output_dir, **changes) -> Options:
-    values = dict(task="sst2", data_dir=str(files), output_dir=str(output_dir), max_seq_length=12)
-    values |= dict(teacher=teacher, train_batch_size=8, num_train_epochs=2.0)
-    return Options(**values | changes)
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +100,9 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
     assert least_important(importance, 1.0) == {0: [0, 1], 1: [0, 2]}
 
 
-def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
+def test_a_student_without_heads(make_options, config, tmp_path, capsys):
     """Oracles: the parameters of 3 of 6 heads; what reads fine-tuned models; one head per layer."""
-    changes = dict(recipe="heads", sparsity=0.5, num_train_epochs=0.0, max_seq_length=None)
-    options = make_options(teacher, files, tmp_path / "student", **changes)
+    options = make_options("heads", sparsity=0.5, num_train_epochs=0.0, max_seq_length=None)
     run(options)
     lines = capsys.readouterr().out.splitlines()
     # Oracle: the teacher's positions.
@@ -127,20 +120,17 @@ def test_a_student_without_heads(teacher, files, config, tmp_path, capsys):
     assert "holds a finished run: not training again" in capsys.readouterr().out
     with pytest.raises(ValueError, match="sparsity=0.5, not 0.34"):
         run(dataclasses.replace(options, sparsity=0.34))
-    again = dataclasses.replace(
-        options, teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again")
-    )
-    run(again)
-    config = open_checkpoint(again.output_dir).spec.config
+    again = dict(teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again"))
+    run(dataclasses.replace(options, **again))
+    config = open_checkpoint(again["output_dir"]).spec.config
     assert sum(len(config.kept_heads(layer)) for layer in range(3)) == 3
 
 
-def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, monkeypatch):
+def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, make_options, monkeypatch):
     """Oracle: of a layer that lost head 1, the second one left is head 2."""
     importance = [np.array([0.9, 0.1, 0.5]), *np.full([2, 4], 0.5)]
     for name, value in (
-        ("model_spec", None),
-        ("read_features", {TRAIN: []}),
+        ("training_features", []),
         ("load_task_model", None),
         ("head_importance", importance),
     ):
@@ -149,7 +139,7 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, files, config, mon
     source = open_checkpoint(teacher)
     config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
     source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
-    options = make_options(teacher, files, "unused", recipe="heads", sparsity=0.1)
+    options = make_options("heads", sparsity=0.1)
     assert pruning.without_heads(options, TASKS["sst2"], source) == {0: [2]}
 
 
@@ -254,11 +244,9 @@ def test_weights_are_sorted_at_most_ten_times():
 
 
 @pytest.mark.slow
-def test_a_sparse_student(teacher, files, tmp_path, monkeypatch, capsys):
+def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
     """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch."""
-    options = make_options(
-        teacher, files, tmp_path / "student", recipe="weights", sparsity=0.75, student_layers="1"
-    )
+    options = make_options("weights", sparsity=0.75, student_layers="1")
     evaluate, shares = Evaluator.evaluate, []
 
     def evaluate_and_count(self, split):

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compress import Options, run
+from bert_tf.compress import run
 from bert_tf.compression import quantized_student
 from bert_tf.compression.quantization import (
     Quantization,
@@ -20,7 +20,8 @@ from bert_tf.compression.quantization import (
     symmetric,
 )
 from bert_tf.compression.quantized_student import (
-    QuantizedTraining,
+    Q8BertTraining,
+    QBertTraining,
     choose_bits,
     hessian_product,
     layer_eigenvalues,
@@ -28,9 +29,7 @@ from bert_tf.compression.quantized_student import (
     moments,
     top_eigenvalue,
 )
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.registry import TASKS
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
@@ -38,7 +37,7 @@ from bert_tf.run_finetuning import run as run_finetuning
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.names import num_matrices
 
-Q8BERT, QBERT = RECIPES["q8bert"].quantization, RECIPES["qbert"].quantization
+Q8BERT, QBERT = Q8BertTraining.quantization, QBertTraining.quantization
 QKV = "encoder/layer_1/attention/qkv_kernel"
 
 
@@ -229,26 +228,20 @@ def test_sensitive_layers_get_more_bits():
     np.testing.assert_array_equal(moments(np.array([[1, 5], [-2, -2]])), [[3, 2], [-2, 0]])
 
 
-def test_several_replicas_are_refused(teacher, config):
+def test_several_replicas_are_refused(make_training, config):
     """Oracle: the message, which says what to do."""
-    task = QuantizedTraining(
-        TASKS["sst2"], RECIPES["q8bert"], open_checkpoint(teacher), True, Q8BERT, None
-    )
+    training = make_training("q8bert")
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         with pytest.raises(ValueError, match="quantization trains on one device: give --strategy"):
-            task.build_model(config)
+            training.build_model(config)
 
 
 @pytest.mark.slow
 def test_a_quantized_student_from_flags_to_its_readers(
-    teacher, files, tmp_path, capsys, monkeypatch, run_and_copy
+    files, make_options, tmp_path, capsys, monkeypatch, run_and_copy
 ):
     """Oracles: the uninterrupted run; the grid of the stored weights; what reads run folders."""
-    options = Options(
-        recipe="qbert", teacher=teacher, task="sst2", data_dir=str(files), bits="2/4",
-        output_dir=str(tmp_path / "student"), max_seq_length=12, train_batch_size=8,
-        num_train_epochs=2.0, learning_rate=1e-3,
-    )  # fmt: skip
+    options = make_options("qbert", bits="2/4", learning_rate=1e-3)
 
     def measured(model, objective, batches, seed):
         assert next(iter(batches))["input_word_ids"].shape[0] == 8

@@ -1,0 +1,115 @@
+"""What compression gained: the record of a student beside its teacher, `compression.json`."""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from typing import Self
+
+import numpy as np
+
+from bert_tf.compression.compression_options import COMPRESSION
+from bert_tf.runs.run import Run
+from bert_tf.training.checkpoints import Tensor
+from bert_tf.training.reports import rank
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.names import part_of
+from tfrecords.writer import atomic_write
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A student beside its teacher.
+
+    Attributes:
+        recipe, teacher: the flags.
+        student_bytes: the bytes of its weights; under gzip if training set weights to zero.
+        metric: the metric of both values on the dev set, such as "eval_accuracy".
+        sparsity: the share of zeros in the weights that `PruningAdamW` prunes.
+        student_nonzero: the number of its parameters that are not zero.
+        teacher_gzip_bytes: the bytes of the teacher's weights under gzip.
+        layer_bits, embedding_bits, eigenvalues: see `quantized_student`.
+    """
+
+    recipe: str
+    teacher: str
+    teacher_parameters: int
+    student_parameters: int
+    student_bytes: float
+    metric: str
+    teacher_value: float
+    student_value: float
+    sparsity: float | None = None
+    student_nonzero: int | None = None
+    teacher_gzip_bytes: int | None = None
+    layer_bits: list[int] | None = None
+    embedding_bits: int | None = None
+    eigenvalues: list[list[float]] | None = None
+
+    @classmethod
+    def read(cls, folder: str) -> Self | None:
+        """Reads the record in a run folder; None if there is none."""
+        values = Run(folder).read_json(COMPRESSION)
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(*map(values.get, names)) if values else None
+
+    def write(self, folder: str) -> None:
+        """Writes what is known to a run folder."""
+        values = {name: x for name, x in dataclasses.asdict(self).items() if x is not None}
+        atomic_write(Run(folder).file(COMPRESSION), json.dumps(values, indent=2) + "\n")
+
+    @property
+    def teacher_bytes(self) -> int:
+        """The bytes of the teacher's weights."""
+        return 4 * self.teacher_parameters
+
+    @property
+    def smaller(self) -> float:
+        """How many times smaller the student is than the teacher, counted the same way."""
+        return (self.teacher_gzip_bytes or self.teacher_bytes) / self.student_bytes
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the student keeps a share of the teacher's metric: more is better, above 0."""
+        return rank(self.metric, self.teacher_value) > 0
+
+    def describe(self, dev_set: str) -> list[str]:
+        """Returns the lines that compare student and teacher."""
+        lines, after = [], self.student_bytes / 1e6
+        if self.sparsity is not None:
+            lines.append(
+                f"{self.sparsity:.1%} of the weights of layers and word embeddings are zero; "
+                f"{self.student_nonzero:,} of {self.student_parameters:,} parameters are "
+                f"not. With gzip, the weights of teacher and student take "
+                f"{self.teacher_gzip_bytes / 1e6:.1f} and {after:.1f} MB ({self.smaller:.2f} times "
+                "fewer)."
+            )
+        if self.layer_bits:
+            lines.append(
+                f"Weights of teacher and student: {self.teacher_bytes / 1e6:.2f} and {after:.2f} "
+                f"MB ({self.smaller:.2f} times smaller)."
+            )
+        before, after = self.teacher_parameters, self.student_parameters
+        theirs, ours = self.teacher_value, self.student_value
+        kept = f" ({ours / theirs:.1%} kept)" if self.has_share else ""
+        lines.append(
+            f"Teacher and student: {before:,} and {after:,} parameters ({before / after:.2f} times "
+            f"fewer); {self.metric.removeprefix('eval_')} {theirs:.4f} and {ours:.4f} on "
+            f"{dev_set}{kept}."
+        )
+        return lines
+
+
+def weights_of(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
+    """Yields the weights of a model, in order, without a pooler that the head does not read.
+
+    Some programs leave out such a pooler.
+    """
+    unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
+    for path in sorted(checkpoint.tensors):
+        if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
+            yield path, checkpoint.tensors[path]
+
+
+def num_parameters(checkpoint: Checkpoint) -> int:
+    """Returns the number of parameters; see `weights_of`."""
+    return sum(int(np.prod(tensor.shape)) for _, tensor in weights_of(checkpoint))
